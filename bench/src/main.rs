@@ -1,5 +1,5 @@
 //! Benchmarks of Longshore against other programs, started by `cargo xtask bench`. Each has a module; [`process`] runs
-//! servers, [`door`] is the platform's client, and [`report`] prints results.
+//! servers, [`platform_server`] is the platform's client, and [`report`] prints results.
 #![expect(clippy::print_stdout, reason = "the table is what this program is for")]
 #![expect(clippy::cast_precision_loss, reason = "figures with three digits that matter")]
 
@@ -9,7 +9,7 @@ mod kube;
 mod releases;
 mod tenancy;
 
-mod door;
+mod platform_server;
 mod process;
 mod report;
 
@@ -37,10 +37,10 @@ enum Args {
     Console(console::ConsoleArgs),
     /// Follow a cluster by projections, and say what they hold
     #[command(hide = true)]
-    Held(console::held::HeldArgs),
+    Held(console::cache_memory::HeldArgs),
     /// Run one program to its end, and print what it cost
     #[command(hide = true)]
-    Once(helm::once::OnceArgs),
+    Once(helm::cost::OnceArgs),
     /// Load a repository's index and end
     #[command(hide = true)]
     Index(helm::index::IndexArgs),
@@ -73,8 +73,8 @@ fn main() -> ExitCode {
         Args::Releases(args) => releases::bench(args),
         Args::Tenancy(args) => tenancy::bench(args),
         Args::Console(args) => console::bench(args),
-        Args::Held(args) => console::held::run(&args),
-        Args::Once(args) => helm::once::run(&args),
+        Args::Held(args) => console::cache_memory::run(&args),
+        Args::Once(args) => helm::cost::run(&args),
         Args::Index(args) => helm::index::run(&args),
     };
     match done {

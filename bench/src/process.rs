@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 /// The kernel's CPU time unit for user space, on every current Linux machine.
-const TICKS_A_SECOND: u32 = 100;
+const TICKS_PER_SECOND: u32 = 100;
 /// Timeout of a graceful stop.
-const STOP_WITHIN: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running server process, killed on drop.
 pub struct Process {
@@ -29,7 +29,7 @@ impl Process {
     }
 
     /// Fails if the process has ended, so that no caller waits for it forever.
-    pub fn still_runs(&mut self) -> Result<()> {
+    pub fn ensure_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(status) => bail!("{} ended: {status}", self.name),
             None => Ok(()),
@@ -38,20 +38,20 @@ impl Process {
 
     /// CPU time of all its threads, including ended ones.
     pub fn cpu(&self) -> Result<Duration> {
-        let stat = fs::read_to_string(self.proc("stat"))?;
-        cpu_in(&stat).with_context(|| format!("cannot read the CPU time of {}", self.name))
+        let stat = fs::read_to_string(self.proc_path("stat"))?;
+        parse_cpu(&stat).with_context(|| format!("cannot read the CPU time of {}", self.name))
     }
 
     /// Resident memory, in bytes.
     pub fn resident(&self) -> Result<u64> {
-        let status = fs::read_to_string(self.proc("status"))?;
-        kept_in(&status, "VmRSS:").with_context(|| format!("cannot read the memory of {}", self.name))
+        let status = fs::read_to_string(self.proc_path("status"))?;
+        parse_memory(&status, "VmRSS:").with_context(|| format!("cannot read the memory of {}", self.name))
     }
 
     /// Peak resident memory, in bytes.
     pub fn peak(&self) -> Result<u64> {
-        let status = fs::read_to_string(self.proc("status"))?;
-        kept_in(&status, "VmHWM:").with_context(|| format!("cannot read the memory of {}", self.name))
+        let status = fs::read_to_string(self.proc_path("status"))?;
+        parse_memory(&status, "VmHWM:").with_context(|| format!("cannot read the memory of {}", self.name))
     }
 
     /// Sends SIGTERM and waits for the end.
@@ -62,7 +62,7 @@ impl Process {
         }
         let began = Instant::now();
         while self.child.try_wait()?.is_none() {
-            if began.elapsed() > STOP_WITHIN {
+            if began.elapsed() > STOP_TIMEOUT {
                 bail!("{} does not stop", self.name);
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -70,7 +70,7 @@ impl Process {
         Ok(())
     }
 
-    fn proc(&self, file: &str) -> String {
+    fn proc_path(&self, file: &str) -> String {
         format!("/proc/{}/{file}", self.child.id())
     }
 }
@@ -84,13 +84,13 @@ impl Drop for Process {
 }
 
 /// The name in parentheses may contain spaces and parentheses; utime and stime are the 12th and 13th field after it.
-fn cpu_in(stat: &str) -> Option<Duration> {
+fn parse_cpu(stat: &str) -> Option<Duration> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u32>().ok();
-    Some(Duration::from_secs(1) * (ticks(11)? + ticks(12)?) / TICKS_A_SECOND)
+    Some(Duration::from_secs(1) * (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
-fn kept_in(status: &str, what: &str) -> Option<u64> {
+fn parse_memory(status: &str, what: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(what))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
@@ -101,15 +101,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_and_system_time_are_added() {
+    fn parse_cpu_adds_user_and_system_time() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 9 9 20 0 5 0 1 2 3";
-        assert_eq!(cpu_in(stat), Some(Duration::from_secs(2)));
-        assert_eq!(cpu_in("7 (cut"), None);
+        assert_eq!(parse_cpu(stat), Some(Duration::from_secs(2)));
+        assert_eq!(parse_cpu("7 (cut"), None);
     }
 
     #[test]
-    fn resident_memory_is_read_in_bytes() {
-        assert_eq!(kept_in("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n", "VmRSS:"), Some(2 << 20));
-        assert_eq!(kept_in("Name:\tx\n", "VmRSS:"), None);
+    fn parse_memory_returns_bytes() {
+        assert_eq!(parse_memory("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n", "VmRSS:"), Some(2 << 20));
+        assert_eq!(parse_memory("Name:\tx\n", "VmRSS:"), None);
     }
 }

@@ -16,7 +16,7 @@ pub enum Goal {
     /// At most this, independent of the peer.
     AtMost(f64),
     /// No goal.
-    Nothing,
+    Unset,
 }
 
 /// Unit of a row.
@@ -59,7 +59,7 @@ pub struct Figures {
 
 impl Figures {
     /// `None` without turns.
-    pub fn of(samples: &[Sample]) -> Option<Self> {
+    pub fn from_samples(samples: &[Sample]) -> Option<Self> {
         let turns: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
         let walls: Vec<f64> = samples.iter().filter_map(|sample| sample.wall).collect();
         Some(Self { median: median(&turns)?, wall_micros: median(&walls), turns })
@@ -70,20 +70,20 @@ impl Figures {
 #[derive(Clone, Debug)]
 pub struct Line {
     pub name: &'static str,
-    pub work: &'static str,
+    pub description: &'static str,
     pub unit: Unit,
     pub goal: Goal,
     pub ours: Figures,
     pub peer: Option<Figures>,
     /// A second peer, for which there is no goal.
-    pub other: Option<Figures>,
+    pub second_peer: Option<Figures>,
 }
 
 /// Results of the requested rows.
 pub struct Measured {
     pub lines: Vec<Line>,
     /// Rows that failed, with the error. The other rows are still reported.
-    pub failed: Vec<String>,
+    pub failures: Vec<String>,
 }
 
 /// A column: title and cell text.
@@ -96,37 +96,39 @@ impl Line {
     }
 
     /// `None` without a goal, or without the peer that it refers to.
-    pub fn met(&self) -> Option<bool> {
+    pub fn is_met(&self) -> Option<bool> {
         match self.goal {
             Goal::Times(times) => self.ratio().map(|ratio| ratio >= times),
             Goal::AtMost(limit) => Some(self.ours.median <= limit),
-            Goal::Nothing => None,
+            Goal::Unset => None,
         }
     }
 
     fn json(&self) -> Value {
         json!({
-            "name": self.name, "work": self.work, "unit": self.unit,
-            "ours": self.ours, "peer": self.peer, "other": self.other,
+            "name": self.name, "work": self.description, "unit": self.unit,
+            "ours": self.ours, "peer": self.peer, "other": self.second_peer,
             "ratio": self.ratio(), "goal": goal(self), "result": result(self),
         })
     }
 }
 
-pub fn work(line: &Line) -> String {
-    line.work.to_owned()
+pub fn description(line: &Line) -> String {
+    line.description.to_owned()
 }
 
 pub fn ours(line: &Line) -> String {
-    quantity(line.ours.median, line.unit)
+    format_quantity(line.ours.median, line.unit)
 }
 
 pub fn peer(line: &Line) -> String {
-    line.peer.as_ref().map_or_else(|| "not measured".to_owned(), |peer| quantity(peer.median, line.unit))
+    line.peer
+        .as_ref()
+        .map_or_else(|| "not measured".to_owned(), |peer| format_quantity(peer.median, line.unit))
 }
 
-pub fn other(line: &Line) -> String {
-    line.other.as_ref().map_or_else(String::new, |other| quantity(other.median, line.unit))
+pub fn second_peer(line: &Line) -> String {
+    line.second_peer.as_ref().map_or_else(String::new, |other| format_quantity(other.median, line.unit))
 }
 
 pub fn ratio(line: &Line) -> String {
@@ -136,31 +138,31 @@ pub fn ratio(line: &Line) -> String {
 pub fn goal(line: &Line) -> String {
     match line.goal {
         Goal::Times(times) => format!("≥ {times} ×"),
-        Goal::AtMost(limit) => format!("≤ {}", quantity(limit, line.unit)),
-        Goal::Nothing => String::new(),
+        Goal::AtMost(limit) => format!("≤ {}", format_quantity(limit, line.unit)),
+        Goal::Unset => String::new(),
     }
 }
 
 pub fn result(line: &Line) -> String {
-    let result = match (line.met(), line.goal) {
+    let result = match (line.is_met(), line.goal) {
         (Some(true), _) => "met",
         (Some(false), _) => "short",
-        (None, Goal::Nothing) => "",
+        (None, Goal::Unset) => "",
         (None, _) => "no peer",
     };
     result.to_owned()
 }
 
-pub fn our_wall(line: &Line) -> String {
+pub fn wall_ours(line: &Line) -> String {
     wall(Some(&line.ours))
 }
 
-pub fn peers_wall(line: &Line) -> String {
+pub fn wall_peer(line: &Line) -> String {
     wall(line.peer.as_ref())
 }
 
 fn wall(figures: Option<&Figures>) -> String {
-    figures.and_then(|figures| figures.wall_micros).map_or_else(String::new, duration)
+    figures.and_then(|figures| figures.wall_micros).map_or_else(String::new, format_duration)
 }
 
 /// Prints the table and writes the JSON file. Fails if rows could not be measured.
@@ -171,7 +173,7 @@ pub fn publish(
     rounds: usize,
     output: &Path,
 ) -> Result<()> {
-    let Measured { lines, failed } = measured;
+    let Measured { lines, failures: failed } = measured;
     let machine = machine()?;
     println!("\n{machine}; {rounds} rounds, medians\n\n{}", table(lines, columns));
     let rows: Vec<_> = lines.iter().map(Line::json).collect();
@@ -211,11 +213,11 @@ fn table(lines: &[Line], columns: &[Column]) -> String {
     text
 }
 
-fn quantity(value: f64, unit: Unit) -> String {
+fn format_quantity(value: f64, unit: Unit) -> String {
     match unit {
-        Unit::CpuMicros => format!("{} CPU", duration(value)),
-        Unit::Micros => duration(value),
-        Unit::Millis => duration(value * 1000.0),
+        Unit::CpuMicros => format!("{} CPU", format_duration(value)),
+        Unit::Micros => format_duration(value),
+        Unit::Millis => format_duration(value * 1000.0),
         Unit::Mebibytes => format!("{value:.0} MiB"),
         Unit::Kilobytes => format!("{value:.0} kB"),
         Unit::Percent => format!("{value:.1} %"),
@@ -223,7 +225,7 @@ fn quantity(value: f64, unit: Unit) -> String {
     }
 }
 
-fn duration(micros: f64) -> String {
+fn format_duration(micros: f64) -> String {
     match micros {
         ..1_000.0 => format!("{micros:.0} µs"),
         ..10_000.0 => format!("{:.1} ms", micros / 1000.0),
@@ -246,39 +248,39 @@ mod tests {
 
     fn figures(values: &[f64]) -> Option<Figures> {
         let samples: Vec<_> = values.iter().map(|&value| Sample { value, wall: Some(2.0 * value) }).collect();
-        Figures::of(&samples)
+        Figures::from_samples(&samples)
     }
 
     fn line(ours: &[f64], peer: &[f64], unit: Unit, goal: Goal) -> Line {
         let (ours, peer) = (figures(ours).unwrap(), figures(peer));
-        Line { name: "row", work: "some work", unit, goal, ours, peer, other: None }
+        Line { name: "row", description: "some work", unit, goal, ours, peer, second_peer: None }
     }
 
     #[test]
-    fn the_median_is_the_middle_turn() {
+    fn median_is_middle_value() {
         assert_eq!(median(&[3.0, 1.0, 200.0]), Some(3.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 200.0]), Some(3.0));
         assert_eq!(median(&[]), None);
     }
 
     #[test]
-    fn a_line_says_how_it_stands_to_its_goal() {
+    fn line_reports_result_against_goal() {
         let lines = [
             line(&[50.0], &[400.0], Unit::CpuMicros, Goal::Times(8.0)),
             line(&[50.0], &[399.0], Unit::CpuMicros, Goal::Times(8.0)),
             line(&[120.0], &[3500.0], Unit::Millis, Goal::AtMost(150.0)),
             line(&[60.5], &[], Unit::Mebibytes, Goal::Times(8.0)),
-            line(&[60.5], &[121.0], Unit::Mebibytes, Goal::Nothing),
+            line(&[60.5], &[121.0], Unit::Mebibytes, Goal::Unset),
         ];
         let columns: &[Column] = &[
-            ("work", work),
+            ("work", description),
             ("ours", ours),
             ("peer", peer),
             ("ratio", ratio),
             ("goal", goal),
             ("result", result),
-            ("wall, ours", our_wall),
-            ("wall, peer", peers_wall),
+            ("wall, ours", wall_ours),
+            ("wall, peer", wall_peer),
         ];
         let table = table(&lines, columns);
         let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();

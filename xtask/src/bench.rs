@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::devcluster::Held;
+use crate::devcluster::DevclusterGuard;
 use crate::parity;
 use crate::project::{Project, run};
 use crate::tools;
@@ -42,17 +42,17 @@ pub fn bench(project: &Project, args: &BenchArgs) -> Result<()> {
         Some("kube") => kube(project, args),
         Some("helm") => helm(project, args),
         Some("releases") => releases(project, args),
-        Some(name @ ("tenancy" | "console")) => run(&mut measuring(project, args, name)?),
-        Some(name) => bail!("there is no benchmark `{name}`\n{}", known()),
+        Some(name @ ("tenancy" | "console")) => run(&mut bench_command(project, args, name)?),
+        Some(name) => bail!("there is no benchmark `{name}`\n{}", benchmark_list()),
         None => {
-            println!("{}", known());
+            println!("{}", benchmark_list());
             Ok(())
         }
     }
 }
 
 fn kube(project: &Project, args: &BenchArgs) -> Result<()> {
-    let mut bench = measuring(project, args, "kube")?;
+    let mut bench = bench_command(project, args, "kube")?;
     match tools::control_plane(project) {
         Ok(plane) => {
             bench.arg("--control-plane").arg(plane.devcluster);
@@ -64,7 +64,7 @@ fn kube(project: &Project, args: &BenchArgs) -> Result<()> {
 
 fn helm(project: &Project, args: &BenchArgs) -> Result<()> {
     let Some(corpus) = parity::corpus()? else { return Ok(()) };
-    let mut bench = measuring(project, args, "helm")?;
+    let mut bench = bench_command(project, args, "helm")?;
     bench.arg("--corpus").arg(corpus);
     match tools::helms(project) {
         Ok(helms) => {
@@ -79,10 +79,10 @@ fn helm(project: &Project, args: &BenchArgs) -> Result<()> {
 }
 
 fn releases(project: &Project, args: &BenchArgs) -> Result<()> {
-    let mut bench = measuring(project, args, "releases")?;
+    let mut bench = bench_command(project, args, "releases")?;
     // The cluster stops with this process.
     let cluster = match tools::control_plane(project) {
-        Ok(plane) => Some(Held::start(&plane, &project.target().join("bench/devcluster"), false)?),
+        Ok(plane) => Some(DevclusterGuard::start(&plane, &project.target().join("bench/devcluster"), false)?),
         Err(error) => {
             println!("skipped: what is measured on a real cluster: {error:#}");
             None
@@ -91,7 +91,7 @@ fn releases(project: &Project, args: &BenchArgs) -> Result<()> {
     if let Some(cluster) = &cluster {
         bench.arg("--kubeconfig").arg(&cluster.kubeconfig);
     }
-    match helm_4(project) {
+    match find_helm_4(project) {
         Ok(helm) => {
             bench.arg("--helm").arg(helm);
         }
@@ -100,13 +100,13 @@ fn releases(project: &Project, args: &BenchArgs) -> Result<()> {
     run(&mut bench)
 }
 
-fn helm_4(project: &Project) -> Result<PathBuf> {
+fn find_helm_4(project: &Project) -> Result<PathBuf> {
     let helm = tools::helms(project)?.into_iter().find(|helm| helm.version == "4.3.1");
     Ok(helm.context("there is no helm 4.3.1")?.path)
 }
 
 /// Builds everything and returns the `bench` command with the arguments that every benchmark needs.
-fn measuring(project: &Project, args: &BenchArgs, name: &str) -> Result<Command> {
+fn bench_command(project: &Project, args: &BenchArgs, name: &str) -> Result<Command> {
     let longshore = project.build_longshore(true)?;
     run(&mut project.cargo(["build", "--package", "bench", "--release"]))?;
     let folder = project.target().join("bench");
@@ -122,7 +122,7 @@ fn measuring(project: &Project, args: &BenchArgs, name: &str) -> Result<Command>
     Ok(bench)
 }
 
-fn known() -> String {
+fn benchmark_list() -> String {
     let lines = BENCHMARKS.iter().map(|(name, what)| format!("  {name:<16}{what}"));
     format!("known benchmarks:\n{}", lines.collect::<Vec<_>>().join("\n"))
 }
@@ -132,9 +132,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_name_is_refused() {
+    fn bench_rejects_unknown_name() {
         let args = BenchArgs { name: Some("nothing".to_owned()), only: Vec::new(), rounds: 1 };
-        let refused = bench(&Project::here(), &args).unwrap_err().to_string();
+        let refused = bench(&Project::current(), &args).unwrap_err().to_string();
         assert!(refused.contains("there is no benchmark `nothing`"), "{refused}");
         assert!(refused.contains("  kube            the embedded"), "{refused}");
     }

@@ -30,7 +30,7 @@ pub fn current_stamp(project: &Project) -> Result<String> {
     let mut files = stamp::files_below(&project.root, GENERATOR)?;
     let tables = stamp::files_below(&project.root, TABLES)?;
     files.extend(tables.into_iter().filter(|(name, _)| !name.ends_with(STAMP)));
-    Ok(stamp::of(&files))
+    Ok(stamp::from_files(&files))
 }
 
 pub fn stamp_path(project: &Project) -> PathBuf {

@@ -48,12 +48,12 @@ pub fn devcluster(project: &Project, command: &DevclusterCommand) -> Result<()> 
 }
 
 /// A cluster that stops when this process ends in any way: the program stops it when its stdin is closed.
-pub struct Held {
+pub struct DevclusterGuard {
     child: Child,
     pub kubeconfig: PathBuf,
 }
 
-impl Held {
+impl DevclusterGuard {
     /// Starts a new cluster in `folder` and returns when it is ready.
     pub fn start(plane: &ControlPlane, folder: &Path, bare: bool) -> Result<Self> {
         run(Command::new(&plane.devcluster).arg("down").arg("--dir").arg(folder))?;
@@ -80,7 +80,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for DevclusterGuard {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         // The program prints its own errors, and there is nothing left to do about them.

@@ -62,10 +62,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let project = Project::here();
+    let project = Project::current();
     let done = match Xtask::parse().command {
         Command::Up(args) => up::up(&project, &args),
-        Command::Demo(args) => up::demo::listen(&project, &args),
+        Command::Demo(args) => up::demo::forward_output(&project, &args),
         Command::Test(args) => test::test(&project, &args),
         Command::Devcluster(command) => devcluster::devcluster(&project, &command),
         Command::Bench(args) => bench::bench(&project, &args),

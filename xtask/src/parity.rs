@@ -12,27 +12,27 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::devcluster::Held;
+use crate::devcluster::DevclusterGuard;
 use crate::project::{Project, in_ci, output};
-use crate::tools::{ControlPlane, Helm};
+use crate::tools::{ControlPlane, HelmProgram};
 
 /// Steps in which the embedded cluster differs from Kubernetes, with the cause. Any other difference is a failure, and
 /// so is a listed step whose response has become equal.
 #[rustfmt::skip]
 const EXPECTED_DIFFERENCES: &[(&str, &str)] = &[
-    ("auth/reviews/01 the administrator may", ADMINISTRATOR),
-    ("kinds/cluster/10 POST /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurat", WEBHOOKS),
-    ("kinds/cluster/11 POST /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfiguratio", WEBHOOKS),
+    ("auth/reviews/01 the administrator may", ADMINISTRATOR_DIFFERENCE),
+    ("kinds/cluster/10 POST /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurat", WEBHOOK_DIFFERENCE),
+    ("kinds/cluster/11 POST /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfiguratio", WEBHOOK_DIFFERENCE),
     ("kinds/pod/13 change what cannot change", "recorded without ServiceAccount admission: the pod has no ServiceAccount name"),
 ];
-const ADMINISTRATOR: &str =
+const ADMINISTRATOR_DIFFERENCE: &str =
     "recorded as a member of system:masters; replayed as a ServiceAccount that RBAC allows everything";
-const WEBHOOKS: &str = "the embedded cluster stores webhooks without calling them, and warns";
+const WEBHOOK_DIFFERENCE: &str = "the embedded cluster stores webhooks without calling them, and warns";
 
 /// Programs that the recorded command lines call.
-pub struct Programs<'a> {
+pub struct ReplayPrograms<'a> {
     pub plane: &'a ControlPlane,
-    pub helms: &'a [Helm],
+    pub helms: &'a [HelmProgram],
 }
 
 /// Returns the folder of recordings. If it is missing, the comparison is reported as skipped; in CI it is an error.
@@ -48,12 +48,17 @@ pub fn corpus() -> Result<Option<PathBuf>> {
 }
 
 /// Replays the recordings against a new `longshore serve`. Returns one line for the summary.
-pub fn replay(project: &Project, longshore: &Path, corpus: &Path, programs: &Programs) -> Result<String> {
-    let server = Server::start(project, longshore)?;
+pub fn replay(
+    project: &Project,
+    longshore: &Path,
+    corpus: &Path,
+    programs: &ReplayPrograms,
+) -> Result<String> {
+    let server = ParityServer::start(project, longshore)?;
     let token = server.administrator_token(&programs.plane.kubectl)?;
     let access = ["--server", &server.url, "--insecure", "--token", &token].map(OsString::from);
-    let verdicts = ask(project, "serve", corpus, &access, programs)?;
-    let unexpected = unexpected(&verdicts, EXPECTED_DIFFERENCES);
+    let verdicts = replay_areas(project, "serve", corpus, &access, programs)?;
+    let unexpected = unexpected_results(&verdicts, EXPECTED_DIFFERENCES);
     if !unexpected.is_empty() {
         bail!("recordings, longshore serve:\n  {}", unexpected.join("\n  "));
     }
@@ -67,11 +72,11 @@ pub fn replay(project: &Project, longshore: &Path, corpus: &Path, programs: &Pro
 
 /// Replays the recordings against a new real cluster, where every response must be equal. Returns one line for the
 /// summary.
-pub fn control(project: &Project, corpus: &Path, programs: &Programs) -> Result<String> {
-    let cluster = Held::start(programs.plane, &project.target().join("devcluster-bare"), true)?;
+pub fn replay_on_devcluster(project: &Project, corpus: &Path, programs: &ReplayPrograms) -> Result<String> {
+    let cluster = DevclusterGuard::start(programs.plane, &project.target().join("devcluster-bare"), true)?;
     let access = ["--kubeconfig".into(), cluster.kubeconfig.clone().into_os_string()];
-    let verdicts = ask(project, "control", corpus, &access, programs)?;
-    let unexpected = unexpected(&verdicts, &[]);
+    let verdicts = replay_areas(project, "control", corpus, &access, programs)?;
+    let unexpected = unexpected_results(&verdicts, &[]);
     if !unexpected.is_empty() {
         bail!("a real cluster answers differently than recorded:\n  {}", unexpected.join("\n  "));
     }
@@ -80,14 +85,14 @@ pub fn control(project: &Project, corpus: &Path, programs: &Programs) -> Result<
 
 /// Result of comparing one recorded response.
 #[derive(Clone, Debug, PartialEq)]
-struct Verdict {
+struct StepVerdict {
     /// `area/scenario/step`
     step: String,
     is_equal: bool,
 }
 
 /// Returns differences that are not expected, and expected ones that no longer occur.
-fn unexpected(verdicts: &[Verdict], expected: &[(&str, &str)]) -> Vec<String> {
+fn unexpected_results(verdicts: &[StepVerdict], expected: &[(&str, &str)]) -> Vec<String> {
     let differs = |step: &str| verdicts.iter().any(|verdict| verdict.step == step && !verdict.is_equal);
     let new = verdicts.iter().filter(|verdict| !verdict.is_equal).filter_map(|verdict| {
         let is_expected = expected.iter().any(|(step, _)| *step == verdict.step);
@@ -99,13 +104,13 @@ fn unexpected(verdicts: &[Verdict], expected: &[(&str, &str)]) -> Vec<String> {
 }
 
 /// Replays every area and returns the verdicts. The tool's output is stored beside its list, in the target folder.
-fn ask(
+fn replay_areas(
     project: &Project,
     name: &str,
     corpus: &Path,
     access: &[OsString],
-    programs: &Programs,
-) -> Result<Vec<Verdict>> {
+    programs: &ReplayPrograms,
+) -> Result<Vec<StepVerdict>> {
     let list = project.target().join(format!("parity-{name}.list"));
     let log = project.target().join(format!("parity-{name}.log"));
     if list.exists() {
@@ -124,7 +129,8 @@ fn ask(
     let text = fs::read_to_string(&list).with_context(|| {
         format!("kube-parity ended with {status} and wrote no list, see {}", log.display())
     })?;
-    let verdicts = verdicts(&text).with_context(|| format!("{} is no list of verdicts", list.display()))?;
+    let verdicts =
+        parse_verdicts(&text).with_context(|| format!("{} is no list of verdicts", list.display()))?;
     if verdicts.is_empty() {
         bail!("kube-parity compared nothing, see {}", log.display());
     }
@@ -132,23 +138,23 @@ fn ask(
 }
 
 /// Parses lines `area/scenario/step<TAB>verdict`. A skipped step counts as different, because all tools are installed.
-fn verdicts(list: &str) -> Option<Vec<Verdict>> {
+fn parse_verdicts(list: &str) -> Option<Vec<StepVerdict>> {
     let line = |line: &str| {
         let (step, verdict) = line.split_once('\t')?;
-        Some(Verdict { step: step.to_owned(), is_equal: verdict == "equal" })
+        Some(StepVerdict { step: step.to_owned(), is_equal: verdict == "equal" })
     };
     list.lines().map(line).collect()
 }
 
 /// A server on free ports with an empty data folder. Killed on drop.
-struct Server {
+struct ParityServer {
     child: Child,
     kubeconfig: PathBuf,
     /// URL of the Kubernetes API.
     url: String,
 }
 
-impl Server {
+impl ParityServer {
     fn start(project: &Project, program: &Path) -> Result<Self> {
         let folder = project.target().join("parity");
         if folder.exists() {
@@ -161,7 +167,7 @@ impl Server {
         serve.args(["serve", "--listen", "127.0.0.1:0", "--kube-listen", "127.0.0.1:0", "--data"]).arg(&data);
         let child = serve.stdout(Stdio::piped()).stderr(log).spawn().context("cannot start longshore")?;
         let mut server = Self { child, kubeconfig, url: String::new() };
-        server.url = server.await_ready(&folder)?;
+        server.url = server.wait_until_ready(&folder)?;
         let text = output(Command::new(program).args(["kubeconfig", "--data"]).arg(&data))?;
         fs::write(&server.kubeconfig, text)?;
         Ok(server)
@@ -181,7 +187,7 @@ impl Server {
     }
 
     /// Waits for the line `ready URL kube URL` and returns the second URL.
-    fn await_ready(&mut self, folder: &Path) -> Result<String> {
+    fn wait_until_ready(&mut self, folder: &Path) -> Result<String> {
         let said = self.child.stdout.take().expect("its output is piped to us");
         for line in BufReader::new(said).lines() {
             if let Some((_, kube)) = line?.strip_prefix("ready ").and_then(|urls| urls.split_once(" kube ")) {
@@ -192,7 +198,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ParityServer {
     fn drop(&mut self) {
         // The folder's content is not needed any more.
         let _ = self.child.kill();
@@ -205,13 +211,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_expected_or_reported() {
-        let read = verdicts("a/b/01 x\tequal\na/b/02 y\tdiffers\na/b/03 z\tskipped\n").unwrap();
-        assert_eq!(unexpected(&read, &[]), ["a/b/02 y differs", "a/b/03 z differs"]);
+    fn unexpected_results_lists_new_and_stale_differences() {
+        let read = parse_verdicts("a/b/01 x\tequal\na/b/02 y\tdiffers\na/b/03 z\tskipped\n").unwrap();
+        assert_eq!(unexpected_results(&read, &[]), ["a/b/02 y differs", "a/b/03 z differs"]);
         let expected = [("a/b/02 y", "cause"), ("a/b/03 z", "cause")];
-        assert_eq!(unexpected(&read, &expected), Vec::<String>::new());
+        assert_eq!(unexpected_results(&read, &expected), Vec::<String>::new());
         let stale = [("a/b/01 x", "cause"), ("a/b/02 y", "cause"), ("a/b/03 z", "cause")];
-        assert_eq!(unexpected(&read, &stale), ["a/b/01 x is equal: remove it from the expected differences"]);
-        assert_eq!(verdicts("Traceback"), None);
+        assert_eq!(
+            unexpected_results(&read, &stale),
+            ["a/b/01 x is equal: remove it from the expected differences"]
+        );
+        assert_eq!(parse_verdicts("Traceback"), None);
     }
 }

@@ -13,7 +13,7 @@ pub struct Project {
 
 impl Project {
     /// The checkout that this binary was built from.
-    pub fn here() -> Self {
+    pub fn current() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the project");
         Self { root: root.to_owned() }
     }
@@ -48,9 +48,9 @@ impl Project {
 
 /// Runs a command with inherited stdin and stdout. Any exit status but success is an error that names the command.
 pub fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {}", spoken(command)))?;
+    let status = command.status().with_context(|| format!("cannot start {}", command_line(command)))?;
     if !status.success() {
-        bail!("{} failed: {status}", spoken(command));
+        bail!("{} failed: {status}", command_line(command));
     }
     Ok(())
 }
@@ -58,11 +58,11 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// Runs a command and returns its stdout. Its stderr is inherited.
 pub fn output(command: &mut Command) -> Result<String> {
     command.stderr(Stdio::inherit());
-    let output = command.output().with_context(|| format!("cannot start {}", spoken(command)))?;
+    let output = command.output().with_context(|| format!("cannot start {}", command_line(command)))?;
     if !output.status.success() {
-        bail!("{} failed: {}", spoken(command), output.status);
+        bail!("{} failed: {}", command_line(command), output.status);
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", spoken(command)))
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", command_line(command)))
 }
 
 /// Cache folder: `$XDG_CACHE_HOME/longshore`.
@@ -80,7 +80,7 @@ pub fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true")
 }
 
-pub fn spoken(command: &Command) -> String {
+pub fn command_line(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args());
     format!("`{}`", words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" "))

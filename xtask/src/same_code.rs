@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::project::{Project, output};
-use compare::Changes;
+use compare::TextChanges;
 
 #[derive(Args)]
 pub struct SameCodeArgs {
@@ -36,7 +36,7 @@ pub struct SameCodeArgs {
 
 /// A Rust file before and after the change.
 #[derive(Debug, PartialEq, Eq)]
-struct Pair {
+struct FilePair {
     old: String,
     new: String,
 }
@@ -45,24 +45,27 @@ pub fn same_code(project: &Project, args: &SameCodeArgs) -> Result<()> {
     let SameCodeArgs { base, head, prose } = args;
     // A low threshold keeps half-renamed files paired. Without -l0 git stops detecting renames in large changes.
     let diff = ["diff", "--name-status", "-z", "--find-renames=30%", "-l0", base, head, "--", "*.rs"];
-    let (pairs, mut failures) = paired(&output(&mut project.command("git", diff))?)?;
+    let (pairs, mut failures) = parse_pairs(&output(&mut project.command("git", diff))?)?;
     let mut renamed = BTreeMap::<(String, String), usize>::new();
-    for Pair { old, new } in &pairs {
+    for FilePair { old, new } in &pairs {
         let show = |revision: &str, path: &str| {
             let text = output(&mut project.command("git", ["show", &format!("{revision}:{path}")]))?;
-            tokens::tokens(&text).with_context(|| format!("{revision}:{path}"))
+            tokens::tokenize(&text).with_context(|| format!("{revision}:{path}"))
         };
         let (before, after) = (show(base, old)?, show(head, new)?);
-        let compared =
-            if *prose { compare::prose(&before, &after) } else { compare::renaming(&before, &after) };
+        let compared = if *prose {
+            compare::compare_prose(&before, &after)
+        } else {
+            compare::compare_renaming(&before, &after)
+        };
         match compared {
             Err(difference) => failures.push(format!("{new}:{difference}")),
-            Ok(Changes::Literals(literals)) => {
+            Ok(TextChanges::Literals(literals)) => {
                 for (line, before, after) in literals {
                     println!("{new}:{line}: {before} -> {after}");
                 }
             }
-            Ok(Changes::Renamed(names)) => {
+            Ok(TextChanges::Renamed(names)) => {
                 for pair in names {
                     *renamed.entry(pair).or_default() += 1;
                 }
@@ -87,15 +90,15 @@ pub fn same_code(project: &Project, args: &SameCodeArgs) -> Result<()> {
 }
 
 /// Parses `git diff --name-status -z` into pairs, with a failure for each file without a counterpart.
-fn paired(diff: &str) -> Result<(Vec<Pair>, Vec<String>)> {
+fn parse_pairs(diff: &str) -> Result<(Vec<FilePair>, Vec<String>)> {
     let (mut pairs, mut failures) = (Vec::new(), Vec::new());
     let mut fields = diff.split_terminator('\0');
     while let Some(status) = fields.next() {
         let mut path = || fields.next().map(str::to_owned).context("git diff ended within a record");
         let old = path()?;
         match status.as_bytes().first() {
-            Some(b'M') => pairs.push(Pair { new: old.clone(), old }),
-            Some(b'R') => pairs.push(Pair { old, new: path()? }),
+            Some(b'M') => pairs.push(FilePair { new: old.clone(), old }),
+            Some(b'R') => pairs.push(FilePair { old, new: path()? }),
             _ => failures.push(format!("{old}: {status}: has no counterpart")),
         }
     }
@@ -107,9 +110,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_paired_and_lonely_ones_fail() {
-        let (pairs, failures) = paired("M\0a.rs\0R087\0b.rs\0c.rs\0A\0d.rs\0").unwrap();
-        let pair = |old: &str, new: &str| Pair { old: old.into(), new: new.into() };
+    fn parse_pairs_fails_for_unpaired_files() {
+        let (pairs, failures) = parse_pairs("M\0a.rs\0R087\0b.rs\0c.rs\0A\0d.rs\0").unwrap();
+        let pair = |old: &str, new: &str| FilePair { old: old.into(), new: new.into() };
         assert_eq!(pairs, [pair("a.rs", "a.rs"), pair("b.rs", "c.rs")]);
         assert_eq!(failures, ["d.rs: A: has no counterpart"]);
     }

@@ -25,9 +25,9 @@ pub fn files_below(root: &Path, folder: &str) -> Result<Vec<(String, Vec<u8>)>> 
 }
 
 /// One line per file: content hash and name.
-pub fn of(files: &[(String, Vec<u8>)]) -> String {
+pub fn from_files(files: &[(String, Vec<u8>)]) -> String {
     files.iter().fold(String::new(), |mut stamp, (name, bytes)| {
-        writeln!(stamp, "{:016x}  {name}", hash(bytes)).expect("writing to a String cannot fail");
+        writeln!(stamp, "{:016x}  {name}", fnv1a(bytes)).expect("writing to a String cannot fail");
         stamp
     })
 }
@@ -45,7 +45,7 @@ pub fn differences(ours: &str, theirs: &str) -> Vec<String> {
 }
 
 /// FNV-1a, 64 bits: the standard library's hash may change from one release to the next.
-pub fn hash(bytes: &[u8]) -> u64 {
+pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
@@ -56,17 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_values_of_fnv() {
-        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8);
+    fn fnv1a_matches_known_values() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]
-    fn changed_added_and_missing_files_are_named() {
+    fn differences_names_changed_added_and_missing_files() {
         let file = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
-        let before = of(&[file("changed", "1"), file("gone", ""), file("same", "s")]);
-        let after = of(&[file("changed", "2"), file("new", ""), file("same", "s")]);
+        let before = from_files(&[file("changed", "1"), file("gone", ""), file("same", "s")]);
+        let after = from_files(&[file("changed", "2"), file("new", ""), file("same", "s")]);
         assert_eq!(differences(&before, &after), ["changed", "gone", "new"]);
         assert!(differences(&before, &before).is_empty());
     }

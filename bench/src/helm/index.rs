@@ -23,12 +23,12 @@ const REPOSITORY: &str = "bench";
 pub struct IndexArgs {
     file: PathBuf,
     #[arg(long)]
-    by: Way,
+    by: ReadMethod,
 }
 
 /// Method of reading an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Way {
+pub enum ReadMethod {
     /// Scanner of the layout that Helm writes.
     Scan,
     /// Full parser, entry by entry: for an index in another block layout.
@@ -37,7 +37,7 @@ pub enum Way {
     Whole,
 }
 
-impl Way {
+impl ReadMethod {
     fn name(self) -> &'static str {
         match self {
             Self::Scan => "scan",
@@ -52,7 +52,7 @@ impl Way {
                 Some(index) => Ok(index?),
                 None => bail!("the index is not in Helm's layout"),
             },
-            Self::Entries => match Index::parse_pieces(text, PROFILE) {
+            Self::Entries => match Index::parse_entries(text, PROFILE) {
                 Some(index) => Ok(index?),
                 None => bail!("the index cannot be cut into entries"),
             },
@@ -73,30 +73,30 @@ fn read(file: &Path) -> Result<Bytes> {
 }
 
 /// The index and an empty one, each as the cache of a Helm home.
-pub struct Indexes {
-    pub full: Home,
-    pub empty: Home,
+pub struct IndexHomes {
+    pub full: HelmHome,
+    pub empty: HelmHome,
     /// Size of the full index.
     pub mebibytes: f64,
 }
 
-pub struct Home {
+pub struct HelmHome {
     pub folder: PathBuf,
     file: PathBuf,
 }
 
-impl Indexes {
-    pub fn make(folder: &Path) -> Result<Self> {
-        let full = Home::make(&folder.join("full"), &text(CHARTS, VERSIONS))?;
-        let empty = Home::make(&folder.join("none"), &text(0, 0))?;
+impl IndexHomes {
+    pub fn generate(folder: &Path) -> Result<Self> {
+        let full = HelmHome::create(&folder.join("full"), &index_text(CHARTS, VERSIONS))?;
+        let empty = HelmHome::create(&folder.join("none"), &index_text(0, 0))?;
         let text = read(&full.file)?;
-        check(&text, CHARTS * VERSIONS)?;
+        check_methods_agree(&text, CHARTS * VERSIONS)?;
         Ok(Self { full, empty, mebibytes: text.len() as f64 / f64::from(1 << 20) })
     }
 }
 
-impl Home {
-    fn make(folder: &Path, index: &str) -> Result<Self> {
+impl HelmHome {
+    fn create(folder: &Path, index: &str) -> Result<Self> {
         let cache = folder.join("repository");
         fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
         let file = cache.join(format!("{REPOSITORY}-index.yaml"));
@@ -110,7 +110,7 @@ impl Home {
     }
 
     /// Command line of Longshore's loading.
-    pub fn ours(&self, way: Way) -> Result<Vec<OsString>> {
+    pub fn longshore_command(&self, way: ReadMethod) -> Result<Vec<OsString>> {
         let program = std::env::current_exe()?;
         let words = ["index".into(), self.file.clone().into(), "--by".into(), way.name().into()];
         Ok(std::iter::once(program.into()).chain(words).collect())
@@ -118,14 +118,14 @@ impl Home {
 }
 
 /// Command line of Helm's loading.
-pub fn helms(program: &Path) -> Vec<OsString> {
+pub fn helm_command(program: &Path) -> Vec<OsString> {
     vec![program.into(), "search".into(), "repo".into(), "a-word-that-is-nowhere".into()]
 }
 
 /// Checks that all methods find the same charts.
-fn check(text: &Bytes, all: usize) -> Result<()> {
-    let parsed = Way::Whole.load(text)?;
-    for way in [Way::Scan, Way::Entries] {
+fn check_methods_agree(text: &Bytes, all: usize) -> Result<()> {
+    let parsed = ReadMethod::Whole.load(text)?;
+    for way in [ReadMethod::Scan, ReadMethod::Entries] {
         let found = way.load(text)?;
         ensure!(found.names().eq(parsed.names()), "{way:?} and the full parser find other charts");
         for name in parsed.names() {
@@ -138,20 +138,20 @@ fn check(text: &Bytes, all: usize) -> Result<()> {
 }
 
 /// An index as `helm repo index` writes it, with metadata typical of large repositories.
-fn text(charts: usize, versions: usize) -> String {
+fn index_text(charts: usize, versions: usize) -> String {
     let mut text = String::from("apiVersion: v1\n");
     text.push_str(if charts == 0 { "entries: {}\n" } else { "entries:\n" });
     for chart in 0..charts {
         writeln!(text, "  chart-{chart:03}:").expect("writing to a String cannot fail");
         for version in (0..versions).rev() {
-            entry(&mut text, chart, version);
+            push_entry(&mut text, chart, version);
         }
     }
     text.push_str("generated: \"2026-11-01T12:00:00.123456789Z\"\n");
     text
 }
 
-fn entry(text: &mut String, chart: usize, version: usize) {
+fn push_entry(text: &mut String, chart: usize, version: usize) {
     // Begins with a letter: Helm would quote text that looks like a number.
     let digest = (chart * 1_000_003 + version).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 4;
     let digest = format!("a{digest:015x}").repeat(4);
@@ -206,9 +206,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_is_in_helms_layout_and_large() {
-        check(&Bytes::from(text(3, 4)), 12).unwrap();
-        let size = text(CHARTS, VERSIONS).len();
+    fn generated_index_has_helm_layout_and_size() {
+        check_methods_agree(&Bytes::from(index_text(3, 4)), 12).unwrap();
+        let size = index_text(CHARTS, VERSIONS).len();
         assert!((17_000_000..20_000_000).contains(&size), "{size}");
     }
 }

@@ -1,11 +1,11 @@
 //! `helm`: the Helm engine against Helm 4 and Helm 3, on the corpus ([`corpus`]) and on generated charts ([`umbrella`],
-//! [`index`]). Programs run one at a time ([`once`]) in turns: Longshore, Helm 4, Helm 3. Rows and goals are
+//! [`index`]). Programs run one at a time ([`cost`]) in turns: Longshore, Helm 4, Helm 3. Rows and goals are
 //! [`rows::ROWS`]; [`cached`] is measured inside this process.
 
 mod cached;
 mod corpus;
+pub mod cost;
 pub mod index;
-pub mod once;
 mod rows;
 mod umbrella;
 
@@ -33,8 +33,8 @@ pub struct HelmArgs {
 
 pub fn bench(args: HelmArgs) -> Result<()> {
     let run = args.run;
-    let rows = rows::asked(&run.only)?;
-    let bench = rows::Bench::new(run.longshore, args.helm4, args.helm3, &args.corpus, &run.folder)?;
+    let rows = rows::select_rows(&run.only)?;
+    let bench = rows::HelmBench::new(run.longshore, args.helm4, args.helm3, &args.corpus, &run.folder)?;
     let measured = bench.measure(&rows, run.rounds);
     report::publish("helm", &measured, rows::COLUMNS, run.rounds, &run.output)
 }

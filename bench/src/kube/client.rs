@@ -31,13 +31,13 @@ pub type ClientCertificate = (Vec<CertificateDer<'static>>, PrivateKeyDer<'stati
 
 /// Address and credentials of a server.
 #[derive(Clone)]
-pub struct Target {
+pub struct Endpoint {
     pub address: SocketAddr,
     tls: Arc<ClientConfig>,
     token: Option<HeaderValue>,
 }
 
-impl Target {
+impl Endpoint {
     /// `roots` is the PEM text of the certificates to trust.
     pub fn new(address: SocketAddr, roots: &[u8], certificate: Option<ClientCertificate>) -> Result<Self> {
         let mut trusted = RootCertStore::empty();
@@ -64,7 +64,7 @@ impl Target {
     }
 
     /// Opens a connection.
-    pub async fn connect(&self) -> Result<Client> {
+    pub async fn connect(&self) -> Result<KubeClient> {
         let socket = TcpStream::connect(self.address).await?;
         socket.set_nodelay(true)?;
         let name = ServerName::from(self.address.ip());
@@ -76,18 +76,18 @@ impl Target {
             .await?;
         // The task ends with the client. Its errors also fail requests.
         tokio::spawn(connection);
-        Ok(Client { sender, target: self.clone() })
+        Ok(KubeClient { sender, target: self.clone() })
     }
 }
 
 /// A connection. Clones share it.
 #[derive(Clone)]
-pub struct Client {
+pub struct KubeClient {
     sender: SendRequest<Full<Bytes>>,
-    target: Target,
+    target: Endpoint,
 }
 
-impl Client {
+impl KubeClient {
     /// Sends a request and returns when the response head arrived.
     pub async fn send(
         &mut self,

@@ -8,38 +8,38 @@ use futures::future::try_join_all;
 use http::Method;
 use serde_json::Value;
 
-use super::client::Client;
-use super::objects::{CREATED, NAMESPACE, config_map, config_maps, deployment};
-use super::server::Server;
+use super::client::KubeClient;
+use super::objects::{CREATE_NAMESPACE, NAMESPACE, config_map, config_maps_path, deployment};
+use super::server::KubeServer;
 use crate::report::Sample;
 
 /// Number of concurrent clients for small requests.
-const CLIENTS: usize = 16;
+const CLIENT_COUNT: usize = 16;
 /// Number of objects in long lists.
-pub const MANY: usize = 10_000;
-const PAGE: usize = 500;
+pub const LIST_OBJECTS: usize = 10_000;
+const PAGE_SIZE: usize = 500;
 
 /// Length of a turn.
 #[derive(Clone, Copy)]
-enum Length {
-    For(Duration),
-    Times(u64),
+enum RoundLength {
+    Elapsed(Duration),
+    Requests(u64),
 }
 
 /// Long enough for CPU time with a resolution of 10 ms.
-const TURN: Length = Length::For(Duration::from_secs(2));
-const WARM_UP: Length = Length::For(Duration::from_millis(300));
+const ROUND: RoundLength = RoundLength::Elapsed(Duration::from_secs(2));
+const WARM_UP: RoundLength = RoundLength::Elapsed(Duration::from_millis(300));
 /// A fixed number, so that both servers end with the same objects.
-const CREATES: Length = Length::Times(4_000);
-const FIRST_CREATES: Length = Length::Times(200);
+const CREATE_ROUND: RoundLength = RoundLength::Requests(4_000);
+const CREATE_WARM_UP: RoundLength = RoundLength::Requests(200);
 
 const SETTLE_PAUSE: Duration = Duration::from_secs(1);
 const SETTLE_TRIES: usize = 30;
 
 /// `GET` of one ConfigMap created by [`fill`].
-pub async fn get(server: &Server) -> Result<Sample> {
-    let path = format!("{}/{}", config_maps(NAMESPACE), filled_name(0));
-    let work = async |client: &mut Client, _| {
+pub async fn get(server: &KubeServer) -> Result<Sample> {
+    let path = format!("{}/{}", config_maps_path(NAMESPACE), filled_name(0));
+    let work = async |client: &mut KubeClient, _| {
         let body = client.get(&path).await?;
         ensure!(
             body.len() > config_map(&filled_name(0)).len(),
@@ -48,64 +48,64 @@ pub async fn get(server: &Server) -> Result<Sample> {
         );
         Ok(())
     };
-    measure(server, CLIENTS, WARM_UP, TURN, work).await
+    measure(server, CLIENT_COUNT, WARM_UP, ROUND, work).await
 }
 
 /// Durable creates: both servers respond when the object is on disk.
-pub async fn create(server: &Server, round: usize) -> Result<Sample> {
-    let path = config_maps(CREATED);
-    let create = async |client: &mut Client, n| {
+pub async fn create(server: &KubeServer, round: usize) -> Result<Sample> {
+    let path = config_maps_path(CREATE_NAMESPACE);
+    let create = async |client: &mut KubeClient, n| {
         client.create(&path, config_map(&format!("created-{round}-{n:05}"))).await.map(drop)
     };
-    measure(server, CLIENTS, FIRST_CREATES, CREATES, create).await
+    measure(server, CLIENT_COUNT, CREATE_WARM_UP, CREATE_ROUND, create).await
 }
 
 /// The complete list in one response.
-pub async fn list_whole(server: &Server) -> Result<Sample> {
-    let path = config_maps(NAMESPACE);
-    let length = counted(&server.connect().await?.get(&path).await?, MANY)?;
-    let work = async |client: &mut Client, _| {
+pub async fn list_full(server: &KubeServer) -> Result<Sample> {
+    let path = config_maps_path(NAMESPACE);
+    let length = list_length(&server.connect().await?.get(&path).await?, LIST_OBJECTS)?;
+    let work = async |client: &mut KubeClient, _| {
         let found = client.get(&path).await?.len();
         ensure!(found == length, "a list has {found} bytes, another had {length}");
         Ok(())
     };
-    measure(server, 1, WARM_UP, TURN, work).await
+    measure(server, 1, WARM_UP, ROUND, work).await
 }
 
 /// The complete list in pages; one pass over all pages counts as one request.
-pub async fn list_pages(server: &Server) -> Result<Sample> {
-    let work = async |client: &mut Client, _| {
+pub async fn list_pages(server: &KubeServer) -> Result<Sample> {
+    let work = async |client: &mut KubeClient, _| {
         let mut next = String::new();
-        for page in 1..=MANY / PAGE {
-            let path = format!("{}?limit={PAGE}&continue={next}", config_maps(NAMESPACE));
+        for page in 1..=LIST_OBJECTS / PAGE_SIZE {
+            let path = format!("{}?limit={PAGE_SIZE}&continue={next}", config_maps_path(NAMESPACE));
             let body = client.get(&path).await?;
             continue_token(&body)?.clone_into(&mut next);
-            ensure!(next.is_empty() == (page == MANY / PAGE), "page {page} ends with `{next}`");
+            ensure!(next.is_empty() == (page == LIST_OBJECTS / PAGE_SIZE), "page {page} ends with `{next}`");
         }
         Ok(())
     };
-    measure(server, 1, WARM_UP, TURN, work).await
+    measure(server, 1, WARM_UP, ROUND, work).await
 }
 
 /// Applies of a Deployment without changes.
-pub async fn apply(server: &Server) -> Result<Sample> {
+pub async fn apply(server: &KubeServer) -> Result<Sample> {
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/applied");
     let body = deployment("applied");
     let mut client = server.connect().await?;
-    let before = settled(&mut client, &path).await?;
-    let work = async |client: &mut Client, _| client.apply(&path, body.clone()).await.map(drop);
-    let sample = measure(server, CLIENTS, WARM_UP, TURN, work).await?;
-    let after = version(&mut client, &path).await?;
+    let before = wait_until_stable(&mut client, &path).await?;
+    let work = async |client: &mut KubeClient, _| client.apply(&path, body.clone()).await.map(drop);
+    let sample = measure(server, CLIENT_COUNT, WARM_UP, ROUND, work).await?;
+    let after = resource_version(&mut client, &path).await?;
     ensure!(before == after, "an apply that changes nothing has written: version {before}, then {after}");
     Ok(sample)
 }
 
 /// Resource version of an object once it is stable: controllers write its status first.
-async fn settled(client: &mut Client, path: &str) -> Result<String> {
-    let mut before = version(client, path).await?;
+async fn wait_until_stable(client: &mut KubeClient, path: &str) -> Result<String> {
+    let mut before = resource_version(client, path).await?;
     for _ in 0..SETTLE_TRIES {
         tokio::time::sleep(SETTLE_PAUSE).await;
-        let now = version(client, path).await?;
+        let now = resource_version(client, path).await?;
         if now == before {
             return Ok(now);
         }
@@ -114,7 +114,7 @@ async fn settled(client: &mut Client, path: &str) -> Result<String> {
     bail!("{path} does not come to rest");
 }
 
-async fn version(client: &mut Client, path: &str) -> Result<String> {
+async fn resource_version(client: &mut KubeClient, path: &str) -> Result<String> {
     let object: Value = serde_json::from_slice(&client.get(path).await?)?;
     let version = object["metadata"]["resourceVersion"].as_str().context("an object without a version")?;
     Ok(version.to_owned())
@@ -124,15 +124,15 @@ async fn version(client: &mut Client, path: &str) -> Result<String> {
 ///
 /// One of the ConfigMaps is `kube-root-ca.crt`, which a control plane with controllers creates in every namespace. The
 /// peer runs without controllers here, so it is created on both servers if missing.
-pub async fn fill(server: &Server) -> Result<()> {
-    let path = config_maps(NAMESPACE);
-    let mut clients = connect(server, CLIENTS).await?;
+pub async fn fill(server: &KubeServer) -> Result<()> {
+    let path = config_maps_path(NAMESPACE);
+    let mut clients = connect(server, CLIENT_COUNT).await?;
     let usual = config_map("kube-root-ca.crt");
     let status = clients[0].send(Method::POST, &path, "application/json", usual).await?.status();
     ensure!(status == 201 || status == 409, "kube-root-ca.crt cannot be made: {status}");
     let create =
-        async |client: &mut Client, n| client.create(&path, config_map(&filled_name(n))).await.map(drop);
-    repeat(&mut clients, Length::Times(MANY as u64 - 1), &create).await?;
+        async |client: &mut KubeClient, n| client.create(&path, config_map(&filled_name(n))).await.map(drop);
+    repeat_on_all(&mut clients, RoundLength::Requests(LIST_OBJECTS as u64 - 1), &create).await?;
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/applied?fieldManager=bench");
     let media_type = "application/apply-patch+yaml";
     clients[0].exchange(Method::PATCH, &path, media_type, deployment("applied"), 201).await?;
@@ -145,32 +145,32 @@ pub fn filled_name(n: u64) -> String {
 
 /// CPU time of the server and elapsed time, each per request. `before` is the warm-up.
 async fn measure(
-    server: &Server,
+    server: &KubeServer,
     clients: usize,
-    before: Length,
-    turn: Length,
-    work: impl AsyncFn(&mut Client, u64) -> Result<()>,
+    before: RoundLength,
+    turn: RoundLength,
+    work: impl AsyncFn(&mut KubeClient, u64) -> Result<()>,
 ) -> Result<Sample> {
     let mut clients = connect(server, clients).await?;
     let count = AtomicU64::new(0);
-    let work = async |client: &mut Client, _| work(client, count.fetch_add(1, Ordering::Relaxed)).await;
-    repeat(&mut clients, before, &work).await?;
+    let work = async |client: &mut KubeClient, _| work(client, count.fetch_add(1, Ordering::Relaxed)).await;
+    repeat_on_all(&mut clients, before, &work).await?;
     let (cpu, began) = (server.cpu()?, Instant::now());
-    let done = repeat(&mut clients, turn, &work).await?;
+    let done = repeat_on_all(&mut clients, turn, &work).await?;
     let (wall, cpu) = (began.elapsed(), server.cpu()?.saturating_sub(cpu));
     let each = |time: Duration| time.as_secs_f64() * 1e6 / done as f64;
     Ok(Sample { value: each(cpu), wall: Some(each(wall)) })
 }
 
-async fn connect(server: &Server, clients: usize) -> Result<Vec<Client>> {
+async fn connect(server: &KubeServer, clients: usize) -> Result<Vec<KubeClient>> {
     try_join_all((0..clients).map(|_| server.connect())).await
 }
 
 /// Repeats `work` on all clients; its second argument counts from 0. Returns the number of repetitions.
-async fn repeat(
-    clients: &mut [Client],
-    length: Length,
-    work: &impl AsyncFn(&mut Client, u64) -> Result<()>,
+async fn repeat_on_all(
+    clients: &mut [KubeClient],
+    length: RoundLength,
+    work: &impl AsyncFn(&mut KubeClient, u64) -> Result<()>,
 ) -> Result<u64> {
     let began = Instant::now();
     let next = AtomicU64::new(0);
@@ -181,8 +181,8 @@ async fn repeat(
             loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 let over = match length {
-                    Length::For(time) => began.elapsed() >= time,
-                    Length::Times(times) => n >= times,
+                    RoundLength::Elapsed(time) => began.elapsed() >= time,
+                    RoundLength::Requests(times) => n >= times,
                 };
                 if over {
                     return anyhow::Ok(());
@@ -197,7 +197,7 @@ async fn repeat(
 }
 
 /// Length of a list with `count` items.
-fn counted(list: &[u8], count: usize) -> Result<usize> {
+fn list_length(list: &[u8], count: usize) -> Result<usize> {
     let items = serde_json::from_slice::<Value>(list)?["items"].as_array().map_or(0, Vec::len);
     ensure!(items == count, "a list has {items} items, not {count}");
     Ok(list.len())
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_is_found_in_the_head_of_a_list() {
+    fn continue_token_is_found_in_list_head() {
         let list = br#"{"kind":"L","metadata":{"resourceVersion":"7","continue":"abc="},"items":[{}]}"#;
         assert_eq!(continue_token(list).unwrap(), "abc=");
         assert_eq!(

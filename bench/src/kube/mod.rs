@@ -4,15 +4,15 @@
 //!
 //! Modules:
 //! - [`server`]: the two servers
-//! - [`load`], [`watch`], [`rest`]: workloads
+//! - [`load`], [`watch`], [`idle`]: workloads
 //! - [`client`], [`objects`]: requests, the same for both servers
 //!
 //! [`crate::process`] measures CPU time and memory.
 
 mod rows;
 
+mod idle;
 mod load;
-mod rest;
 mod watch;
 
 mod client;

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// Namespace of all objects except those in [`CREATED`].
+/// Namespace of all objects except those in [`CREATE_NAMESPACE`].
 pub const NAMESPACE: &str = "bench";
 /// Namespace of measured creates, so that lists keep their size.
-pub const CREATED: &str = "bench-created";
+pub const CREATE_NAMESPACE: &str = "bench-created";
 pub const ACCOUNT: &str = "bench";
 
 /// A ConfigMap of about 2 KiB.
@@ -67,7 +67,7 @@ pub fn deployment(name: &str) -> Bytes {
 }
 
 /// Objects required before measuring: path to create them at, and object.
-pub fn foundations() -> Vec<(String, Value)> {
+pub fn prerequisites() -> Vec<(String, Value)> {
     let namespace = |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}});
     let binding = json!({
@@ -78,13 +78,13 @@ pub fn foundations() -> Vec<(String, Value)> {
     });
     vec![
         ("/api/v1/namespaces".to_owned(), namespace(NAMESPACE)),
-        ("/api/v1/namespaces".to_owned(), namespace(CREATED)),
+        ("/api/v1/namespaces".to_owned(), namespace(CREATE_NAMESPACE)),
         (format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"), account),
         ("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".to_owned(), binding),
     ]
 }
 
-pub fn config_maps(namespace: &str) -> String {
+pub fn config_maps_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_config_map_has_about_two_kibibytes() {
+    fn config_map_has_two_kibibytes() {
         let length = config_map("settings-00000").len();
         assert!((1900..2200).contains(&length), "{length}");
     }

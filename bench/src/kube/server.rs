@@ -14,14 +14,14 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::client::{Client, Target, client_certificate};
-use super::objects::{ACCOUNT, NAMESPACE, foundations};
+use super::client::{Endpoint, KubeClient, client_certificate};
+use super::objects::{ACCOUNT, NAMESPACE, prerequisites};
 use crate::process::Process;
 
 /// The peer's administrator token.
 const ADMIN_TOKEN: &str = "bench-administrator";
-const READY_WITHIN: Duration = Duration::from_mins(2);
-const POLL: Duration = Duration::from_millis(5);
+const READY_TIMEOUT: Duration = Duration::from_mins(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Server and its program.
 #[derive(Clone, Debug)]
@@ -32,23 +32,23 @@ pub enum Side {
     Peer(PathBuf),
 }
 
-pub struct Server {
+pub struct KubeServer {
     side: Side,
     folder: PathBuf,
     processes: Vec<Process>,
     /// Administrator's credentials.
-    admin: Target,
-    /// Credentials of the measured requests, set by [`Server::prepare`].
-    account: Option<(Target, String)>,
+    admin: Endpoint,
+    /// Credentials of the measured requests, set by [`KubeServer::prepare`].
+    account: Option<(Endpoint, String)>,
 }
 
-impl Server {
+impl KubeServer {
     /// Starts the server and waits until it is ready. Returns how long that took.
     pub async fn start(side: Side, folder: &Path) -> Result<(Self, Duration)> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let command = match &side {
-            Side::Ours(program) => ours(program, folder),
-            Side::Peer(program) => peer(program, folder),
+            Side::Ours(program) => longshore_commands(program, folder),
+            Side::Peer(program) => peer_commands(program, folder),
         };
         let (address, commands) = command?;
         let began = Instant::now();
@@ -56,7 +56,7 @@ impl Server {
         for (name, mut command) in commands {
             processes.push(Process::start(name, &mut command, &folder.join(format!("{name}.log")))?);
         }
-        let admin = ready(&side, folder, address, &mut processes, began).await;
+        let admin = wait_until_ready(&side, folder, address, &mut processes, began).await;
         let admin = admin.with_context(|| format!("see the logs in {}", folder.display()))?;
         let took = began.elapsed();
         Ok((Self { side, folder: folder.to_owned(), processes, admin, account: None }, took))
@@ -65,7 +65,7 @@ impl Server {
     /// Creates the objects for all rows, and the account of the measured requests.
     pub async fn prepare(&mut self) -> Result<()> {
         let mut client = self.admin.connect().await?;
-        for (path, object) in foundations() {
+        for (path, object) in prerequisites() {
             client.create(&path, object.to_string().into()).await?;
         }
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token");
@@ -73,16 +73,16 @@ impl Server {
         let answer: Value = serde_json::from_slice(&client.create(&path, request.to_string().into()).await?)?;
         let token =
             answer["status"]["token"].as_str().context("a TokenRequest was answered without a token")?;
-        self.account = Some(self.owner_of(token)?);
+        self.account = Some(self.account_credentials(token)?);
         Ok(())
     }
 
     /// Restarts the server on its data. Returns how long the start took.
     pub async fn restart(&mut self) -> Result<Duration> {
-        self.end()?;
+        self.stop()?;
         let (mut again, took) = Self::start(self.side.clone(), &self.folder).await?;
         if let Some((_, token)) = self.account.take() {
-            again.account = Some(again.owner_of(&token)?);
+            again.account = Some(again.account_credentials(&token)?);
         }
         *self = again;
         Ok(took)
@@ -90,25 +90,25 @@ impl Server {
 
     /// Stops the server and deletes its data.
     pub fn discard(mut self) -> Result<()> {
-        self.end()?;
+        self.stop()?;
         fs::remove_dir_all(&self.folder).with_context(|| format!("cannot remove {}", self.folder.display()))
     }
 
     /// Stops processes in reverse order of their start, because later ones depend on earlier ones.
-    fn end(&mut self) -> Result<()> {
+    fn stop(&mut self) -> Result<()> {
         while let Some(process) = self.processes.pop() {
             process.stop()?;
         }
         Ok(())
     }
 
-    fn owner_of(&self, token: &str) -> Result<(Target, String)> {
-        let target = Target::new(self.admin.address, &roots(&self.side, &self.folder)?, None)?;
+    fn account_credentials(&self, token: &str) -> Result<(Endpoint, String)> {
+        let target = Endpoint::new(self.admin.address, &ca_certificates(&self.side, &self.folder)?, None)?;
         Ok((target.with_token(token)?, token.to_owned()))
     }
 
     /// Opens a connection.
-    pub async fn connect(&self) -> Result<Client> {
+    pub async fn connect(&self) -> Result<KubeClient> {
         let (account, _) = self.account.as_ref().context("the server has not been prepared")?;
         account.connect().await
     }
@@ -124,9 +124,9 @@ impl Server {
     }
 }
 
-type Commands = (SocketAddr, Vec<(&'static str, Command)>);
+type StartCommands = (SocketAddr, Vec<(&'static str, Command)>);
 
-fn ours(program: &Path, folder: &Path) -> Result<Commands> {
+fn longshore_commands(program: &Path, folder: &Path) -> Result<StartCommands> {
     let address = free_address()?;
     let mut serve = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LONGSHORE_"))
@@ -138,7 +138,7 @@ fn ours(program: &Path, folder: &Path) -> Result<Commands> {
     Ok((address, vec![("longshore", serve)]))
 }
 
-fn peer(program: &Path, folder: &Path) -> Result<Commands> {
+fn peer_commands(program: &Path, folder: &Path) -> Result<StartCommands> {
     let address = free_address()?;
     let url = |address: SocketAddr| format!("http://{address}");
     let (clients, members) = (url(free_address()?), url(free_address()?));
@@ -166,13 +166,13 @@ fn peer(program: &Path, folder: &Path) -> Result<Commands> {
 }
 
 /// Polls until the server is reachable and `/readyz` returns 200.
-async fn ready(
+async fn wait_until_ready(
     side: &Side,
     folder: &Path,
     address: SocketAddr,
     processes: &mut [Process],
     began: Instant,
-) -> Result<Target> {
+) -> Result<Endpoint> {
     loop {
         let answered = async {
             let target = administrator(side, folder, address)?;
@@ -184,29 +184,29 @@ async fn ready(
             Ok(target) => return Ok(target),
             Err(why) => why,
         };
-        processes.iter_mut().try_for_each(Process::still_runs)?;
-        if began.elapsed() > READY_WITHIN {
+        processes.iter_mut().try_for_each(Process::ensure_running)?;
+        if began.elapsed() > READY_TIMEOUT {
             bail!(why.context("the server does not become ready"));
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Fails until the server has written its certificates.
-fn administrator(side: &Side, folder: &Path, address: SocketAddr) -> Result<Target> {
-    let roots = roots(side, folder)?;
+fn administrator(side: &Side, folder: &Path, address: SocketAddr) -> Result<Endpoint> {
+    let roots = ca_certificates(side, folder)?;
     match side {
         Side::Ours(_) => {
             let file = |name: &str| fs::read(folder.join("data/pki").join(name));
             let certificate = client_certificate(&file("admin.crt")?, &file("admin.key")?)?;
-            Target::new(address, &roots, Some(certificate))
+            Endpoint::new(address, &roots, Some(certificate))
         }
-        Side::Peer(_) => Target::new(address, &roots, None)?.with_token(ADMIN_TOKEN),
+        Side::Peer(_) => Endpoint::new(address, &roots, None)?.with_token(ADMIN_TOKEN),
     }
 }
 
 /// CA certificates of the server.
-fn roots(side: &Side, folder: &Path) -> Result<Vec<u8>> {
+fn ca_certificates(side: &Side, folder: &Path) -> Result<Vec<u8>> {
     Ok(fs::read(folder.join(match side {
         Side::Ours(_) => "data/pki/ca.crt",
         Side::Peer(_) => "certs/apiserver.crt",

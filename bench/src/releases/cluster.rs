@@ -12,48 +12,48 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::Config;
 use kube::{Client, ResourceExt};
-use kube_access::{Change, Clients, Feed};
+use kube_access::{CacheEvent, Clients, WatchCache};
 use kube_types::Workspace;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::door::Person;
+use crate::platform_server::BenchUser;
 
 /// Enough nodes for all pods of all rows, at 110 pods per node.
 const NODES: usize = 16;
 /// More than any row uses.
-const PLENTY: &str = "1P";
-const WITHIN: Duration = Duration::from_mins(5);
+const RAISED_QUOTA: &str = "1P";
+const WAIT_TIMEOUT: Duration = Duration::from_mins(5);
 
-pub struct Cluster {
+pub struct BenchCluster {
     pub client: Client,
-    deployed: watch::Receiver<HashSet<String>>,
+    deployed_records: watch::Receiver<HashSet<String>>,
     _following: AbortOnDropHandle<()>,
 }
 
-impl Cluster {
-    pub async fn reach(kubeconfig: &Path) -> Result<Self> {
+impl BenchCluster {
+    pub async fn connect(kubeconfig: &Path) -> Result<Self> {
         let read = Kubeconfig::read_from(kubeconfig)?;
         let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config)?;
         let clients = Clients::new(client.clone());
         let deployed = Config::default().labels("owner=helm,status=deployed");
-        let feed: Feed<PartialObjectMeta<Secret>> =
-            Feed::of_metadata(Api::all(clients.own()), deployed, |record| record);
-        feed.synced().await;
+        let feed: WatchCache<PartialObjectMeta<Secret>> =
+            WatchCache::start_metadata(Api::all(clients.platform()), deployed, |record| record);
+        feed.wait_until_synced().await;
         let (tell, told) = watch::channel(HashSet::new());
         let following = async move {
-            let mut changes = feed.changes();
+            let mut changes = feed.subscribe();
             while let Some(change) = changes.next().await {
                 tell.send_modify(|deployed| match change {
-                    Change::Applied(mark) => drop(deployed.insert(key(&mark))),
-                    Change::Deleted(mark) => drop(deployed.remove(&key(&mark))),
+                    CacheEvent::Applied(mark) => drop(deployed.insert(object_key(&mark))),
+                    CacheEvent::Deleted(mark) => drop(deployed.remove(&object_key(&mark))),
                 });
             }
         };
         let following = AbortOnDropHandle::new(tokio::spawn(following));
-        Ok(Self { client, deployed: told, _following: following })
+        Ok(Self { client, deployed_records: told, _following: following })
     }
 
     /// Creates the nodes.
@@ -74,18 +74,19 @@ impl Cluster {
     }
 
     /// Raises the users' quotas; returns when the quotas are in effect.
-    pub async fn allow(&self, people: &[Person]) -> Result<()> {
+    pub async fn raise_quotas(&self, people: &[BenchUser]) -> Result<()> {
         let workspaces: Api<Workspace> = Api::all(self.client.clone());
         for person in people {
             let workspace = workspaces.get(&person.id).await?;
-            let quota: BTreeMap<_, _> = workspace.spec.quota.keys().map(|name| (name, PLENTY)).collect();
+            let quota: BTreeMap<_, _> =
+                workspace.spec.quota.keys().map(|name| (name, RAISED_QUOTA)).collect();
             let patch = Patch::Merge(json!({"spec": {"quota": quota}}));
             workspaces.patch(&person.id, &PatchParams::default(), &patch).await?;
         }
         for person in people {
             let quotas: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &person.id);
-            tokio::time::timeout(WITHIN, async {
-                while !quotas.list(&ListParams::default()).await?.items.iter().all(has_plenty) {
+            tokio::time::timeout(WAIT_TIMEOUT, async {
+                while !quotas.list(&ListParams::default()).await?.items.iter().all(has_raised_quota) {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 anyhow::Ok(())
@@ -97,26 +98,26 @@ impl Cluster {
     }
 
     /// Resolves when the first record of a release is `deployed`.
-    pub async fn deployed(&self, namespace: &str, release: &str) -> Result<()> {
+    pub async fn wait_until_deployed(&self, namespace: &str, release: &str) -> Result<()> {
         let wanted = format!("{namespace}/sh.helm.release.v1.{release}.v1");
-        self.until(|deployed| deployed.contains(&wanted)).await
+        self.wait_for_deployed(|deployed| deployed.contains(&wanted)).await
     }
 
     /// Resolves when the first records of all releases are `deployed`.
-    pub async fn all_deployed(&self, releases: &[(String, String)]) -> Result<()> {
+    pub async fn wait_until_all_deployed(&self, releases: &[(String, String)]) -> Result<()> {
         let wanted: Vec<String> =
             releases.iter().map(|(ns, name)| format!("{ns}/sh.helm.release.v1.{name}.v1")).collect();
-        self.until(|deployed| {
+        self.wait_for_deployed(|deployed| {
             deployed.len() >= wanted.len() && wanted.iter().all(|one| deployed.contains(one))
         })
         .await
     }
 
     /// Resolves when the users' namespaces have no pods: pods that terminate would still load the cluster.
-    pub async fn emptied(&self, people: &[Person]) -> Result<()> {
+    pub async fn wait_until_no_pods(&self, people: &[BenchUser]) -> Result<()> {
         for person in people {
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), &person.id);
-            tokio::time::timeout(WITHIN, async {
+            tokio::time::timeout(WAIT_TIMEOUT, async {
                 while !pods.list_metadata(&ListParams::default().limit(1)).await?.items.is_empty() {
                     tokio::time::sleep(Duration::from_millis(500)).await;
                 }
@@ -128,31 +129,31 @@ impl Cluster {
         Ok(())
     }
 
-    async fn until(&self, holds: impl FnMut(&HashSet<String>) -> bool) -> Result<()> {
-        let mut deployed = self.deployed.clone();
-        let waited = tokio::time::timeout(WITHIN, deployed.wait_for(holds)).await;
+    async fn wait_for_deployed(&self, condition: impl FnMut(&HashSet<String>) -> bool) -> Result<()> {
+        let mut deployed = self.deployed_records.clone();
+        let waited = tokio::time::timeout(WAIT_TIMEOUT, deployed.wait_for(condition)).await;
         waited.context("not everything was deployed in time")??;
         Ok(())
     }
 
     /// Number of write requests handled so far, by resource.
-    pub async fn writes(&self) -> Result<BTreeMap<String, u64>> {
+    pub async fn write_counts(&self) -> Result<BTreeMap<String, u64>> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
-        Ok(writes_in(&self.client.request_text(request).await?))
+        Ok(parse_write_counts(&self.client.request_text(request).await?))
     }
 }
 
-fn key(mark: &PartialObjectMeta<Secret>) -> String {
-    format!("{}/{}", mark.namespace().unwrap_or_default(), mark.name_any())
+fn object_key(metadata: &PartialObjectMeta<Secret>) -> String {
+    format!("{}/{}", metadata.namespace().unwrap_or_default(), metadata.name_any())
 }
 
-fn has_plenty(quota: &ResourceQuota) -> bool {
+fn has_raised_quota(quota: &ResourceQuota) -> bool {
     let hard = quota.status.as_ref().and_then(|status| status.hard.as_ref());
-    hard.is_some_and(|hard| hard.values().all(|amount| amount.0 == PLENTY))
+    hard.is_some_and(|hard| hard.values().all(|amount| amount.0 == RAISED_QUOTA))
 }
 
 /// Verbs of write requests, as named in the metrics of kube-apiserver and of the embedded server.
-const WRITES: &[&str] = &[
+const WRITE_VERBS: &[&str] = &[
     "POST",
     "PUT",
     "PATCH",
@@ -167,10 +168,10 @@ const WRITES: &[&str] = &[
 ];
 
 /// Write requests by resource, from a server's metrics. Dry runs are not counted.
-pub fn writes_in(metrics: &str) -> BTreeMap<String, u64> {
+pub fn parse_write_counts(metrics: &str) -> BTreeMap<String, u64> {
     let mut writes = BTreeMap::new();
-    for (line, count) in requests_in(metrics) {
-        if WRITES.contains(&label(line, "verb")) && !line.contains(r#"dry_run="All""#) {
+    for (line, count) in parse_requests(metrics) {
+        if WRITE_VERBS.contains(&label(line, "verb")) && !line.contains(r#"dry_run="All""#) {
             *writes.entry(label(line, "resource").to_owned()).or_default() += count;
         }
     }
@@ -178,11 +179,11 @@ pub fn writes_in(metrics: &str) -> BTreeMap<String, u64> {
 }
 
 /// Requests without a resource, such as discovery, from Longshore's metrics.
-pub fn others_in(metrics: &str) -> u64 {
-    requests_in(metrics).filter(|(line, _)| label(line, "verb") == "other").map(|(_, count)| count).sum()
+pub fn parse_other_requests(metrics: &str) -> u64 {
+    parse_requests(metrics).filter(|(line, _)| label(line, "verb") == "other").map(|(_, count)| count).sum()
 }
 
-fn requests_in(metrics: &str) -> impl Iterator<Item = (&str, u64)> {
+fn parse_requests(metrics: &str) -> impl Iterator<Item = (&str, u64)> {
     metrics.lines().filter_map(|line| {
         let counted = line.strip_prefix("longshore_").unwrap_or(line);
         let (labels, count) = counted.strip_prefix("apiserver_request_total")?.rsplit_once(' ')?;
@@ -197,7 +198,7 @@ fn label<'l>(line: &'l str, name: &str) -> &'l str {
 }
 
 /// Counters that increased, with their increase.
-pub fn since(before: &BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+pub fn increase_since(before: &BTreeMap<String, u64>, after: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let grown = after.into_iter().map(|(name, count)| {
         let grown = count - before.get(&name).copied().unwrap_or_default();
         (name, grown)
@@ -218,14 +219,14 @@ longshore_apiserver_request_total{verb="other",group="",resource="",code="200"} 
 "#;
 
     #[test]
-    fn only_what_writes_is_counted() {
-        let writes = writes_in(METRICS);
+    fn parse_write_counts_ignores_reads_and_dry_runs() {
+        let writes = parse_write_counts(METRICS);
         assert_eq!(writes, [("secrets".to_owned(), 9)].into());
         assert_eq!(
-            since(&[("secrets".to_owned(), 8)].into(), writes.clone()),
+            increase_since(&[("secrets".to_owned(), 8)].into(), writes.clone()),
             [("secrets".to_owned(), 1)].into()
         );
-        assert!(since(&writes.clone(), writes).is_empty());
-        assert_eq!(others_in(METRICS), 4);
+        assert!(increase_since(&writes.clone(), writes).is_empty());
+        assert_eq!(parse_other_requests(METRICS), 4);
     }
 }

@@ -11,42 +11,52 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::cluster::Cluster;
-use crate::door::{Person, Server};
+use super::cluster::BenchCluster;
+use crate::platform_server::{BenchUser, PlatformServer};
 
 /// A Longshore server with users and the uploaded chart.
-pub struct Ours {
-    pub server: Server,
-    pub people: Vec<Person>,
+pub struct PlatformInstaller {
+    pub server: PlatformServer,
+    pub people: Vec<BenchUser>,
     package: String,
 }
 
 /// Namespace and name of a release.
-pub type Name = (String, String);
+pub type ReleaseName = (String, String);
 
-impl Ours {
+impl PlatformInstaller {
     /// Registers users, raises their quotas and uploads the chart.
-    pub async fn new(server: Server, cluster: &Cluster, people: usize, archive: &Path) -> Result<Self> {
+    pub async fn new(
+        server: PlatformServer,
+        cluster: &BenchCluster,
+        people: usize,
+        archive: &Path,
+    ) -> Result<Self> {
         let people = try_join_all((0..people).map(|number| server.register(number))).await?;
-        cluster.allow(&people).await?;
-        let package = bring(&server, &people[0], archive).await?;
+        cluster.raise_quotas(&people).await?;
+        let package = upload_chart(&server, &people[0], archive).await?;
         Ok(Self { server, people, package })
     }
 
     /// Requests one release.
-    pub async fn ask(&self, person: &Person, name: &str) -> Result<()> {
+    pub async fn request_release(&self, person: &BenchUser, name: &str) -> Result<()> {
         let body = json!({"namespace": person.id, "name": name, "chart": {"package": self.package}});
-        self.server.call(Some(person), Method::POST, "releases", Some(&body), 201).await.map(drop)
+        self.server.call_json(Some(person), Method::POST, "releases", Some(&body), 201).await.map(drop)
     }
 
     /// Every user installs `each` releases sequentially, waiting until each is deployed.
-    pub async fn one_by_one(&self, cluster: &Cluster, prefix: &str, each: usize) -> Result<Duration> {
+    pub async fn install_sequentially(
+        &self,
+        cluster: &BenchCluster,
+        prefix: &str,
+        each: usize,
+    ) -> Result<Duration> {
         let began = Instant::now();
         try_join_all(self.people.iter().map(async |person| {
             for number in 0..each {
                 let name = format!("{prefix}-{number}");
-                self.ask(person, &name).await?;
-                cluster.deployed(&person.id, &name).await?;
+                self.request_release(person, &name).await?;
+                cluster.wait_until_deployed(&person.id, &name).await?;
             }
             anyhow::Ok(())
         }))
@@ -55,22 +65,27 @@ impl Ours {
     }
 
     /// Every user requests `each` releases without waiting. Returns when all are deployed.
-    pub async fn all_together(&self, cluster: &Cluster, prefix: &str, each: usize) -> Result<Duration> {
+    pub async fn install_concurrently(
+        &self,
+        cluster: &BenchCluster,
+        prefix: &str,
+        each: usize,
+    ) -> Result<Duration> {
         let began = Instant::now();
         try_join_all(self.people.iter().map(async |person| {
             for number in 0..each {
-                self.ask(person, &format!("{prefix}-{number}")).await?;
+                self.request_release(person, &format!("{prefix}-{number}")).await?;
             }
             anyhow::Ok(())
         }))
         .await?;
-        let names: Vec<Name> = self.names(prefix, each).collect();
-        cluster.all_deployed(&names).await?;
+        let names: Vec<ReleaseName> = self.release_names(prefix, each).collect();
+        cluster.wait_until_all_deployed(&names).await?;
         Ok(began.elapsed())
     }
 
-    pub fn names(&self, prefix: &str, each: usize) -> impl Iterator<Item = Name> {
-        let numbers = move |person: &Person| {
+    pub fn release_names(&self, prefix: &str, each: usize) -> impl Iterator<Item = ReleaseName> {
+        let numbers = move |person: &BenchUser| {
             let id = person.id.clone();
             (0..each).map(move |number| (id.clone(), format!("{prefix}-{number}")))
         };
@@ -82,31 +97,34 @@ impl Ours {
         try_join_all(self.people.iter().map(async |person| {
             for number in 0..each {
                 let path = format!("releases/host/{}/{prefix}-{number}", person.id);
-                self.server.call(Some(person), Method::DELETE, &path, None, 202).await?;
+                self.server.call_json(Some(person), Method::DELETE, &path, None, 202).await?;
             }
-            self.until(person, |list| list["total"] == 0, &format!("q={prefix}-")).await
+            self.wait_for_list(person, |list| list["total"] == 0, &format!("q={prefix}-")).await
         }))
         .await
         .map(drop)
     }
 
     /// Resolves when all releases of all users are ready.
-    pub async fn settled(&self, each: usize) -> Result<()> {
-        try_join_all(
-            self.people
-                .iter()
-                .map(|person| self.until(person, move |list| list["total"] == each, "field=state=active")),
-        )
+    pub async fn wait_until_ready(&self, each: usize) -> Result<()> {
+        try_join_all(self.people.iter().map(|person| {
+            self.wait_for_list(person, move |list| list["total"] == each, "field=state=active")
+        }))
         .await
         .map(drop)
     }
 
-    async fn until(&self, person: &Person, holds: impl Fn(&Value) -> bool, query: &str) -> Result<()> {
+    async fn wait_for_list(
+        &self,
+        person: &BenchUser,
+        condition: impl Fn(&Value) -> bool,
+        query: &str,
+    ) -> Result<()> {
         let began = Instant::now();
         let path = format!("releases?ns={}&limit=1&{query}", person.id);
         loop {
-            let list = self.server.call(Some(person), Method::GET, &path, None, 200).await?;
-            if holds(&list) {
+            let list = self.server.call_json(Some(person), Method::GET, &path, None, 200).await?;
+            if condition(&list) {
                 return Ok(());
             }
             ensure!(began.elapsed() < Duration::from_mins(5), "{path} stays at {}", list["total"]);
@@ -115,7 +133,7 @@ impl Ours {
     }
 }
 
-async fn bring(server: &Server, person: &Person, archive: &Path) -> Result<String> {
+async fn upload_chart(server: &PlatformServer, person: &BenchUser, archive: &Path) -> Result<String> {
     let archive = Bytes::from(std::fs::read(archive)?);
     let (status, told) =
         server.send(Some(person), Method::POST, "packages", "application/gzip", archive).await?;
@@ -126,7 +144,7 @@ async fn bring(server: &Server, person: &Person, archive: &Path) -> Result<Strin
 }
 
 /// The real Helm, for the same namespaces.
-pub struct Helm {
+pub struct HelmInstaller {
     pub program: PathBuf,
     pub kubeconfig: PathBuf,
     pub archive: PathBuf,
@@ -134,9 +152,14 @@ pub struct Helm {
     pub home: PathBuf,
 }
 
-impl Helm {
+impl HelmInstaller {
     /// Every user installs `each` releases sequentially, all users concurrently.
-    pub async fn one_by_one(&self, people: &[Person], prefix: &str, each: usize) -> Result<Duration> {
+    pub async fn install_sequentially(
+        &self,
+        people: &[BenchUser],
+        prefix: &str,
+        each: usize,
+    ) -> Result<Duration> {
         let began = Instant::now();
         try_join_all(people.iter().map(async |person| {
             for number in 0..each {
@@ -150,7 +173,7 @@ impl Helm {
         Ok(began.elapsed())
     }
 
-    pub async fn remove(&self, people: &[Person], prefix: &str, each: usize) -> Result<()> {
+    pub async fn remove(&self, people: &[BenchUser], prefix: &str, each: usize) -> Result<()> {
         try_join_all(people.iter().map(async |person| {
             let names: Vec<String> = (0..each).map(|number| format!("{prefix}-{number}")).collect();
             let mut args = vec!["uninstall", "--namespace", &person.id];

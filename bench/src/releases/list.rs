@@ -11,16 +11,16 @@ use kube::api::PostParams;
 use kube_types::HelmRelease;
 use serde_json::{Value, json};
 
-use super::cluster::Cluster;
-use crate::door::{Person, Server};
+use super::cluster::BenchCluster;
+use crate::platform_server::{BenchUser, PlatformServer};
 
-pub const RELEASES: usize = 10_000;
-const A_SECOND: u32 = 200;
-const COUNT: u32 = 20 * A_SECOND;
-const AT_ONCE: usize = 32;
-const WITHIN: Duration = Duration::from_mins(5);
+pub const RELEASE_COUNT: usize = 10_000;
+const REQUESTS_PER_SECOND: u32 = 200;
+const REQUEST_COUNT: u32 = 20 * REQUESTS_PER_SECOND;
+const MAX_CONCURRENT: usize = 32;
+const LIST_TIMEOUT: Duration = Duration::from_mins(5);
 /// Pending updates are complete after this time.
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// Pages of 50 with various filters and orders.
 const QUERIES: &[&str] = &[
@@ -31,14 +31,14 @@ const QUERIES: &[&str] = &[
 ];
 
 /// 99th percentile of latency in milliseconds, and the largest response in kilobytes.
-pub async fn measure(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
+pub async fn measure(server: &PlatformServer, cluster: &BenchCluster) -> Result<(f64, f64)> {
     let person = server.register(0).await?;
-    fill(cluster, &person).await?;
-    listed(server, &person).await?;
-    tokio::time::sleep(SETTLE).await;
+    create_releases(cluster, &person).await?;
+    wait_until_listed(server, &person).await?;
+    tokio::time::sleep(SETTLE_TIME).await;
     let began = Instant::now();
-    let asked = (0..COUNT).map(async |number| {
-        let due = began + number * Duration::from_secs(1) / A_SECOND;
+    let asked = (0..REQUEST_COUNT).map(async |number| {
+        let due = began + number * Duration::from_secs(1) / REQUESTS_PER_SECOND;
         tokio::time::sleep_until(due.into()).await;
         let path = format!("releases?limit=50&{}", QUERIES[number as usize % QUERIES.len()]);
         let (status, body) =
@@ -59,9 +59,9 @@ pub async fn measure(server: &Server, cluster: &Cluster) -> Result<(f64, f64)> {
 }
 
 /// Releases without controller: suspended.
-async fn fill(cluster: &Cluster, owner: &Person) -> Result<()> {
+async fn create_releases(cluster: &BenchCluster, owner: &BenchUser) -> Result<()> {
     let releases: Api<HelmRelease> = Api::namespaced(cluster.client.clone(), &owner.id);
-    stream::iter(0..RELEASES)
+    stream::iter(0..RELEASE_COUNT)
         .map(async |number| {
             let name = format!("app-{number}");
             let tier = if number % 2 == 0 { "front" } else { "back" };
@@ -75,22 +75,22 @@ async fn fill(cluster: &Cluster, owner: &Person) -> Result<()> {
             }))?;
             releases.create(&PostParams::default(), &release).await.context("cannot write a release")
         })
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(MAX_CONCURRENT)
         .try_for_each(async |_| Ok(()))
         .await
 }
 
 /// Returns when the list contains all releases as suspended.
-async fn listed(server: &Server, person: &Person) -> Result<()> {
+async fn wait_until_listed(server: &PlatformServer, person: &BenchUser) -> Result<()> {
     let began = Instant::now();
     loop {
         let list = server
-            .call(Some(person), Method::GET, "releases?limit=1&field=state=suspended", None, 200)
+            .call_json(Some(person), Method::GET, "releases?limit=1&field=state=suspended", None, 200)
             .await?;
-        if list["total"] == RELEASES {
+        if list["total"] == RELEASE_COUNT {
             return Ok(());
         }
-        ensure!(began.elapsed() < WITHIN, "only {} releases are on the list", list["total"]);
+        ensure!(began.elapsed() < LIST_TIMEOUT, "only {} releases are on the list", list["total"]);
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }

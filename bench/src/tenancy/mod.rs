@@ -1,11 +1,11 @@
 //! `tenancy`: many users and workspaces on one server. There is no peer; goals are limits.
 //!
-//! Two clusters are used: the server's embedded one for latency ([`waiting`]), and one in this process that the server
-//! reaches by kubeconfig, so that the server's memory is measured without its cluster's ([`many`]). [`crate::door`] is
+//! Two clusters are used: the server's embedded one for latency ([`registration`]), and one in this process that the server
+//! reaches by kubeconfig, so that the server's memory is measured without its cluster's ([`scale`]). [`crate::platform_server`] is
 //! the client.
 
-mod many;
-mod waiting;
+mod registration;
+mod scale;
 
 use anyhow::Result;
 use clap::Args;
@@ -23,21 +23,39 @@ pub struct TenancyArgs {
     run: RunArgs,
 }
 
-const COLUMNS: &[Column] =
-    &[("work", report::work), ("ours", report::ours), ("goal", report::goal), ("result", report::result)];
+const COLUMNS: &[Column] = &[
+    ("work", report::description),
+    ("ours", report::ours),
+    ("goal", report::goal),
+    ("result", report::result),
+];
 
 #[tokio::main]
 pub async fn bench(args: TenancyArgs) -> Result<()> {
     let run = args.run;
     std::fs::create_dir_all(&run.folder)?;
-    let mut lines = waiting::measure(&run.longshore, &run.folder, run.rounds).await?;
-    lines.extend(many::measure(&run.longshore, &run.folder, run.rounds).await?);
-    let measured = Measured { lines, failed: Vec::new() };
+    let mut lines = registration::measure(&run.longshore, &run.folder, run.rounds).await?;
+    lines.extend(scale::measure(&run.longshore, &run.folder, run.rounds).await?);
+    let measured = Measured { lines, failures: Vec::new() };
     report::publish("tenancy", &measured, COLUMNS, run.rounds, &run.output)
 }
 
 /// A row of the table; `None` without samples.
-fn line(name: &'static str, work: &'static str, unit: Unit, goal: Goal, values: &[f64]) -> Option<Line> {
+fn result_line(
+    name: &'static str,
+    work: &'static str,
+    unit: Unit,
+    goal: Goal,
+    values: &[f64],
+) -> Option<Line> {
     let samples: Vec<Sample> = values.iter().map(|value| Sample { value: *value, wall: None }).collect();
-    Some(Line { name, work, unit, goal, ours: Figures::of(&samples)?, peer: None, other: None })
+    Some(Line {
+        name,
+        description: work,
+        unit,
+        goal,
+        ours: Figures::from_samples(&samples)?,
+        peer: None,
+        second_peer: None,
+    })
 }

@@ -1,6 +1,6 @@
 //! Memory budgets of callers: request bodies while they are read and parsed, and responses until they are sent.
 //!
-//! Every request that passes the [route guard](crate::door) has an [`Account`] for the caller's flow: the user, or
+//! Every request that passes the [route guard](crate::route_guard) has a [`RequestBudget`] for the caller's flow: the user, or
 //! the address of a caller without credentials. A body is counted as it arrives, before it is buffered, and released
 //! when the handler has finished. A response is counted before it is sent, in chunks: the transport drops a chunk
 //! once it is written to the connection, and the reservation ends with the last chunk. A caller over the budget gets
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{Method, Response};
-use domain::{Actor, Kind};
-use governor::bytes::Reserved;
+use domain::{Actor, ErrorKind};
+use governor::bytes::ByteReservation;
 use governor::seats::Seat;
-use governor::streams::Stream;
-use governor::{Flow, Governor, Level, LevelLimits, Limits, Rejected};
+use governor::streams::StreamSlot;
+use governor::{AdmissionError, Flow, Governor, LevelLimits, Limits, PriorityLevel};
 use http_body::{Frame, SizeHint};
 
 use crate::problem::Problem;
@@ -29,7 +29,7 @@ const BASE_BYTES: u64 = 8 << 10;
 /// Reserved while a large response of unknown size is produced.
 const LARGE_BYTES: u64 = 4 * MIB;
 /// Maximum size of the chunks of a response.
-const CHUNK: usize = 64 << 10;
+const MAX_CHUNK_LEN: usize = 64 << 10;
 
 /// Limits of the platform's port. Seats limit concurrent large responses only.
 pub fn limits() -> LevelLimits {
@@ -58,70 +58,70 @@ pub fn governor() -> Governor {
 
 /// The budget of a request and the reservations of its body. Cheap to clone; clones share state.
 #[derive(Clone)]
-pub struct Account {
+pub struct RequestBudget {
     governor: Governor,
-    level: Level,
+    level: PriorityLevel,
     flow: Flow,
-    bodies: Arc<Mutex<Vec<Reserved>>>,
+    body_reservations: Arc<Mutex<Vec<ByteReservation>>>,
 }
 
-impl Account {
-    /// The account of `actor`, or of the remote address if the caller is not authenticated.
-    pub fn of(governor: &Governor, actor: Option<&Actor>, from: Option<IpAddr>) -> Self {
+impl RequestBudget {
+    /// The budget of `actor`, or of the remote address if the caller is not authenticated.
+    pub fn for_caller(governor: &Governor, actor: Option<&Actor>, from: Option<IpAddr>) -> Self {
         let (level, flow) = match actor {
             Some(actor) => (
-                Level::Authenticated,
-                actor.id().map_or_else(|| governor.flow(from), |id| governor.flow(id.to_string())),
+                PriorityLevel::Authenticated,
+                actor.user_id().map_or_else(|| governor.flow(from), |id| governor.flow(id.to_string())),
             ),
-            None => (Level::Anonymous, governor.flow(from)),
+            None => (PriorityLevel::Anonymous, governor.flow(from)),
         };
-        Self { governor: governor.clone(), level, flow, bodies: Arc::default() }
+        Self { governor: governor.clone(), level, flow, body_reservations: Arc::default() }
     }
 
     /// Reserves `bytes`. Call it before the allocation.
-    pub fn reserve(&self, bytes: u64) -> Result<Reserved, Rejected> {
+    pub fn reserve(&self, bytes: u64) -> Result<ByteReservation, AdmissionError> {
         self.governor.reserve(self.level, self.flow, bytes)
     }
 
-    /// Holds a reservation until [`Self::release`].
-    pub fn keep(&self, reserved: Reserved) {
-        self.bodies.lock().unwrap_or_else(PoisonError::into_inner).push(reserved);
+    /// Holds a reservation until [`Self::release_body`].
+    pub fn add_body_reservation(&self, reserved: ByteReservation) {
+        self.body_reservations.lock().unwrap_or_else(PoisonError::into_inner).push(reserved);
     }
 
     /// Releases the reservations of the body, after the handler has finished.
-    pub fn release(&self) {
-        self.bodies.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    pub fn release_body(&self) {
+        self.body_reservations.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Admits a request to its handler. A `large` one waits for a seat.
-    pub async fn admit(&self, large: bool) -> Result<Admitted, Rejected> {
+    pub async fn admit(&self, large: bool) -> Result<AdmittedRequest, AdmissionError> {
         if !large {
-            return Ok(Admitted { reserved: self.reserve(BASE_BYTES)?, _seat: None });
+            return Ok(AdmittedRequest { reserved: self.reserve(BASE_BYTES)?, _seat: None });
         }
-        let seat = self.governor.seat(self.level, self.flow).await?;
-        Ok(Admitted { reserved: self.reserve(LARGE_BYTES)?, _seat: Some(seat) })
+        let seat = self.governor.acquire_seat(self.level, self.flow).await?;
+        Ok(AdmittedRequest { reserved: self.reserve(LARGE_BYTES)?, _seat: Some(seat) })
     }
 
     /// Counts the response body until it is sent. A body of unknown size counts as a stream.
     pub fn charge(
         &self,
         response: Response<Body>,
-        admitted: Admitted,
+        admitted: AdmittedRequest,
         method: &Method,
     ) -> Result<Response<Body>, Problem> {
-        let Admitted { mut reserved, .. } = admitted;
+        let AdmittedRequest { mut reserved, .. } = admitted;
         let Some(size) = response.body().size_hint().exact() else {
-            let stream = self.governor.stream(self.level, self.flow)?;
+            let stream = self.governor.open_stream(self.level, self.flow)?;
             // A stream is sent as it is produced and needs no large reservation.
             drop(reserved);
             let reserved = self.reserve(BASE_BYTES)?;
             return Ok(
-                response.map(|body| Body::new(Followed { body, _stream: stream, _reserved: reserved }))
+                response.map(|body| Body::new(StreamedBody { body, _stream: stream, _reserved: reserved }))
             );
         };
-        let refused = |rejected: Rejected| {
+        let refused = |rejected: AdmissionError| {
             let problem = Problem::from(rejected);
-            if method.is_safe() { problem } else { problem.after_the_fact() }
+            if method.is_safe() { problem } else { problem.after_side_effects() }
         };
         let needed = size.max(BASE_BYTES);
         if reserved.held() > needed {
@@ -131,44 +131,46 @@ impl Account {
         } else {
             reserved.grow(needed.saturating_sub(reserved.held())).map_err(refused)?;
         }
-        Ok(response.map(|body| Body::new(Counted { body, left: Bytes::new(), hold: Arc::new(reserved) })))
+        Ok(response.map(|body| {
+            Body::new(BudgetedBody { body, pending: Bytes::new(), reservation: Arc::new(reserved) })
+        }))
     }
 }
 
 /// An admitted request: the reservation for its response, and its seat until the response is produced.
 #[must_use]
-pub struct Admitted {
-    reserved: Reserved,
+pub struct AdmittedRequest {
+    reserved: ByteReservation,
     _seat: Option<Seat>,
 }
 
-impl From<Rejected> for Problem {
-    fn from(rejected: Rejected) -> Self {
+impl From<AdmissionError> for Problem {
+    fn from(rejected: AdmissionError) -> Self {
         let seconds = rejected.retry_after().as_secs().max(1);
-        Self::new(Kind::Exhausted, "budget", rejected.to_string()).retry_after(seconds)
+        Self::new(ErrorKind::Exhausted, "budget", rejected.to_string()).retry_after(seconds)
     }
 }
 
 /// A response of known size. Each of its chunks holds the reservation.
-struct Counted {
+struct BudgetedBody {
     body: Body,
-    left: Bytes,
-    hold: Arc<Reserved>,
+    pending: Bytes,
+    reservation: Arc<ByteReservation>,
 }
 
 /// A chunk of a response; dropped once it is sent.
-struct Chunk {
+struct ReservedChunk {
     data: Bytes,
-    _hold: Arc<Reserved>,
+    _reservation: Arc<ByteReservation>,
 }
 
-impl AsRef<[u8]> for Chunk {
+impl AsRef<[u8]> for ReservedChunk {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
 }
 
-impl HttpBody for Counted {
+impl HttpBody for BudgetedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -176,42 +178,42 @@ impl HttpBody for Counted {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        while self.left.is_empty() {
+        while self.pending.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(context)) {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => self.left = data,
+                    Ok(data) => self.pending = data,
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
                 other => return Poll::Ready(other),
             }
         }
-        let size = self.left.len().min(CHUNK);
-        let data = self.left.split_to(size);
-        let chunk = Chunk { data, _hold: self.hold.clone() };
+        let size = self.pending.len().min(MAX_CHUNK_LEN);
+        let data = self.pending.split_to(size);
+        let chunk = ReservedChunk { data, _reservation: self.reservation.clone() };
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(chunk)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left.is_empty() && self.body.is_end_stream()
+        self.pending.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
         let mut hint = SizeHint::new();
         if let Some(rest) = self.body.size_hint().exact() {
-            hint.set_exact(rest.saturating_add(self.left.len() as u64));
+            hint.set_exact(rest.saturating_add(self.pending.len() as u64));
         }
         hint
     }
 }
 
 /// A streamed response; counts as a stream.
-struct Followed {
+struct StreamedBody {
     body: Body,
-    _stream: Stream,
-    _reserved: Reserved,
+    _stream: StreamSlot,
+    _reserved: ByteReservation,
 }
 
-impl HttpBody for Followed {
+impl HttpBody for StreamedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -239,44 +241,45 @@ mod tests {
 
     use super::*;
 
-    fn account(governor: &Governor, address: [u8; 4]) -> Account {
-        Account::of(governor, None, Some(address.into()))
+    fn test_budget(governor: &Governor, address: [u8; 4]) -> RequestBudget {
+        RequestBudget::for_caller(governor, None, Some(address.into()))
     }
 
-    async fn answer(account: &Account, size: usize) -> Result<Response<Body>, Problem> {
+    async fn charge_response(account: &RequestBudget, size: usize) -> Result<Response<Body>, Problem> {
         let admitted = account.admit(false).await?;
         account.charge(Response::new(Body::from(vec![b'x'; size])), admitted, &Method::GET)
     }
 
     #[tokio::test]
-    async fn answers_count_until_their_last_chunk_is_gone() {
+    async fn response_is_charged_until_its_last_chunk_is_dropped() {
         let governor = governor();
-        let (greedy, other) = (account(&governor, [192, 0, 2, 1]), account(&governor, [192, 0, 2, 2]));
+        let (greedy, other) =
+            (test_budget(&governor, [192, 0, 2, 1]), test_budget(&governor, [192, 0, 2, 2]));
         let size = 900 << 10;
-        let first = answer(&greedy, size).await.unwrap();
-        let second = answer(&greedy, size).await.unwrap();
-        let refused = answer(&greedy, size).await.err().unwrap().into_response();
+        let first = charge_response(&greedy, size).await.unwrap();
+        let second = charge_response(&greedy, size).await.unwrap();
+        let refused = charge_response(&greedy, size).await.err().unwrap().into_response();
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(refused.headers()["retry-after"], "1");
-        assert!(answer(&other, size).await.is_ok());
+        assert!(charge_response(&other, size).await.is_ok());
         drop(second);
         // A chunk that the connection has not sent yet keeps the reservation, although the body is gone.
         assert_eq!(first.body().size_hint().exact(), Some(size as u64));
         let mut chunks: Vec<_> = first.into_body().into_data_stream().map(Result::unwrap).collect().await;
-        assert!(chunks.iter().all(|chunk| chunk.len() <= CHUNK));
+        assert!(chunks.iter().all(|chunk| chunk.len() <= MAX_CHUNK_LEN));
         assert_eq!(chunks.iter().map(Bytes::len).sum::<usize>(), size);
-        let _other = answer(&greedy, size).await.unwrap();
+        let _other = charge_response(&greedy, size).await.unwrap();
         chunks.truncate(1);
-        assert!(answer(&greedy, size).await.is_err());
+        assert!(charge_response(&greedy, size).await.is_err());
         chunks.clear();
-        assert!(answer(&greedy, size).await.is_ok());
+        assert!(charge_response(&greedy, size).await.is_ok());
     }
 
     #[tokio::test]
-    async fn large_answer_that_is_small_holds_little() {
+    async fn large_request_with_small_response_reserves_little() {
         let governor = governor();
-        let actor = account(&governor, [192, 0, 2, 1]);
-        let actor = Account { level: Level::Authenticated, ..actor };
+        let actor = test_budget(&governor, [192, 0, 2, 1]);
+        let actor = RequestBudget { level: PriorityLevel::Authenticated, ..actor };
         let mut unread = Vec::new();
         for _ in 0..100 {
             let admitted = actor.admit(true).await.unwrap();
@@ -285,10 +288,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_answer_that_is_followed_holds_little() {
+    async fn large_request_with_stream_reserves_little() {
         let governor = governor();
-        let actor = account(&governor, [192, 0, 2, 1]);
-        let actor = Account { level: Level::Authenticated, ..actor };
+        let actor = test_budget(&governor, [192, 0, 2, 1]);
+        let actor = RequestBudget { level: PriorityLevel::Authenticated, ..actor };
         let mut open = Vec::new();
         for _ in 0..100 {
             let body = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
@@ -298,9 +301,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn streams_are_counted_while_they_are_open() {
+    async fn open_streams_count_against_the_limit() {
         let governor = governor();
-        let account = account(&governor, [192, 0, 2, 1]);
+        let account = test_budget(&governor, [192, 0, 2, 1]);
         let open = async || {
             let body = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
             let admitted = account.admit(false).await.unwrap();

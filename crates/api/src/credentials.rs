@@ -2,12 +2,12 @@
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, COOKIE};
-use tenancy::authenticate::Presented;
+use tenancy::authenticate::RequestCredentials;
 use tenancy::sessions::{self, CSRF_HEADER};
 
 /// The credential in a request's headers. A bearer token takes precedence over a cookie, which browsers send unasked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Credentials<'a> {
+pub enum HeaderCredentials<'a> {
     None,
     Bearer(&'a str),
     /// A session cookie, with the CSRF header that only this server's own pages can send.
@@ -17,9 +17,9 @@ pub enum Credentials<'a> {
     },
 }
 
-impl<'a> Credentials<'a> {
+impl<'a> HeaderCredentials<'a> {
     /// Reads the headers. An unreadable credential becomes an empty token, which is never valid: it is refused, not ignored.
-    pub fn of(headers: &'a HeaderMap) -> Self {
+    pub fn from_headers(headers: &'a HeaderMap) -> Self {
         let mut authorizations = headers.get_all(AUTHORIZATION).iter();
         if let Some(value) = authorizations.next() {
             let scheme_and_token = value.to_str().ok().and_then(|text| text.split_once(' '));
@@ -41,12 +41,12 @@ impl<'a> Credentials<'a> {
     }
 
     /// Converts to the credential type of `tenancy`.
-    pub fn presented(self, is_unsafe: bool) -> Presented<'a> {
-        let nothing = Presented { is_unsafe, ..Presented::default() };
+    pub fn to_request_credentials(self, is_unsafe: bool) -> RequestCredentials<'a> {
+        let nothing = RequestCredentials { is_unsafe, ..RequestCredentials::default() };
         match self {
             Self::None => nothing,
-            Self::Bearer(token) => Presented { bearer: Some(token), ..nothing },
-            Self::Session { cookie, csrf } => Presented { cookie: Some(cookie), csrf, ..nothing },
+            Self::Bearer(token) => RequestCredentials { bearer: Some(token), ..nothing },
+            Self::Session { cookie, csrf } => RequestCredentials { cookie: Some(cookie), csrf, ..nothing },
         }
     }
 }
@@ -59,14 +59,14 @@ pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// `Set-Cookie` value for a session of `seconds`.
-pub fn cookie(value: &str, seconds: i64, secure: bool) -> String {
+pub fn session_cookie_header(value: &str, seconds: i64, secure: bool) -> String {
     let secure = if secure { "; Secure" } else { "" };
     format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", sessions::COOKIE)
 }
 
 /// `Set-Cookie` value that deletes the session cookie.
-pub fn no_cookie(secure: bool) -> String {
-    cookie("", 0, secure)
+pub fn clear_cookie_header(secure: bool) -> String {
+    session_cookie_header("", 0, secure)
 }
 
 #[cfg(test)]
@@ -77,49 +77,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_wins_and_nonsense_is_not_passed_over() {
-        let session = Credentials::Session { cookie: "abc", csrf: Some("t") };
-        let rows: &[(&[(&str, &str)], Credentials)] = &[
-            (&[], Credentials::None),
-            (&[("authorization", "Bearer lsh_x")], Credentials::Bearer("lsh_x")),
-            (&[("authorization", "bearer  lsh_x ")], Credentials::Bearer("lsh_x")),
-            (&[("authorization", "Basic YTpi")], Credentials::Bearer("")),
-            (&[("authorization", "lsh_x")], Credentials::Bearer("")),
-            (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], Credentials::Bearer("")),
+    fn bearer_token_takes_precedence_and_malformed_credentials_are_kept() {
+        let session = HeaderCredentials::Session { cookie: "abc", csrf: Some("t") };
+        let rows: &[(&[(&str, &str)], HeaderCredentials)] = &[
+            (&[], HeaderCredentials::None),
+            (&[("authorization", "Bearer lsh_x")], HeaderCredentials::Bearer("lsh_x")),
+            (&[("authorization", "bearer  lsh_x ")], HeaderCredentials::Bearer("lsh_x")),
+            (&[("authorization", "Basic YTpi")], HeaderCredentials::Bearer("")),
+            (&[("authorization", "lsh_x")], HeaderCredentials::Bearer("")),
+            (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], HeaderCredentials::Bearer("")),
             (&[("cookie", "a=b; longshore_session=abc; c=d"), ("x-csrf-token", "t")], session),
             (&[("cookie", "a=b"), ("cookie", "longshore_session=abc"), ("x-csrf-token", "t")], session),
-            (&[("cookie", "longshore_session=abc")], Credentials::Session { cookie: "abc", csrf: None }),
-            (&[("cookie", "xlongshore_session=abc")], Credentials::None),
-            (&[("cookie", "longshore_session=abc"), ("authorization", "Bearer x")], Credentials::Bearer("x")),
+            (
+                &[("cookie", "longshore_session=abc")],
+                HeaderCredentials::Session { cookie: "abc", csrf: None },
+            ),
+            (&[("cookie", "xlongshore_session=abc")], HeaderCredentials::None),
+            (
+                &[("cookie", "longshore_session=abc"), ("authorization", "Bearer x")],
+                HeaderCredentials::Bearer("x"),
+            ),
         ];
         for (pairs, expected) in rows {
             let headers: HeaderMap = pairs
                 .iter()
                 .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
                 .collect();
-            assert!(Credentials::of(&headers) == *expected, "{pairs:?}");
+            assert!(HeaderCredentials::from_headers(&headers) == *expected, "{pairs:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn whatever_stands_in_the_headers_is_read(
+        fn credentials_are_read_from_arbitrary_headers(
             name in prop_oneof!["authorization", "cookie", "x-csrf-token"],
             value in prop::collection::vec(any::<u8>(), 0..200),
         ) {
             let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };
             let headers = HeaderMap::from_iter([(HeaderName::from_bytes(name.as_bytes()).unwrap(), value)]);
-            let shown = Credentials::of(&headers);
-            prop_assert!(name != "authorization" || matches!(shown, Credentials::Bearer(_)), "it is not passed over");
+            let shown = HeaderCredentials::from_headers(&headers);
+            prop_assert!(name != "authorization" || matches!(shown, HeaderCredentials::Bearer(_)), "it is not passed over");
         }
     }
 
     #[test]
-    fn no_script_reads_the_cookie_and_no_other_site_sends_it() {
+    fn session_cookie_is_http_only_and_same_site() {
         assert_eq!(
-            cookie("v", 60, true),
+            session_cookie_header("v", 60, true),
             "longshore_session=v; Path=/; HttpOnly; SameSite=Strict; Max-Age=60; Secure"
         );
-        assert_eq!(no_cookie(false), "longshore_session=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0");
+        assert_eq!(
+            clear_cookie_header(false),
+            "longshore_session=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
+        );
     }
 }

@@ -13,17 +13,17 @@ use axum::response::{IntoResponse, Response};
 
 use crate::Api;
 
-type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+type ReadinessCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// The checks that decide readiness, by name.
 #[derive(Clone, Default)]
-pub struct Readiness {
-    checks: Arc<Mutex<BTreeMap<&'static str, Check>>>,
+pub struct ReadinessChecks {
+    checks: Arc<Mutex<BTreeMap<&'static str, ReadinessCheck>>>,
 }
 
-impl Readiness {
+impl ReadinessChecks {
     /// Adds a check. It must not block, and describes the failure in its error.
-    pub fn require(
+    pub fn add_check(
         &self,
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -32,22 +32,22 @@ impl Readiness {
     }
 
     /// Runs every check.
-    pub fn report(&self) -> Vec<(&'static str, Result<(), String>)> {
+    pub fn run(&self) -> Vec<(&'static str, Result<(), String>)> {
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         checks.into_iter().map(|(name, check)| (name, check())).collect()
     }
 }
 
 /// `GET /healthz`
-pub async fn alive() -> &'static str {
+pub async fn healthz() -> &'static str {
     "ok"
 }
 
 /// `GET /readyz`
-pub async fn ready(State(api): State<Api>) -> Response {
-    let report = api.readiness.report();
-    let well = report.iter().all(|(_, found)| found.is_ok());
-    if well {
+pub async fn readyz(State(api): State<Api>) -> Response {
+    let report = api.readiness.run();
+    let is_ready = report.iter().all(|(_, found)| found.is_ok());
+    if is_ready {
         return "ok".into_response();
     }
     let mut body = String::new();
@@ -66,10 +66,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_failing_check_is_named() {
-        let readiness = Readiness::default();
-        readiness.require("store", || Ok(()));
-        readiness.require("cluster", || Err("no answer".to_owned()));
-        assert_eq!(readiness.report(), [("cluster", Err("no answer".to_owned())), ("store", Ok(()))]);
+    fn readiness_reports_failing_check_by_name() {
+        let readiness = ReadinessChecks::default();
+        readiness.add_check("store", || Ok(()));
+        readiness.add_check("cluster", || Err("no answer".to_owned()));
+        assert_eq!(readiness.run(), [("cluster", Err("no answer".to_owned())), ("store", Ok(()))]);
     }
 }

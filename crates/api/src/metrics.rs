@@ -52,7 +52,7 @@ impl Metrics {
 }
 
 /// `GET /metrics`
-pub async fn show(State(api): State<Api>) -> impl IntoResponse {
+pub async fn scrape(State(api): State<Api>) -> impl IntoResponse {
     let mut text = String::new();
     match encode(&mut text, &api.metrics.registry) {
         Ok(()) => {

@@ -10,30 +10,30 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::dialect::{ConsoleRefusal, Dialect};
-use crate::needs::Needs;
+use crate::flavour::{ApiFlavour, OpenYurtError};
 use crate::problem::ProblemView;
 use crate::query;
+use crate::requirement::Requirement;
 use crate::route::Route;
 use crate::routes;
 
 /// `GET /openapi.json`
 pub async fn document() -> impl IntoResponse {
-    static TEXT: LazyLock<Bytes> = LazyLock::new(|| describe(&routes::table()).to_string().into());
+    static TEXT: LazyLock<Bytes> = LazyLock::new(|| build_document(&routes::table()).to_string().into());
     ([(CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
 /// Describes these routes in OpenAPI 3.1.
-pub fn describe(table: &[Route]) -> Value {
+pub fn build_document(table: &[Route]) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
     });
     let mut sent = settings.clone().for_deserialize().into_generator();
     let mut given = settings.for_serialize().into_generator();
-    let refusals = Refusals {
-        native: reference::<ProblemView>(&mut given),
-        openyurt: reference::<ConsoleRefusal>(&mut given),
+    let refusals = ErrorSchemas {
+        native: schema_reference::<ProblemView>(&mut given),
+        openyurt: schema_reference::<OpenYurtError>(&mut given),
     };
     let mut paths = Map::new();
     for route in table {
@@ -59,21 +59,21 @@ pub fn describe(table: &[Route]) -> Value {
 }
 
 /// Error response schemas per API flavour.
-struct Refusals {
+struct ErrorSchemas {
     native: Value,
     openyurt: Value,
 }
 
-impl Refusals {
-    fn of(&self, dialect: Dialect) -> Value {
+impl ErrorSchemas {
+    fn for_flavour(&self, dialect: ApiFlavour) -> Value {
         match dialect {
-            Dialect::Native => json!({"application/problem+json": {"schema": self.native}}),
-            Dialect::OpenYurt => json!({"application/json": {"schema": self.openyurt}}),
+            ApiFlavour::Native => json!({"application/problem+json": {"schema": self.native}}),
+            ApiFlavour::OpenYurt => json!({"application/json": {"schema": self.openyurt}}),
         }
     }
 }
 
-fn reference<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+fn schema_reference<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     generator.subschema_for::<T>().to_value()
 }
 
@@ -81,50 +81,50 @@ fn operation(
     route: &Route,
     sent: &mut SchemaGenerator,
     given: &mut SchemaGenerator,
-    refusals: &Refusals,
+    refusals: &ErrorSchemas,
 ) -> Value {
     let mut content = json!({});
-    if !route.gives.media.is_empty() {
-        content[route.gives.media] = match route.gives.schema {
+    if !route.response.media_type.is_empty() {
+        content[route.response.media_type] = match route.response.schema {
             Some(schema) => json!({"schema": schema(given)}),
             None => json!({}),
         };
     }
-    if let Some((media, schema)) = route.gives.otherwise {
+    if let Some((media, schema)) = route.response.alternative {
         content[media] = json!({"schema": schema(given)});
     }
     let mut operation = json!({
-        "operationId": route.act,
+        "operationId": route.action,
         "summary": route.summary,
-        "description": needs(route.needs),
-        "tags": [route.act.split('.').next()],
+        "description": describe_requirement(route.requirement),
+        "tags": [route.action.split('.').next()],
         "responses": {
-            route.gives.status.as_str(): {"description": route.summary, "content": content},
+            route.response.status.as_str(): {"description": route.summary, "content": content},
             "default": {
                 "description": "Why it was not done",
-                "content": refusals.of(route.dialect),
+                "content": refusals.for_flavour(route.flavour),
             },
         },
     });
-    let in_path = names(route.path)
+    let in_path = path_param_names(route.path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
-    let in_query = route.query.unwrap_or_default().iter().map(|name| query::describe(name));
+    let in_query = route.query.unwrap_or_default().iter().map(|name| query::describe_param(name));
     let key = json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}, "description": "What is sent again with the same key is done once"});
-    let once = route.once.then_some(key);
+    let once = route.accepts_idempotency_key.then_some(key);
     let version = json!({"name": "If-Match", "in": "header", "schema": {"type": "string"}, "description": "The version that is to be changed, as `ETag` has it"});
-    let in_header = route.versioned.then_some(version);
+    let in_header = route.accepts_if_match.then_some(version);
     let parameters: Vec<Value> = in_path.chain(in_query).chain(in_header).chain(once).collect();
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if let Some(taken) = &route.takes {
+    if let Some(taken) = &route.request_body {
         operation["requestBody"] =
-            json!({"required": true, "content": {taken.media: {"schema": (taken.schema)(sent)}}});
+            json!({"required": true, "content": {taken.media_type: {"schema": (taken.schema)(sent)}}});
     }
-    if !route.needs.open(false) {
-        operation["security"] = match route.dialect {
-            Dialect::Native => json!([{"token": []}, {"session": []}]),
-            Dialect::OpenYurt => {
+    if !route.requirement.allows_anonymous(false) {
+        operation["security"] = match route.flavour {
+            ApiFlavour::Native => json!([{"token": []}, {"session": []}]),
+            ApiFlavour::OpenYurt => {
                 json!([{"token": []}, {"session": []}, {"authToken": []}, {"tokenParameter": []}])
             }
         };
@@ -133,40 +133,44 @@ fn operation(
 }
 
 /// The names of the path parameters.
-pub fn names(path: &str) -> impl Iterator<Item = &str> {
+pub fn path_param_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
 /// Describes an authorisation requirement in words.
-fn needs(needs: Needs) -> String {
+fn describe_requirement(needs: Requirement) -> String {
     match needs {
-        Needs::Nothing => "For everybody.".to_owned(),
-        Needs::Guest => "For everybody; some may do more.".to_owned(),
-        Needs::Nearby(what) => format!("From the server's own machine, or with {what} on the platform."),
-        Needs::Anybody => "For whoever is signed in.".to_owned(),
-        Needs::Themselves => "For persons, by a sign-in or a token that is good for everything.".to_owned(),
-        Needs::Own(what) => format!("For the person concerned, and with {what}."),
-        Needs::Platform(what) => format!("With {what} on the platform."),
-        Needs::Workspace(what) => format!("With {what} in the workspace."),
-        Needs::Repo(what) => {
+        Requirement::Public => "For everybody.".to_owned(),
+        Requirement::OptionalUser => "For everybody; some may do more.".to_owned(),
+        Requirement::LocalOr(what) => {
+            format!("From the server's own machine, or with {what} on the platform.")
+        }
+        Requirement::Authenticated => "For whoever is signed in.".to_owned(),
+        Requirement::UnrestrictedUser => {
+            "For persons, by a sign-in or a token that is good for everything.".to_owned()
+        }
+        Requirement::SelfOr(what) => format!("For the person concerned, and with {what}."),
+        Requirement::Platform(what) => format!("With {what} on the platform."),
+        Requirement::Workspace(what) => format!("With {what} in the workspace."),
+        Requirement::Repo(what) => {
             format!("With {what} in the workspace whose it is; on the platform if it is everybody's.")
         }
-        Needs::Release(what) => format!("With {what} in the workspace whose namespace it is."),
+        Requirement::Release(what) => format!("With {what} in the workspace whose namespace it is."),
     }
 }
 
 /// `GET /docs`
-pub async fn page() -> impl IntoResponse {
-    static PAGE: LazyLock<String> = LazyLock::new(|| draw(&routes::table()));
+pub async fn html_page() -> impl IntoResponse {
+    static PAGE: LazyLock<String> = LazyLock::new(|| render_html(&routes::table()));
     // The page needs no scripts, styles or images, so the policy forbids all of them.
     let policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     ([(CONTENT_SECURITY_POLICY, policy)], Html(PAGE.as_str()))
 }
 
-fn draw(table: &[Route]) -> String {
+fn render_html(table: &[Route]) -> String {
     let mut rows = String::new();
-    for Route { method, path, summary, needs: who, .. } in table {
-        let who = needs(*who);
+    for Route { method, path, summary, requirement: who, .. } in table {
+        let who = describe_requirement(*who);
         writeln!(
             rows,
             "<tr><td>{method}</td><td><code>{path}</code></td><td>{summary}</td><td>{who}</td></tr>"

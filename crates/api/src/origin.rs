@@ -1,6 +1,6 @@
 //! Which sites may send requests: protection against DNS rebinding and cross-site requests.
 //!
-//! [`guard`] checks two things of every request but health probes.
+//! [`check_origin`] checks two things of every request but health probes.
 //!
 //! The `Host` is an IP address, `localhost`, or a name of `[server] hosts`. A page of another site whose name was rebound to
 //! this server's address sends that name. Without configured names every name is accepted behind TLS or a trusted proxy: there a
@@ -19,26 +19,31 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, Uri};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
-use domain::Kind;
+use domain::ErrorKind;
 
 use crate::problem::Problem;
-use crate::{Api, Settings};
+use crate::{Api, HttpSettings};
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 const FORWARDED_HOST: &str = "x-forwarded-host";
 /// Probes name the server as they like and change nothing.
-const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+const PROBE_PATHS: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 /// Refuses requests to a foreign name, and cross-site requests that change something.
-pub async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response<Body> {
-    match check(&api.settings, request.method(), request.uri(), request.headers()) {
+pub async fn check_origin(State(api): State<Api>, request: Request, next: Next) -> Response<Body> {
+    match check_request(&api.settings, request.method(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-fn check(settings: &Settings, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    if PROBES.contains(&uri.path()) {
+fn check_request(
+    settings: &HttpSettings,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
+    if PROBE_PATHS.contains(&uri.path()) {
         return Ok(());
     }
     // HTTP/2 carries the authority in the URI.
@@ -48,17 +53,17 @@ fn check(settings: &Settings, method: &Method, uri: &Uri, headers: &HeaderMap) -
             .get(HOST)
             .map(|host| Authority::try_from(host.as_bytes()))
             .transpose()
-            .map_err(|_| foreign_host())?,
+            .map_err(|_| unknown_host())?,
     };
-    if host.as_ref().is_some_and(|host| !is_known(settings, host.host())) {
-        return Err(foreign_host());
+    if host.as_ref().is_some_and(|host| !is_known_host(settings, host.host())) {
+        return Err(unknown_host());
     }
     if method.is_safe() {
         return Ok(());
     }
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => return Ok(()),
-        Some(_) => return Err(cross_site()),
+        Some(_) => return Err(cross_site_refused()),
         None => {}
     }
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
@@ -71,50 +76,57 @@ fn check(settings: &Settings, method: &Method, uri: &Uri, headers: &HeaderMap) -
     };
     match origin.as_ref().and_then(Uri::authority) {
         Some(authority) if own(authority) => Ok(()),
-        _ => Err(cross_site()),
+        _ => Err(cross_site_refused()),
     }
 }
 
 /// Whether clients may reach the server by this name.
-fn is_known(settings: &Settings, host: &str) -> bool {
+fn is_known_host(settings: &HttpSettings, host: &str) -> bool {
     let name = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase();
     name.parse::<IpAddr>().is_ok()
         || name == "localhost"
         || name.ends_with(".localhost")
         || settings.hosts.contains(&name)
-        || (settings.hosts.is_empty() && settings.secure())
+        || (settings.hosts.is_empty() && settings.is_secure())
 }
 
-fn foreign_host() -> Problem {
+fn unknown_host() -> Problem {
     let detail =
         "the server is not known by this name: use its IP address, or add the name to [server] hosts";
-    Problem::new(Kind::Forbidden, "host", detail)
+    Problem::new(ErrorKind::Forbidden, "host", detail)
 }
 
-fn cross_site() -> Problem {
-    Problem::new(Kind::Forbidden, "cross-site", "requests of other sites' pages are refused")
+fn cross_site_refused() -> Problem {
+    Problem::new(ErrorKind::Forbidden, "cross-site", "requests of other sites' pages are refused")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn settings(hosts: &[&str], trusted_proxy: bool) -> Settings {
+    fn settings(hosts: &[&str], trusted_proxy: bool) -> HttpSettings {
         let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
-        Settings { trusted_proxy, tls: false, embedded: true, token_parameter: true, hosts, version: "test" }
+        HttpSettings {
+            trusted_proxy,
+            tls: false,
+            embedded: true,
+            token_parameter: true,
+            hosts,
+            version: "test",
+        }
     }
 
-    fn passes(settings: &Settings, method: &str, path: &str, headers: &[(&str, &str)]) -> bool {
+    fn passes(settings: &HttpSettings, method: &str, path: &str, headers: &[(&str, &str)]) -> bool {
         let mut request = axum::http::Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(()).unwrap();
-        check(settings, request.method(), request.uri(), request.headers()).is_ok()
+        check_request(settings, request.method(), request.uri(), request.headers()).is_ok()
     }
 
     #[test]
-    fn rebound_names_are_refused_where_nothing_else_refuses_them() {
+    fn unknown_host_names_are_refused_without_proxy() {
         #[rustfmt::skip]
         let rows = [
             // host, on loopback, with a configured name, behind a proxy
@@ -130,8 +142,9 @@ mod tests {
             ("Longshore.Example.Com:1", false, true,  true),
         ];
         for (host, on_loopback, named, proxied) in rows {
-            let get =
-                |settings: &Settings| passes(settings, "GET", "/api/longshore/v1/session", &[("host", host)]);
+            let get = |settings: &HttpSettings| {
+                passes(settings, "GET", "/api/longshore/v1/session", &[("host", host)])
+            };
             assert_eq!(get(&settings(&[], false)), on_loopback, "{host}");
             assert_eq!(get(&settings(&["longshore.example.com"], false)), named, "{host}");
             assert_eq!(get(&settings(&[], true)), proxied, "{host}");
@@ -145,13 +158,13 @@ mod tests {
     }
 
     /// Method, path, headers, and whether the request passes.
-    type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], bool);
+    type OriginCase<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], bool);
 
     #[test]
-    fn writes_of_other_sites_are_refused() {
+    fn cross_site_writes_are_refused() {
         let own = ("host", "127.0.0.1:8080");
         #[rustfmt::skip]
-        let rows: &[Row] = &[
+        let rows: &[OriginCase] = &[
             ("POST",   "/register", &[own],                                                       true),
             ("POST",   "/register", &[own, ("origin", "http://127.0.0.1:8080")],                  true),
             ("POST",   "/register", &[own, ("origin", "http://127.0.0.1:9999")],                  false),

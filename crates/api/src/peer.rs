@@ -10,14 +10,14 @@ use tower::{Service, ServiceExt};
 
 /// Remote address of the connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
+pub struct PeerAddr(pub SocketAddr);
 
 /// Headers by which a proxy names its client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
-const OF_PROXIES: &[&str] = &[FORWARDED_FOR, "forwarded", "via", "x-real-ip"];
+const PROXY_HEADERS: &[&str] = &[FORWARDED_FOR, "forwarded", "via", "x-real-ip"];
 
-/// Wraps the service of one connection, so that every request carries its [`Peer`].
-pub fn of_peer<B>(
+/// Wraps the service of one connection, so that every request carries its [`PeerAddr`].
+pub fn with_peer<B>(
     routes: Router,
     peer: SocketAddr,
 ) -> impl Service<Request<B>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + use<B>
@@ -25,14 +25,14 @@ where
     B: http_body::Body<Data = bytes::Bytes, Error: Into<axum::BoxError>> + Send + 'static,
 {
     routes.map_request(move |mut request: Request<B>| {
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(PeerAddr(peer));
         request
     })
 }
 
 /// The client's address: the peer, or the client of a trusted proxy. Only the last hop of the header was written by the proxy; earlier
 /// hops come from the client.
-pub fn client(headers: &HeaderMap, peer: Option<Peer>, trusted_proxy: bool) -> Option<IpAddr> {
+pub fn client_ip(headers: &HeaderMap, peer: Option<PeerAddr>, trusted_proxy: bool) -> Option<IpAddr> {
     let last_hop = || {
         let last = headers.get_all(FORWARDED_FOR).iter().next_back()?.to_str().ok()?;
         let hop = last.rsplit(',').next()?.trim();
@@ -43,8 +43,8 @@ pub fn client(headers: &HeaderMap, peer: Option<Peer>, trusted_proxy: bool) -> O
 }
 
 /// Whether the client is a program on this machine, and not a proxy that runs here.
-pub fn is_local(headers: &HeaderMap, peer: Option<Peer>) -> bool {
-    let proxied = OF_PROXIES.iter().any(|name| headers.contains_key(*name));
+pub fn is_local(headers: &HeaderMap, peer: Option<PeerAddr>) -> bool {
+    let proxied = PROXY_HEADERS.iter().any(|name| headers.contains_key(*name));
     !proxied && peer.is_some_and(|peer| peer.0.ip().to_canonical().is_loopback())
 }
 
@@ -57,8 +57,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_trusted_proxys_own_word_counts() {
-        let peer = Some(Peer("127.0.0.1:5000".parse().unwrap()));
+    fn client_ip_uses_last_hop_of_trusted_proxy_only() {
+        let peer = Some(PeerAddr("127.0.0.1:5000".parse().unwrap()));
         let rows: &[(&[&str], bool, &str)] = &[
             (&[], false, "127.0.0.1"),
             (&["203.0.113.9"], false, "127.0.0.1"),
@@ -72,14 +72,14 @@ mod tests {
             (&["127.0.0.1, nonsense"], true, "127.0.0.1"),
         ];
         for (forwarded, trusted, expected) in rows {
-            let found = client(&headers(forwarded), peer, *trusted);
+            let found = client_ip(&headers(forwarded), peer, *trusted);
             assert_eq!(found, Some(expected.parse().unwrap()), "{forwarded:?} {trusted}");
         }
     }
 
     #[test]
-    fn whoever_comes_by_a_proxy_is_not_of_this_machine() {
-        let at = |address: &str| Some(Peer(address.parse().unwrap()));
+    fn is_local_is_false_for_proxied_requests() {
+        let at = |address: &str| Some(PeerAddr(address.parse().unwrap()));
         assert!(is_local(&headers(&[]), at("127.0.0.1:1")));
         assert!(is_local(&headers(&[]), at("[::1]:1")));
         assert!(is_local(&headers(&[]), at("[::ffff:127.0.0.1]:1")));

@@ -4,27 +4,27 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
-use domain::Kind;
-use domain::actor::Refusal;
+use domain::ErrorKind;
+use domain::actor::AuthorizationError;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::Error;
 
-use crate::answer::AuditObject;
+use crate::response::AuditObject;
 
 /// Default `Retry-After`, in seconds.
-const PAUSE: u64 = 5;
+const DEFAULT_RETRY_AFTER_SECS: u64 = 5;
 
 /// Error response of a request. Internal details have been logged before it is built.
 #[derive(Debug)]
 #[must_use]
 pub struct Problem {
-    kind: Kind,
+    kind: ErrorKind,
     status: StatusCode,
     code: &'static str,
     detail: String,
     retry_after: Option<u64>,
-    object: Option<AuditObject>,
+    audit_object: Option<AuditObject>,
 }
 
 /// A problem on the wire.
@@ -45,38 +45,39 @@ pub struct ProblemView {
 }
 
 impl Problem {
-    pub fn new(kind: Kind, code: &'static str, detail: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, code: &'static str, detail: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(kind.http_status()).expect("the table has statuses of HTTP");
-        let retry_after = matches!(kind, Kind::Exhausted | Kind::Unavailable).then_some(PAUSE);
-        Self { kind, status, code, detail: detail.into(), retry_after, object: None }
+        let retry_after =
+            matches!(kind, ErrorKind::Exhausted | ErrorKind::Unavailable).then_some(DEFAULT_RETRY_AFTER_SECS);
+        Self { kind, status, code, detail: detail.into(), retry_after, audit_object: None }
     }
 
     pub fn invalid(detail: impl Into<String>) -> Self {
-        Self::new(Kind::Invalid, "invalid", detail)
+        Self::new(ErrorKind::Invalid, "invalid", detail)
     }
 
     pub fn not_found(kind: &'static str, name: &str) -> Self {
-        Error::NotFound { kind, name: shortened(name) }.into()
+        Error::NotFound { kind, name: abbreviate(name) }.into()
     }
 
     pub fn unauthenticated() -> Self {
-        Error::NotSignedIn.into()
+        Error::Unauthenticated.into()
     }
 
     /// A token was sent as a query parameter while that is disabled.
-    pub fn no_parameter() -> Self {
+    pub fn token_param_disabled() -> Self {
         let detail = "tokens are not taken as parameters here: send `Authorization: Bearer`";
-        Self::new(Kind::Unauthenticated, "token-parameter", detail)
+        Self::new(ErrorKind::Unauthenticated, "token-parameter", detail)
     }
 
     /// With an explicit HTTP status.
-    pub fn of_status(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, ..Self::new(Kind::of_http_status(status.as_u16()), code, detail) }
+    pub fn with_status(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, ..Self::new(ErrorKind::from_http_status(status.as_u16()), code, detail) }
     }
 
     /// Sets the object for the audit trail.
-    pub fn about(self, object: Option<AuditObject>) -> Self {
-        Self { object, ..self }
+    pub fn with_audit_object(self, object: Option<AuditObject>) -> Self {
+        Self { audit_object: object, ..self }
     }
 
     /// Overrides `Retry-After`, in seconds.
@@ -85,7 +86,7 @@ impl Problem {
     }
 
     /// For a request that was carried out, but whose response exceeds the limits.
-    pub fn after_the_fact(self) -> Self {
+    pub fn after_side_effects(self) -> Self {
         Self {
             detail: format!("{}; what was asked for has been done, its answer was too large", self.detail),
             ..self
@@ -98,16 +99,16 @@ impl Problem {
     }
 }
 
-/// Message and code of an error, for API flavours that write another format ([`crate::dialect`]).
+/// Message and code of an error, for API flavours that write another format ([`crate::flavour`]).
 #[derive(Clone)]
-pub struct Refused {
+pub struct ErrorDetail {
     pub detail: String,
     pub code: &'static str,
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response<Body> {
-        let refused = Refused { detail: self.detail.clone(), code: self.code };
+        let refused = ErrorDetail { detail: self.detail.clone(), code: self.code };
         let view = ProblemView {
             r#type: "about:blank",
             title: self.status.canonical_reason().unwrap_or("Error"),
@@ -123,18 +124,18 @@ impl IntoResponse for Problem {
         if let Some(seconds) = self.retry_after {
             set(RETRY_AFTER, seconds.into());
         }
-        if self.kind == Kind::Unauthenticated {
+        if self.kind == ErrorKind::Unauthenticated {
             set(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"longshore\""));
         }
-        if let Some(object) = self.object {
+        if let Some(object) = self.audit_object {
             response.extensions_mut().insert(object);
         }
         response
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<AuthorizationError> for Problem {
+    fn from(refusal: AuthorizationError) -> Self {
         Error::from(refusal).into()
     }
 }
@@ -152,23 +153,23 @@ impl From<Error> for Problem {
     }
 }
 
-impl From<releases::acts::Error> for Problem {
-    fn from(error: releases::acts::Error) -> Self {
-        use releases::acts::Error::*;
+impl From<releases::service::Error> for Problem {
+    fn from(error: releases::service::Error) -> Self {
+        use releases::service::Error::*;
         let kind = error.kind();
-        if matches!(kind, Kind::Unavailable | Kind::Internal) {
+        if matches!(kind, ErrorKind::Unavailable | ErrorKind::Internal) {
             tracing::error!(error = &error as &dyn std::error::Error, "a release could not be seen to");
         }
         let code = match &error {
-            Refused(refusal) => return refusal.clone().into(),
-            NotYours(_) => "namespace",
-            NoWorkspace(_) => "workspace",
-            NoPerson => "no-person",
-            ByHand(_) => "by-hand",
-            Exists(_) | RepoExists(_) => "exists",
-            Changed(_) | Moved(_) => "changed",
+            Unauthorized(refusal) => return refusal.clone().into(),
+            NamespaceNotAccessible(_) => "namespace",
+            WorkspaceNotAccessible(_) => "workspace",
+            UserRequired => "no-person",
+            NotManagedByRequest(_) => "by-hand",
+            AlreadyExists(_) | RepoAlreadyExists(_) => "exists",
+            Conflict(_) | PreconditionFailed(_) => "changed",
             Chart(_) => "chart",
-            _ => word(kind),
+            _ => kind_code(kind),
         };
         Self::new(kind, code, error.to_string())
     }
@@ -182,10 +183,10 @@ impl From<fleet::Error> for Problem {
             tracing::error!(error = cause.as_ref() as &dyn std::error::Error, "{error}");
         }
         let code = match &error {
-            Refused(refusal) => return refusal.clone().into(),
-            Changed(_) => "changed",
-            NoPools => "no-pools",
-            _ => word(kind),
+            Unauthorized(refusal) => return refusal.clone().into(),
+            ModifiedConcurrently(_) => "changed",
+            PoolsUnsupported => "no-pools",
+            _ => kind_code(kind),
         };
         Self::new(kind, code, error.to_string())
     }
@@ -194,37 +195,37 @@ impl From<fleet::Error> for Problem {
 /// The stable code of an error: specific where clients need more than the kind.
 fn code(error: &Error) -> &'static str {
     match error {
-        Error::Refused(Refusal::Role(_)) => "role",
-        Error::Refused(Refusal::Scope(_)) => "scope",
-        Error::Refused(Refusal::NotThemselves) => "not-themselves",
+        Error::Authorization(AuthorizationError::MissingCapability(_)) => "role",
+        Error::Authorization(AuthorizationError::TokenScope(_)) => "scope",
+        Error::Authorization(AuthorizationError::UnrestrictedUserRequired) => "not-themselves",
         Error::WrongCredentials => "wrong-credentials",
         Error::Throttled { .. } => "throttled",
         Error::RegistrationClosed => "registration-closed",
         Error::AccountExists => "account-exists",
-        Error::Changed(_) | Error::Moved(_) => "changed",
-        other => word(other.kind()),
+        Error::ConcurrentUpdate(_) | Error::StaleResourceVersion(_) => "changed",
+        other => kind_code(other.kind()),
     }
 }
 
-fn word(kind: Kind) -> &'static str {
+fn kind_code(kind: ErrorKind) -> &'static str {
     match kind {
-        Kind::Invalid => "invalid",
-        Kind::Unauthenticated => "unauthenticated",
-        Kind::Forbidden => "forbidden",
-        Kind::NotFound => "not-found",
-        Kind::Conflict => "conflict",
-        Kind::Precondition => "precondition",
-        Kind::TooLarge => "too-large",
-        Kind::Exhausted => "exhausted",
-        Kind::Timeout => "timeout",
-        Kind::Unavailable => "unavailable",
-        Kind::Unsupported => "unsupported",
-        Kind::Internal => "internal",
+        ErrorKind::Invalid => "invalid",
+        ErrorKind::Unauthenticated => "unauthenticated",
+        ErrorKind::Forbidden => "forbidden",
+        ErrorKind::NotFound => "not-found",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::Precondition => "precondition",
+        ErrorKind::TooLarge => "too-large",
+        ErrorKind::Exhausted => "exhausted",
+        ErrorKind::Timeout => "timeout",
+        ErrorKind::Unavailable => "unavailable",
+        ErrorKind::Unsupported => "unsupported",
+        ErrorKind::Internal => "internal",
     }
 }
 
 /// Shortens client input for use in a message.
-pub fn shortened(text: &str) -> String {
+pub fn abbreviate(text: &str) -> String {
     const LIMIT: usize = 64;
     match text.char_indices().nth(LIMIT) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 /// A row: name, type of the value, and description.
-type Row = (&'static str, &'static str, &'static str);
+type ParamRow = (&'static str, &'static str, &'static str);
 
 #[rustfmt::skip]
-pub const WORDS: &[Row] = &[
+pub const QUERY_PARAMS: &[ParamRow] = &[
     ("now",      "boolean", "At once, and not after a while"),
     ("ws",       "string",  "In this workspace"),
     ("c",        "string",  "On this cluster"),
@@ -61,8 +61,9 @@ pub const WORDS: &[Row] = &[
 ];
 
 /// Describes a parameter for the OpenAPI document.
-pub fn describe(word: &str) -> Value {
-    let (_, kind, meaning) = WORDS.iter().find(|row| row.0 == word).expect("every word of a query has a row");
+pub fn describe_param(word: &str) -> Value {
+    let (_, kind, meaning) =
+        QUERY_PARAMS.iter().find(|row| row.0 == word).expect("every word of a query has a row");
     json!({"name": word, "in": "query", "schema": {"type": kind}, "description": meaning})
 }
 
@@ -71,9 +72,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_of_every_route_has_one_row() {
+    fn every_query_param_is_described_once() {
         for word in crate::routes::table().iter().filter_map(|row| row.query).flatten() {
-            assert_eq!(WORDS.iter().filter(|row| row.0 == *word).count(), 1, "{word}");
+            assert_eq!(QUERY_PARAMS.iter().filter(|row| row.0 == *word).count(), 1, "{word}");
         }
     }
 }

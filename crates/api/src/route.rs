@@ -11,13 +11,13 @@ use axum::response::IntoResponse;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 use crate::Api;
-use crate::answer::Gives;
-use crate::call::Call;
-use crate::dialect::Dialect;
-use crate::door;
-use crate::needs::Needs;
+use crate::body::{RequestBody, RequestBodySpec, SchemaFn};
+use crate::flavour::ApiFlavour;
 use crate::problem::Problem;
-use crate::sent::{SchemaOf, Taken, Takes};
+use crate::request::ApiRequest;
+use crate::requirement::Requirement;
+use crate::response::ApiResponse;
+use crate::route_guard;
 
 /// One route: method, path, requirement, parameters, request and response types, handler.
 #[must_use]
@@ -25,107 +25,118 @@ pub struct Route {
     pub method: Method,
     pub path: &'static str,
     /// Action id in the audit trail.
-    pub act: &'static str,
-    pub needs: Needs,
+    pub action: &'static str,
+    pub requirement: Requirement,
     pub summary: &'static str,
     /// Accepted query parameters; `None` if the query is not checked.
     pub query: Option<&'static [&'static str]>,
     /// Whether the route accepts `If-Match`.
-    pub versioned: bool,
+    pub accepts_if_match: bool,
     /// Whether the route accepts `Idempotency-Key`.
-    pub once: bool,
+    pub accepts_idempotency_key: bool,
     /// Query parameter that changes the action id, and that id.
-    pub saying: Option<(&'static str, &'static str)>,
+    pub action_override: Option<(&'static str, &'static str)>,
     /// API flavour.
-    pub dialect: Dialect,
+    pub flavour: ApiFlavour,
     /// Timeout until the response begins.
-    pub within: Duration,
+    pub timeout: Duration,
     /// Whether responses may have megabytes. Concurrency of these routes is limited.
-    pub large: bool,
-    pub takes: Option<Taken>,
-    pub gives: Gift,
+    pub is_large: bool,
+    pub request_body: Option<RequestBodySpec>,
+    pub response: ResponseSpec,
     pub handler: MethodRouter<Api>,
 }
 
 impl Route {
     /// Accepts these query parameters.
-    pub fn with(self, query: &'static [&'static str]) -> Self {
+    pub fn with_query(self, query: &'static [&'static str]) -> Self {
         Self { query: Some(query), ..self }
     }
 
     /// Accepts `Idempotency-Key`: a retry with the same key takes effect once.
-    pub fn once(self) -> Self {
-        Self { once: true, ..self }
+    pub fn idempotent(self) -> Self {
+        Self { accepts_idempotency_key: true, ..self }
     }
 
     /// Uses the action id `act` if the query parameter `word` is set.
-    pub fn saying(self, word: &'static str, act: &'static str) -> Self {
-        Self { saying: Some((word, act)), ..self }
+    pub fn action_when(self, word: &'static str, act: &'static str) -> Self {
+        Self { action_override: Some((word, act)), ..self }
     }
 
     /// Makes it a route of the OpenYurt console that accepts these query parameters.
-    pub fn of_console(self, query: &'static [&'static str]) -> Self {
-        Self { dialect: Dialect::OpenYurt, query: Some(query), ..self }
+    pub fn openyurt(self, query: &'static [&'static str]) -> Self {
+        Self { flavour: ApiFlavour::OpenYurt, query: Some(query), ..self }
     }
 
     /// Sets the timeout.
-    pub fn within(self, within: Duration) -> Self {
-        Self { within, ..self }
+    pub fn with_timeout(self, within: Duration) -> Self {
+        Self { timeout: within, ..self }
     }
 
     /// Marks responses as large.
     pub fn large(self) -> Self {
-        Self { large: true, ..self }
+        Self { is_large: true, ..self }
     }
 
     /// Accepts `If-Match`.
     pub fn versioned(self) -> Self {
-        Self { versioned: true, ..self }
+        Self { accepts_if_match: true, ..self }
     }
 }
 
 /// Success response of a route.
-pub struct Gift {
+pub struct ResponseSpec {
     pub status: StatusCode,
-    pub media: &'static str,
-    pub schema: Option<SchemaOf>,
+    pub media_type: &'static str,
+    pub schema: Option<SchemaFn>,
     /// Alternative media type and its schema.
-    pub otherwise: Option<(&'static str, SchemaOf)>,
+    pub alternative: Option<(&'static str, SchemaFn)>,
 }
 
 /// The columns of the table before the handler: path, action id, requirement, summary.
-type Row = (&'static str, &'static str, Needs, &'static str);
+type RouteRow = (&'static str, &'static str, Requirement, &'static str);
 
-fn native<B, T, H, F>(method: Method, filter: MethodFilter, status: StatusCode, row: Row, handler: H) -> Route
+fn native_route<B, T, H, F>(
+    method: Method,
+    filter: MethodFilter,
+    status: StatusCode,
+    row: RouteRow,
+    handler: H,
+) -> Route
 where
-    B: Takes,
-    T: Gives,
-    H: Fn(Call<B>) -> F + Clone + Send + Sync + 'static,
+    B: RequestBody,
+    T: ApiResponse,
+    H: Fn(ApiRequest<B>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Result<T, Problem>> + Send + 'static,
 {
     let (path, act, needs, summary) = row;
     let handle = move |State(api): State<Api>, request: Request| async move {
-        let answer = async { handler(Call::read(api, request).await?).await };
+        let answer = async { handler(ApiRequest::read(api, request).await?).await };
         match answer.await {
-            Ok(given) => given.answer(status),
+            Ok(given) => given.into_http_response(status),
             Err(problem) => problem.into_response(),
         }
     };
     Route {
         method,
         path,
-        act,
-        needs,
+        action: act,
+        requirement: needs,
         summary,
         query: Some(&[]),
-        versioned: false,
-        once: false,
-        saying: None,
-        dialect: Dialect::Native,
-        within: door::TIMEOUT,
-        large: false,
-        takes: B::taken(),
-        gives: Gift { status, media: T::MEDIA, schema: T::schema(), otherwise: T::otherwise() },
+        accepts_if_match: false,
+        accepts_idempotency_key: false,
+        action_override: None,
+        flavour: ApiFlavour::Native,
+        timeout: route_guard::DEFAULT_TIMEOUT,
+        is_large: false,
+        request_body: B::spec(),
+        response: ResponseSpec {
+            status,
+            media_type: T::MEDIA_TYPE,
+            schema: T::schema(),
+            alternative: T::alternative(),
+        },
         handler: on(filter, handle),
     }
 }
@@ -133,14 +144,14 @@ where
 macro_rules! verbs {
     ($($(#[$doc:meta])* $name:ident: $method:ident $status:ident;)*) => {
         $($(#[$doc])*
-        pub fn $name<B, T, H, F>(path: &'static str, act: &'static str, needs: Needs, summary: &'static str, handler: H) -> Route
+        pub fn $name<B, T, H, F>(path: &'static str, act: &'static str, needs: Requirement, summary: &'static str, handler: H) -> Route
         where
-            B: Takes,
-            T: Gives,
-            H: Fn(Call<B>) -> F + Clone + Send + Sync + 'static,
+            B: RequestBody,
+            T: ApiResponse,
+            H: Fn(ApiRequest<B>) -> F + Clone + Send + Sync + 'static,
             F: Future<Output = Result<T, Problem>> + Send + 'static,
         {
-            native(Method::$method, MethodFilter::$method, StatusCode::$status, (path, act, needs, summary), handler)
+            native_route(Method::$method, MethodFilter::$method, StatusCode::$status, (path, act, needs, summary), handler)
         })*
     };
 }
@@ -161,10 +172,10 @@ verbs! {
 }
 
 /// A route whose handler builds the HTTP response itself.
-pub fn raw<T: 'static, H: Handler<T, Api>>(
+pub fn raw_route<T: 'static, H: Handler<T, Api>>(
     path: &'static str,
     act: &'static str,
-    needs: Needs,
+    needs: Requirement,
     summary: &'static str,
     media: &'static str,
     handler: H,
@@ -172,18 +183,18 @@ pub fn raw<T: 'static, H: Handler<T, Api>>(
     Route {
         method: Method::GET,
         path,
-        act,
-        needs,
+        action: act,
+        requirement: needs,
         summary,
         query: None,
-        versioned: false,
-        once: false,
-        saying: None,
-        dialect: Dialect::Native,
-        within: door::TIMEOUT,
-        large: false,
-        takes: None,
-        gives: Gift { status: StatusCode::OK, media, schema: None, otherwise: None },
+        accepts_if_match: false,
+        accepts_idempotency_key: false,
+        action_override: None,
+        flavour: ApiFlavour::Native,
+        timeout: route_guard::DEFAULT_TIMEOUT,
+        is_large: false,
+        request_body: None,
+        response: ResponseSpec { status: StatusCode::OK, media_type: media, schema: None, alternative: None },
         handler: on(MethodFilter::GET, handler),
     }
 }

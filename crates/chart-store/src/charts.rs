@@ -1,8 +1,8 @@
 //! Chart service of the server: fetches charts from any source and stores them in the cluster.
 //!
-//! Every call names a [`Reader`]. A workspace may read its own and shared repositories, and packages that it uploaded or fetched itself. If
-//! an index or a registry names the digest of a stored package that the workspace may not read, the bytes are fetched from that source and
-//! verified as if the package did not exist.
+//! Every call names a [`RepoScope`]. A workspace may read its own and shared repositories, and packages that it uploaded or fetched itself.
+//! If an index or a registry names the digest of a stored package that the workspace may not read, the bytes are fetched from that source
+//! and verified as if the package did not exist.
 //!
 //! Invariant: the `HelmRepo` is read for each call, and cache entries of it are keyed by its UID and resourceVersion.
 
@@ -22,30 +22,30 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
-use kube_types::marks::WORKSPACE_UID;
-use kube_types::package::Origin;
+use kube_types::package::PackageOrigin;
+use kube_types::well_known::WORKSPACE_UID;
 use kube_types::{HelmRepo, SYSTEM_NAMESPACE, Workspace};
-use outbound::{Access, Client};
+use outbound::{Access, FetchClient};
 
-use crate::accounts::{Accounts, NoAccounts};
+use crate::accounts::{AccountLookup, NoAccounts};
+use crate::cache::RefreshingCache;
 use crate::credentials;
 use crate::digest::Digest;
-use crate::failure::ChartError;
+use crate::error::ChartError;
 use crate::fetcher::Fetcher;
-use crate::memory::Hearsay;
-use crate::oci::Reference;
-use crate::packages::{Limits, Living, Packages, Subject};
-use crate::repository::{self, IndexFailure, Repository};
-use crate::source::{Fetched, Source};
-use crate::work::{Work, pool_limits};
+use crate::oci::OciReference;
+use crate::packages::{PackageLimits, PackageStore, Subject, WorkspaceIdentities};
+use crate::repository::{self, ChartRepository, IndexFetchError};
+use crate::source::{ChartSource, LoadedChart};
+use crate::work::{WorkBudget, pool_limits};
 
 /// TTL of the cached credentials of a `HelmRepo`, and capacity of that cache.
-const FRESH: Duration = Duration::from_secs(5);
-const REPOS: usize = 8 << 20;
+const CREDENTIALS_TTL: Duration = Duration::from_secs(5);
+const CREDENTIALS_CACHE_CAPACITY: usize = 8 << 20;
 
 /// On whose behalf a chart is fetched. The work is charged to the budget of the named workspace or its account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reader {
+pub enum RepoScope {
     /// The platform itself, which may read everything.
     Platform,
     /// The platform, on behalf of a workspace, for objects that only the platform writes.
@@ -56,7 +56,7 @@ pub enum Reader {
     Everyone,
 }
 
-impl Reader {
+impl RepoScope {
     fn may_read(&self, workspace: &str) -> bool {
         match self {
             Self::Platform | Self::PlatformFor(_) => true,
@@ -78,131 +78,136 @@ impl Reader {
 type RepoVersion = (String, String);
 
 #[derive(Clone)]
-enum Place {
-    Served(Repository),
+enum RepoEndpoint {
+    Remote(ChartRepository),
     /// The index is inline in the `HelmRepo`.
-    Given(Repository, Arc<Index>),
+    Inline(ChartRepository, Arc<Index>),
     Registry {
-        base: Reference,
+        base: OciReference,
         access: Access,
         plain: bool,
     },
 }
 
 /// Access to all charts, stored or remote.
-pub struct Charts {
+pub struct ChartStore {
     fetcher: Fetcher,
-    packages: Packages,
+    packages: PackageStore,
     repos: Api<HelmRepo>,
     secrets: Api<Secret>,
     workspaces: Api<Workspace>,
-    places: Hearsay<RepoVersion, Result<Place, String>, Arc<kube::Error>>,
-    accounts: Arc<dyn Accounts>,
+    endpoints: RefreshingCache<RepoVersion, Result<RepoEndpoint, String>, Arc<kube::Error>>,
+    accounts: Arc<dyn AccountLookup>,
 }
 
-impl Charts {
+impl ChartStore {
     /// `client` is the platform's own; `outgoing` enforces the configured egress policy.
-    pub fn new(client: kube::Client, outgoing: Client, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(client: kube::Client, outgoing: FetchClient, clock: Arc<dyn Clock>) -> Self {
         let pool = WorkPool::new(&pool_limits());
-        Self::with_limits(client, outgoing, clock, Limits::default(), pool)
+        Self::with_limits(client, outgoing, clock, PackageLimits::default(), pool)
     }
 
     /// `pool` is shared with other heavy work of the server.
     pub fn with_limits(
         client: kube::Client,
-        outgoing: Client,
+        outgoing: FetchClient,
         clock: Arc<dyn Clock>,
-        limits: Limits,
+        limits: PackageLimits,
         pool: WorkPool,
     ) -> Self {
         Self {
-            fetcher: Fetcher::within(outgoing, Profile::Helm4, limits.package, Work::new(pool)),
-            packages: Packages::with_limits(client.clone(), clock, limits),
+            fetcher: Fetcher::multi_tenant(outgoing, Profile::Helm4, limits.package, WorkBudget::new(pool)),
+            packages: PackageStore::with_limits(client.clone(), clock, limits),
             repos: Api::all(client.clone()),
             workspaces: Api::all(client.clone()),
             secrets: Api::namespaced(client, SYSTEM_NAMESPACE),
-            places: Hearsay::new(REPOS, FRESH, Duration::ZERO, |_| true),
+            endpoints: RefreshingCache::new(
+                CREDENTIALS_CACHE_CAPACITY,
+                CREDENTIALS_TTL,
+                Duration::ZERO,
+                |_| true,
+            ),
             accounts: Arc::new(NoAccounts),
         }
     }
 
     /// Uses budgets per account, shared by the account's workspaces.
     #[must_use]
-    pub fn with_accounts(mut self, accounts: Arc<dyn Accounts>) -> Self {
+    pub fn with_accounts(mut self, accounts: Arc<dyn AccountLookup>) -> Self {
         self.packages = self.packages.with_accounts(accounts.clone());
         self.accounts = accounts;
         self
     }
 
-    pub fn packages(&self) -> &Packages {
+    pub fn packages(&self) -> &PackageStore {
         &self.packages
     }
 
     /// The work flow of a reader in the shared pool.
-    pub fn work(&self, reader: &Reader) -> Work {
-        self.fetcher.work().for_flow(self.flow(reader.workspace()))
+    pub fn work(&self, reader: &RepoScope) -> WorkBudget {
+        self.fetcher.work().for_flow(self.flow_key(reader.workspace()))
     }
 
     /// The flow key of a workspace: its account, or itself if it has its own budgets.
-    fn flow(&self, workspace: &str) -> String {
+    fn flow_key(&self, workspace: &str) -> String {
         self.accounts.account_of(workspace).unwrap_or_else(|| workspace.to_owned())
     }
 
     /// The fetcher that is charged to the budgets of a workspace.
-    fn fetcher_of(&self, workspace: &str) -> Fetcher {
-        self.fetcher.for_flow(self.flow(workspace))
+    fn fetcher_for(&self, workspace: &str) -> Fetcher {
+        self.fetcher.for_flow(self.flow_key(workspace))
     }
 
     /// Fetches the chart at a source, without storing it.
-    pub async fn fetch(&self, source: &Source, reader: &Reader) -> Result<Fetched, ChartError> {
+    pub async fn fetch(&self, source: &ChartSource, reader: &RepoScope) -> Result<LoadedChart, ChartError> {
         let subject = self.subject(reader).await?;
-        let fetcher = self.fetcher_of(reader.workspace());
+        let fetcher = self.fetcher_for(reader.workspace());
         match source {
-            Source::Repo { repo, chart, version } => {
-                let place = self.place(repo, reader).await?;
-                self.of_place(place, chart, version, (&fetcher, &subject)).await
+            ChartSource::Repo { repo, chart, version } => {
+                let place = self.resolve_repo(repo, reader).await?;
+                self.fetch_from_endpoint(place, chart, version, (&fetcher, &subject)).await
             }
-            Source::Oci { reference, version } => {
-                let known = async |digest: &Digest| self.known(digest, (&fetcher, &subject)).await;
+            ChartSource::Oci { reference, version } => {
+                let known = async |digest: &Digest| self.stored_chart(digest, (&fetcher, &subject)).await;
                 let reference = reference.parse()?;
-                fetcher.from_registry_unless(&reference, version, &Access::none(), false, known).await
+                fetcher.from_registry_or_stored(&reference, version, &Access::anonymous(), false, known).await
             }
-            Source::Package(name) => {
-                let digest = self.packages.keep(name, &subject).await?;
-                match fetcher.remembered(&digest) {
+            ChartSource::Package(name) => {
+                let digest = self.packages.extend_grace(name, &subject).await?;
+                match fetcher.cached(&digest) {
                     Some(known) => Ok(known),
-                    None => self.of_package(name, (&fetcher, &subject)).await,
+                    None => self.load_package(name, (&fetcher, &subject)).await,
                 }
             }
-            Source::Archive(bytes) => {
+            ChartSource::Archive(bytes) => {
                 let (size, limit) = (bytes.len(), self.packages.limits().package);
                 if size > limit {
                     return Err(ChartError::TooLarge { size, limit });
                 }
                 let held = fetcher.work().reserve(size as u64)?;
-                Fetched::load_within(bytes.clone(), fetcher.profile(), fetcher.work(), held).await
+                LoadedChart::load_with_budget(bytes.clone(), fetcher.profile(), fetcher.work(), held).await
             }
         }
     }
 
     /// Stores a fetched chart for a reader while something refers to it, and at least for a grace period. Returns the name of the package.
-    pub async fn keep(
+    pub async fn store(
         &self,
-        fetched: &Fetched,
-        origin: Origin,
-        reader: &Reader,
+        fetched: &LoadedChart,
+        origin: PackageOrigin,
+        reader: &RepoScope,
     ) -> Result<String, ChartError> {
         let subject = self.subject(reader).await?;
-        self.fetcher.remember(fetched);
-        self.packages.put(fetched, origin, &subject).await
+        self.fetcher.insert_cached(fetched);
+        self.packages.store(fetched, origin, &subject).await
     }
 
     /// The index of a repository. OCI registries have none.
-    pub async fn index(&self, repo: &str, reader: &Reader) -> Result<Arc<Index>, ChartError> {
-        match self.place(repo, reader).await? {
-            Place::Served(repository) => self.fetcher_of(reader.workspace()).index(&repository).await,
-            Place::Given(_, index) => Ok(index),
-            Place::Registry { .. } => Err(ChartError::BadRepo {
+    pub async fn index(&self, repo: &str, reader: &RepoScope) -> Result<Arc<Index>, ChartError> {
+        match self.resolve_repo(repo, reader).await? {
+            RepoEndpoint::Remote(repository) => self.fetcher_for(reader.workspace()).index(&repository).await,
+            RepoEndpoint::Inline(_, index) => Ok(index),
+            RepoEndpoint::Registry { .. } => Err(ChartError::BadRepo {
                 repo: repo.to_owned(),
                 why: "a registry does not say which charts it has".to_owned(),
             }),
@@ -219,32 +224,32 @@ impl Charts {
             }
             _ => None,
         };
-        let fetcher = self.fetcher_of(&repo.spec.workspace);
+        let fetcher = self.fetcher_for(&repo.spec.workspace);
         match place(&name, repo, secret.as_ref(), fetcher.work()).await {
-            Ok(Place::Served(repository)) => fetcher.check(&repository).await,
-            Ok(Place::Given(..) | Place::Registry { .. }) => Ok(()),
+            Ok(RepoEndpoint::Remote(repository)) => fetcher.check(&repository).await,
+            Ok(RepoEndpoint::Inline(..) | RepoEndpoint::Registry { .. }) => Ok(()),
             Err(why) => Err(ChartError::BadRepo { repo: name, why }),
         }
     }
 
-    async fn of_place(
+    async fn fetch_from_endpoint(
         &self,
-        place: Place,
+        place: RepoEndpoint,
         chart: &str,
         version: &str,
         (fetcher, subject): (&Fetcher, &Subject),
-    ) -> Result<Fetched, ChartError> {
-        let known = async |digest: &Digest| self.known(digest, (fetcher, subject)).await;
+    ) -> Result<LoadedChart, ChartError> {
+        let known = async |digest: &Digest| self.stored_chart(digest, (fetcher, subject)).await;
         let (repository, index) = match place {
-            Place::Registry { base, access, plain } => {
+            RepoEndpoint::Registry { base, access, plain } => {
                 let reference = base.child(chart)?;
-                return fetcher.from_registry_unless(&reference, version, &access, plain, known).await;
+                return fetcher.from_registry_or_stored(&reference, version, &access, plain, known).await;
             }
-            Place::Served(repository) => {
+            RepoEndpoint::Remote(repository) => {
                 let index = fetcher.index(&repository).await?;
                 (repository, index)
             }
-            Place::Given(repository, index) => (repository, index),
+            RepoEndpoint::Inline(repository, index) => (repository, index),
         };
         let listed = repository.find(&index, chart, version)?;
         let kept = match &listed.digest {
@@ -253,23 +258,23 @@ impl Charts {
         };
         match kept {
             Some(kept) => Ok(kept),
-            None => fetcher.listed(&repository, &listed).await,
+            None => fetcher.fetch_listed(&repository, &listed).await,
         }
     }
 
     /// The stored chart with this digest, if the subject may read it.
-    async fn known(
+    async fn stored_chart(
         &self,
         digest: &Digest,
         (fetcher, subject): (&Fetcher, &Subject),
-    ) -> Result<Option<Fetched>, ChartError> {
+    ) -> Result<Option<LoadedChart>, ChartError> {
         if !self.packages.is_reader(digest, subject).await? {
             return Ok(None);
         }
-        if let Some(known) = fetcher.remembered(digest) {
+        if let Some(known) = fetcher.cached(digest) {
             return Ok(Some(known));
         }
-        match self.of_package(&digest.package(), (fetcher, subject)).await {
+        match self.load_package(&digest.package_name(), (fetcher, subject)).await {
             Ok(chart) => Ok((chart.digest == *digest).then_some(chart)),
             // The source still has what is missing here.
             Err(ChartError::NoPackage(_) | ChartError::Incomplete(_) | ChartError::Corrupt(_)) => Ok(None),
@@ -277,25 +282,25 @@ impl Charts {
         }
     }
 
-    async fn of_package(
+    async fn load_package(
         &self,
         name: &str,
         (fetcher, subject): (&Fetcher, &Subject),
-    ) -> Result<Fetched, ChartError> {
+    ) -> Result<LoadedChart, ChartError> {
         let size = self.packages.size(name, subject).await?;
-        let held = fetcher.work().reserve(size.saturating_mul(READ_FACTOR))?;
+        let held = fetcher.work().reserve(size.saturating_mul(READ_MEMORY_FACTOR))?;
         let bytes = self.packages.get(name, subject).await?;
-        let chart = Fetched::load_within(bytes, fetcher.profile(), fetcher.work(), held).await?;
-        fetcher.remember(&chart);
+        let chart = LoadedChart::load_with_budget(bytes, fetcher.profile(), fetcher.work(), held).await?;
+        fetcher.insert_cached(&chart);
         Ok(chart)
     }
 
     /// Resolves the reader's workspace to its current UID.
-    async fn subject(&self, reader: &Reader) -> Result<Subject, ChartError> {
+    async fn subject(&self, reader: &RepoScope) -> Result<Subject, ChartError> {
         match reader {
-            Reader::Platform | Reader::PlatformFor(_) => Ok(Subject::Platform),
-            Reader::Everyone => Ok(Subject::Everyone),
-            Reader::Workspace(name) => {
+            RepoScope::Platform | RepoScope::PlatformFor(_) => Ok(Subject::Platform),
+            RepoScope::Everyone => Ok(Subject::Everyone),
+            RepoScope::Workspace(name) => {
                 Ok(Subject::Workspace { name: name.clone(), uid: self.workspace_uid(name).await? })
             }
         }
@@ -307,13 +312,13 @@ impl Charts {
     }
 
     /// Whether a workspace is being removed: what is made for it now may never be collected with it.
-    pub async fn is_leaving(&self, name: &str) -> Result<bool, ChartError> {
+    pub async fn is_terminating(&self, name: &str) -> Result<bool, ChartError> {
         let workspace = self.workspaces.get_metadata_opt(name).await?;
         Ok(workspace.is_some_and(|workspace| workspace.metadata.deletion_timestamp.is_some()))
     }
 
     /// Names, UIDs and creation times of the workspaces that exist.
-    pub async fn living(&self) -> Result<Living, ChartError> {
+    pub async fn list_workspace_identities(&self) -> Result<WorkspaceIdentities, ChartError> {
         let pages = futures::stream::try_unfold(Some(String::new()), async |next| {
             let Some(token) = next else { return Ok(None) };
             let params = ListParams::default().limit(500);
@@ -324,23 +329,23 @@ impl Charts {
         });
         let pages: Vec<Vec<_>> = pages.try_collect().await?;
         let named = pages.into_iter().flatten().filter_map(|workspace| {
-            let made = created(&workspace);
+            let made = creation_time(&workspace);
             Some((workspace.metadata.name?, (workspace.metadata.uid?, made)))
         });
         Ok(named.collect())
     }
 
     /// Resolves a repository. One of another workspace, or of a deleted workspace of the same name, is not found.
-    async fn place(&self, name: &str, reader: &Reader) -> Result<Place, ChartError> {
+    async fn resolve_repo(&self, name: &str, reader: &RepoScope) -> Result<RepoEndpoint, ChartError> {
         let lookup = |source: Arc<kube::Error>| ChartError::Lookup { repo: name.to_owned(), source };
-        let unknown = || ChartError::NoRepo(domain::ids::shortened(name));
+        let unknown = || ChartError::NoRepo(domain::ids::truncate_for_error(name));
         let repo = if is_repo_name(name) {
             self.repos.get_opt(name).await.map_err(|error| lookup(Arc::new(error)))?
         } else {
             None
         };
         let repo = repo.filter(|repo| reader.may_read(&repo.spec.workspace)).ok_or_else(unknown)?;
-        if !self.is_of_living(&repo).await? {
+        if !self.is_owned_by_existing_workspace(&repo).await? {
             return Err(unknown());
         }
         if repo.spec.suspend {
@@ -357,41 +362,41 @@ impl Charts {
             };
             Ok(place(name, &repo, secret.as_ref(), &work).await)
         };
-        let weigh = |place: &Result<Place, String>| match place {
-            Ok(Place::Given(_, index)) => 4096 + 2 * index.text_len(),
+        let weigh = |place: &Result<RepoEndpoint, String>| match place {
+            Ok(RepoEndpoint::Inline(_, index)) => 4096 + 2 * index.text_len(),
             _ => 4096,
         };
-        let place = self.places.get(&version, weigh, ask).await.map_err(lookup)?;
+        let place = self.endpoints.get(&version, weigh, ask).await.map_err(lookup)?;
         place.map_err(|why| ChartError::BadRepo { repo: name.to_owned(), why })
     }
 
     /// Whether a repository belongs to the current workspace of that name: by the recorded UID or, without one, because it is not older
     /// than the workspace.
-    pub async fn is_of_living(&self, repo: &HelmRepo) -> Result<bool, ChartError> {
+    pub async fn is_owned_by_existing_workspace(&self, repo: &HelmRepo) -> Result<bool, ChartError> {
         if repo.spec.workspace.is_empty() {
             return Ok(true);
         }
         let workspace = self.workspaces.get_metadata_opt(&repo.spec.workspace).await?;
-        let now =
-            workspace.and_then(|workspace| Some((workspace.metadata.uid.clone()?, created(&workspace))));
-        Ok(belongs(repo, now.as_ref()))
+        let now = workspace
+            .and_then(|workspace| Some((workspace.metadata.uid.clone()?, creation_time(&workspace))));
+        Ok(is_owned_by_workspace(repo, now.as_ref()))
     }
 }
 
 /// Whether a repository belongs to this workspace (UID and creation time), rather than to a deleted one of the same name.
-pub fn belongs(repo: &HelmRepo, workspace: Option<&(String, Timestamp)>) -> bool {
+pub fn is_owned_by_workspace(repo: &HelmRepo, workspace: Option<&(String, Timestamp)>) -> bool {
     match (workspace, repo.annotations().get(WORKSPACE_UID)) {
         (Some((uid, _)), Some(recorded)) => recorded == uid,
-        (Some((_, began)), None) => created(repo) >= *began,
+        (Some((_, began)), None) => creation_time(repo) >= *began,
         // A workspace that does not exist has no members.
         (None, _) => true,
     }
 }
 
 /// Copies of a package's bytes in memory while it is read: as JSON, in base64, and decoded.
-const READ_FACTOR: u64 = 3;
+const READ_MEMORY_FACTOR: u64 = 3;
 
-fn created(object: &impl Resource) -> Timestamp {
+fn creation_time(object: &impl Resource) -> Timestamp {
     object.meta().creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
@@ -402,25 +407,30 @@ fn is_repo_name(name: &str) -> bool {
 }
 
 /// The endpoint that a `HelmRepo` describes.
-async fn place(name: &str, repo: &HelmRepo, secret: Option<&Secret>, work: &Work) -> Result<Place, String> {
+async fn place(
+    name: &str,
+    repo: &HelmRepo,
+    secret: Option<&Secret>,
+    work: &WorkBudget,
+) -> Result<RepoEndpoint, String> {
     let spec = &repo.spec;
-    let access = credentials::access(repo, secret)?;
+    let access = credentials::resolve_access(repo, secret)?;
     if spec.url.starts_with("oci://") {
         let base = spec.url.trim_end_matches('/').parse();
-        let base = base.map_err(|why: crate::oci::BadReference| why.to_string())?;
-        return Ok(Place::Registry { base, access, plain: spec.insecure });
+        let base = base.map_err(|why: crate::oci::ParseReferenceError| why.to_string())?;
+        return Ok(RepoEndpoint::Registry { base, access, plain: spec.insecure });
     }
-    let address = spec.url.parse().map_err(|why: outbound::BadAddress| why.to_string())?;
+    let address = spec.url.parse().map_err(|why: outbound::ParseAddressError| why.to_string())?;
     let pass_credentials = spec.pass_credentials;
-    let repository = Repository { name: name.to_owned(), address, access, pass_credentials };
+    let repository = ChartRepository { name: name.to_owned(), address, access, pass_credentials };
     if spec.data.is_empty() {
-        return Ok(Place::Served(repository));
+        return Ok(RepoEndpoint::Remote(repository));
     }
     let text = STANDARD.decode(spec.data.trim()).map_err(|_| "its `data` is no base64".to_owned())?;
     let held = work
         .reserve(text.len() as u64)
         .map_err(|rejected| format!("its `data` cannot be read now: {rejected}"))?;
-    let index = repository::parse(Bytes::from(text), Profile::Helm4, work, Arc::new(held)).await;
-    let index = index.map_err(|why: IndexFailure| format!("its `data` is no index: {why}"))?;
-    Ok(Place::Given(repository, Arc::new(index)))
+    let index = repository::parse_index(Bytes::from(text), Profile::Helm4, work, Arc::new(held)).await;
+    let index = index.map_err(|why: IndexFetchError| format!("its `data` is no index: {why}"))?;
+    Ok(RepoEndpoint::Inline(repository, Arc::new(index)))
 }

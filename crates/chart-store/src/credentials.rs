@@ -6,9 +6,9 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube_types::HelmRepo;
-use kube_types::marks::{REPO_CREDENTIALS_TYPE, WORKSPACE, WORKSPACE_UID};
-use outbound::access::Identity;
-use outbound::{Access, Login, Trust};
+use kube_types::well_known::{REPO_CREDENTIALS_TYPE, WORKSPACE, WORKSPACE_UID};
+use outbound::access::ClientCertificate;
+use outbound::{Access, HttpAuth, TlsTrust};
 
 /// Keys of the Secret.
 pub mod keys {
@@ -21,16 +21,16 @@ pub mod keys {
 }
 
 /// Why a Secret is refused. The message reveals neither its content nor whether a Secret of that name exists.
-const UNFIT: &str =
+const SECRET_NOT_USABLE: &str =
     "the Secret that credentialRef names is not there, or is not for repositories of this workspace";
 
 /// The credentials of a repository. `secret` is the object that `credentialRef` names, if it exists.
-pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String> {
+pub fn resolve_access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String> {
     let spec = &repo.spec;
     let secret = match (&spec.credential_ref, secret) {
         (None, _) => None,
-        (Some(_), Some(secret)) if is_for(secret, repo) => Some(secret),
-        (Some(_), _) => return Err(UNFIT.to_owned()),
+        (Some(_), Some(secret)) if is_secret_for_repo(secret, repo) => Some(secret),
+        (Some(_), _) => return Err(SECRET_NOT_USABLE.to_owned()),
     };
     let said = |key: &str, inline: &str| -> Result<Option<String>, String> {
         let data = secret.and_then(|secret| secret.data.as_ref()?.get(key));
@@ -40,18 +40,20 @@ pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String
     };
     let username = said(keys::USERNAME, &spec.credential.username)?;
     // A trailing line break is not part of the value.
-    let trimmed = |text: String| outbound::Secret::new(text.trim_end_matches(['\r', '\n']));
+    let trimmed = |text: String| outbound::SecretString::new(text.trim_end_matches(['\r', '\n']));
     let login = match (said(keys::TOKEN, "")?, username, said(keys::PASSWORD, "")?) {
-        (Some(token), _, _) => Some(Login::Bearer(trimmed(token))),
+        (Some(token), _, _) => Some(HttpAuth::Bearer(trimmed(token))),
         (None, None, None) => None,
-        (None, username, password) => Some(Login::Basic {
+        (None, username, password) => Some(HttpAuth::Basic {
             username: username.unwrap_or_default().trim_end().to_owned(),
             password: trimmed(password.unwrap_or_default()),
         }),
     };
     let certificate = said(keys::CERTIFICATE, &spec.credential.cert_file)?;
     let identity = match (certificate, said(keys::KEY, "")?) {
-        (Some(certificate), Some(key)) => Some(Identity { certificate, key: outbound::Secret::new(key) }),
+        (Some(certificate), Some(key)) => {
+            Some(ClientCertificate { certificate, key: outbound::SecretString::new(key) })
+        }
         (None, None) => None,
         (Some(_), None) => {
             return Err(format!("there is a certificate, and no `{}` in the Secret", keys::KEY));
@@ -60,11 +62,19 @@ pub fn access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String
     };
     let authorities = said(keys::CA, &spec.credential.ca_file)?;
     let blindly = spec.credential.insecure_skip_tls_verify;
-    Ok(Access { login, trust: Trust { authorities, also_system: false, identity, blindly } })
+    Ok(Access {
+        auth: login,
+        trust: TlsTrust {
+            authorities,
+            include_system_roots: false,
+            client_certificate: identity,
+            insecure_skip_verify: blindly,
+        },
+    })
 }
 
 /// Whether a Secret is for repositories of this workspace: by its type, its workspace label and, if recorded, the workspace's UID.
-fn is_for(secret: &Secret, repo: &HelmRepo) -> bool {
+fn is_secret_for_repo(secret: &Secret, repo: &HelmRepo) -> bool {
     let recorded = secret.annotations().get(WORKSPACE_UID);
     secret.type_.as_deref() == Some(REPO_CREDENTIALS_TYPE)
         && secret.labels().get(WORKSPACE).map_or("", String::as_str) == repo.spec.workspace
@@ -94,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_not_for_it_is_not_sent() {
+    fn secret_of_other_workspace_or_type_is_refused() {
         let ours = json!({"workspace": "acme", "credentialRef": {"name": "s"}});
         let data = json!({"username": "me", "password": "canary"});
         for (kind, workspace, fits) in [
@@ -102,29 +112,38 @@ mod tests {
             (REPO_CREDENTIALS_TYPE, "other", false),
             (REPO_CREDENTIALS_TYPE, "", false),
             ("Opaque", "acme", false),
-            (kube_types::marks::CREDENTIALS_TYPE, "acme", false),
+            (kube_types::well_known::CREDENTIALS_TYPE, "acme", false),
         ] {
-            let found = access(&repo(&ours), Some(&secret(kind, workspace, &data)));
+            let found = resolve_access(&repo(&ours), Some(&secret(kind, workspace, &data)));
             assert_eq!(found.is_ok(), fits, "{kind} {workspace}");
             assert!(!format!("{found:?}").contains("canary"));
         }
-        assert!(access(&repo(&ours), None).is_err(), "nobody goes on without what was meant to be sent");
+        assert!(
+            resolve_access(&repo(&ours), None).is_err(),
+            "nobody goes on without what was meant to be sent"
+        );
         let stray = secret(REPO_CREDENTIALS_TYPE, "", &data);
-        assert_eq!(access(&repo(&json!({})), Some(&stray)), Ok(Access::none()), "it was not named");
+        assert_eq!(
+            resolve_access(&repo(&json!({})), Some(&stray)),
+            Ok(Access::anonymous()),
+            "it was not named"
+        );
     }
 
     #[test]
-    fn what_lets_one_in_comes_from_both() {
+    fn credentials_are_merged_from_spec_and_secret() {
         let public = json!({"credential": {"username": "me", "caFile": "-----BEGIN CERTIFICATE-----"}, "credentialRef": {"name": "s"}});
-        let found =
-            access(&repo(&public), Some(&secret(REPO_CREDENTIALS_TYPE, "", &json!({"password": "p\n"}))))
-                .unwrap();
-        let password = outbound::Secret::new("p");
-        assert_eq!(found.login, Some(Login::Basic { username: "me".to_owned(), password }));
+        let found = resolve_access(
+            &repo(&public),
+            Some(&secret(REPO_CREDENTIALS_TYPE, "", &json!({"password": "p\n"}))),
+        )
+        .unwrap();
+        let password = outbound::SecretString::new("p");
+        assert_eq!(found.auth, Some(HttpAuth::Basic { username: "me".to_owned(), password }));
         assert_eq!(found.trust.authorities.as_deref(), Some("-----BEGIN CERTIFICATE-----"));
         let half = json!({"credential": {"certFile": "-----BEGIN CERTIFICATE-----"}});
         assert_eq!(
-            access(&repo(&half), None),
+            resolve_access(&repo(&half), None),
             Err("there is a certificate, and no `tls.key` in the Secret".to_owned())
         );
     }

@@ -3,9 +3,9 @@
 //! Modules:
 //! - [`digest`]: SHA-256 digests
 //! - [`source`]: chart sources and fetched charts
-//! - [`failure`], errors
+//! - [`error`], errors
 //! - [`work`]: limits of heavy work; [`accounts`]: owners of budgets
-//! - `memory`: bounded caches
+//! - `cache`: bounded caches
 //! - [`repository`]: chart repositories and indexes; [`oci`]: registries; [`fetcher`]: fetches from both
 //! - [`packages`]: charts stored in the cluster
 //! - [`credentials`]: repository credentials
@@ -17,23 +17,23 @@
 //! The command line uses the modules that need no cluster.
 
 pub mod accounts;
+mod cache;
 pub mod charts;
 pub mod credentials;
 pub mod digest;
-pub mod failure;
+pub mod error;
 pub mod fetcher;
-mod memory;
 pub mod oci;
 pub mod packages;
 pub mod repository;
 pub mod source;
 pub mod work;
 
-pub use accounts::Accounts;
-pub use charts::{Charts, Reader};
+pub use accounts::AccountLookup;
+pub use charts::{ChartStore, RepoScope};
 pub use digest::Digest;
-pub use failure::ChartError;
+pub use error::ChartError;
 pub use fetcher::Fetcher;
-pub use packages::{Collected, Packages, Subject};
-pub use repository::Repository;
-pub use source::{Fetched, Source};
+pub use packages::{CollectResult, PackageStore, Subject};
+pub use repository::ChartRepository;
+pub use source::{ChartSource, LoadedChart};

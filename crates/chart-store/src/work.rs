@@ -11,15 +11,15 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use governor::bytes::Reserved;
-use governor::work::{Permit, Ticket, WorkError, WorkLimits, WorkPool};
-use governor::{Flow, Rejected};
+use governor::bytes::ByteReservation;
+use governor::work::{Permit, WorkContext, WorkError, WorkLimits, WorkPool};
+use governor::{AdmissionError, Flow};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 const MIB: u64 = 1 << 20;
 /// Deadline of a job, above the time that the largest archive or index takes on a busy machine.
-const DEADLINE: Duration = Duration::from_mins(1);
+const JOB_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Limits of the pool that fetching, unpacking, indexing and rendering share. Three flows together leave a slot for others, whatever the
 /// number of cores: the system divides CPU time among the slots, memory is bounded in bytes.
@@ -37,7 +37,7 @@ pub fn pool_limits() -> WorkLimits {
 }
 
 /// Limits of concurrent downloads. Their memory counts in the pool.
-const DOWNLOADS: WorkLimits = WorkLimits {
+const DOWNLOAD_LIMITS: WorkLimits = WorkLimits {
     slots: 128,
     slots_per_flow: 16,
     queue: 256,
@@ -48,7 +48,7 @@ const DOWNLOADS: WorkLimits = WorkLimits {
 };
 
 /// Limits of jobs that wait for memory or run.
-fn turn_limits() -> WorkLimits {
+fn job_limits() -> WorkLimits {
     let WorkLimits { slots, slots_per_flow, .. } = pool_limits();
     WorkLimits {
         slots: slots.saturating_mul(2),
@@ -60,18 +60,18 @@ fn turn_limits() -> WorkLimits {
 }
 
 /// Maximum wait for memory, and the polling interval.
-const WAIT: Duration = Duration::from_secs(15);
-const PAUSE: Duration = Duration::from_millis(20);
+const MEMORY_TIMEOUT: Duration = Duration::from_secs(15);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Admission for one flow: a workspace, an account, or the platform. Cheap to clone; clones share the pools.
 #[derive(Clone)]
-pub struct Work {
+pub struct WorkBudget {
     pool: WorkPool,
     downloads: WorkPool,
-    turns: WorkPool,
-    in_pool: Flow,
-    in_downloads: Flow,
-    in_turns: Flow,
+    jobs: WorkPool,
+    pool_flow: Flow,
+    download_flow: Flow,
+    job_flow: Flow,
     /// Whether the server's limits on charts and indexes apply, which fit into its memory budget, instead of Helm's.
     bounded: bool,
 }
@@ -79,11 +79,11 @@ pub struct Work {
 /// An admitted download. Its bytes are reserved as they arrive and released when it is dropped.
 #[must_use]
 pub struct Download {
-    reserved: Mutex<Reserved>,
+    reserved: Mutex<ByteReservation>,
     _slot: Permit,
 }
 
-impl outbound::Budget for Download {
+impl outbound::MemoryBudget for Download {
     fn reserve(&self, bytes: usize) -> Result<(), String> {
         self.reserved.lock().grow(bytes as u64).map_err(|rejected| rejected.to_string())
     }
@@ -91,17 +91,25 @@ impl outbound::Budget for Download {
 
 impl Download {
     /// Ends the download and keeps the reservation of its bytes.
-    pub fn into_reserved(self) -> Reserved {
+    pub fn into_reserved(self) -> ByteReservation {
         self.reserved.into_inner()
     }
 }
 
-impl Work {
+impl WorkBudget {
     /// Admission for the platform's own work in this pool.
     pub fn new(pool: WorkPool) -> Self {
-        let (downloads, turns) = (WorkPool::new(&DOWNLOADS), WorkPool::new(&turn_limits()));
+        let (downloads, turns) = (WorkPool::new(&DOWNLOAD_LIMITS), WorkPool::new(&job_limits()));
         let (in_pool, in_downloads, in_turns) = (pool.flow(""), downloads.flow(""), turns.flow(""));
-        Self { pool, downloads, turns, in_pool, in_downloads, in_turns, bounded: true }
+        Self {
+            pool,
+            downloads,
+            jobs: turns,
+            pool_flow: in_pool,
+            download_flow: in_downloads,
+            job_flow: in_turns,
+            bounded: true,
+        }
     }
 
     /// Admission for a single-user program, such as the command line.
@@ -119,53 +127,58 @@ impl Work {
     #[must_use]
     pub fn for_flow(&self, key: impl Hash) -> Self {
         let (in_pool, in_downloads) = (self.pool.flow(&key), self.downloads.flow(&key));
-        Self { in_pool, in_downloads, in_turns: self.turns.flow(&key), ..self.clone() }
+        Self {
+            pool_flow: in_pool,
+            download_flow: in_downloads,
+            job_flow: self.jobs.flow(&key),
+            ..self.clone()
+        }
     }
 
     pub fn pool(&self) -> &WorkPool {
         &self.pool
     }
 
-    /// The pools other than [`Work::pool`], with their names in metrics: downloads, and jobs that wait for memory.
+    /// The pools other than [`WorkBudget::pool`], with their names in metrics: downloads, and jobs that wait for memory.
     pub fn queues(&self) -> [(&'static str, WorkPool); 2] {
-        [("chart_downloads", self.downloads.clone()), ("chart_turns", self.turns.clone())]
+        [("chart_downloads", self.downloads.clone()), ("chart_turns", self.jobs.clone())]
     }
 
     /// Waits until a download may start.
-    pub async fn download(&self) -> Result<Download, Rejected> {
-        let slot = self.downloads.admit(self.in_downloads, 0).await?;
+    pub async fn download(&self) -> Result<Download, AdmissionError> {
+        let slot = self.downloads.admit(self.download_flow, 0).await?;
         Ok(Download { reserved: Mutex::new(self.reserve(0)?), _slot: slot })
     }
 
     /// Reserves memory that is about to be allocated.
-    pub fn reserve(&self, bytes: u64) -> Result<Reserved, Rejected> {
-        self.pool.reserve(self.in_pool, bytes)
+    pub fn reserve(&self, bytes: u64) -> Result<ByteReservation, AdmissionError> {
+        self.pool.reserve(self.pool_flow, bytes)
     }
 
     /// Runs `work` on a blocking thread with `bytes` reserved until it ends. `held` is the reservation of its input.
     pub async fn run<T: Send + 'static>(
         &self,
         bytes: u64,
-        held: Option<Arc<Reserved>>,
-        work: impl FnOnce(&Ticket) -> T + Send + 'static,
+        held: Option<Arc<ByteReservation>>,
+        work: impl FnOnce(&WorkContext) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
-        let _turn = self.turns.admit(self.in_turns, 0).await?;
-        let reserved = self.wait_for(bytes).await?;
-        let work = move |ticket: &Ticket| {
+        let _turn = self.jobs.admit(self.job_flow, 0).await?;
+        let reserved = self.reserve_when_available(bytes).await?;
+        let work = move |ticket: &WorkContext| {
             let done = work(ticket);
             drop((reserved, held));
             done
         };
-        self.pool.run(self.in_pool, 0, DEADLINE, work).await
+        self.pool.run(self.pool_flow, 0, JOB_TIMEOUT, work).await
     }
 
-    /// Waits until the memory can be reserved, up to [`WAIT`].
-    async fn wait_for(&self, bytes: u64) -> Result<Reserved, Rejected> {
-        let until = Instant::now() + WAIT;
+    /// Waits until the memory can be reserved, up to [`MEMORY_TIMEOUT`].
+    async fn reserve_when_available(&self, bytes: u64) -> Result<ByteReservation, AdmissionError> {
+        let until = Instant::now() + MEMORY_TIMEOUT;
         loop {
             match self.reserve(bytes) {
-                Err(Rejected::Bytes(_) | Rejected::FlowBytes(_)) if Instant::now() < until => {
-                    tokio::time::sleep(PAUSE).await;
+                Err(AdmissionError::Bytes(_) | AdmissionError::FlowBytes(_)) if Instant::now() < until => {
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 done => return done,
             }

@@ -15,7 +15,7 @@ struct Helm {
 fn main() -> ExitCode {
     match Helm::try_parse() {
         Ok(Helm { command }) => cli::helm::finish(cli::helm::run(&command)),
-        Err(error) => match cli::helm::refused::words(&error) {
+        Err(error) => match cli::helm::usage_errors::helm_message(&error) {
             Some(why) => cli::helm::finish(Err(why.into())),
             None => error.exit(),
         },

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_definition_is_consistent() {
+    fn cli_definition_is_consistent() {
         Cli::command().debug_assert();
     }
 
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shell_gets_a_script() {
+    fn completion_supports_every_shell() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::PowerShell] {
             let script = completion(shell);
             for word in ["longshore", "whoami", "remove-member", "token-stdin"] {

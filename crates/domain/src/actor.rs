@@ -1,11 +1,11 @@
 //! The caller of a request and its permissions.
 //!
-//! Every request carries an [`Actor`], whatever the transport. [`Actor::may`] checks the platform's own rules.
+//! Every request carries an [`Actor`], whatever the transport. [`Actor::authorize`] checks the platform's own rules.
 //! Kubernetes requests are made with [`Actor::impersonation`], so that Kubernetes authorises them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::failure::Kind;
+use crate::error::ErrorKind;
 use crate::ids::{TokenId, UserId, WorkspaceName};
 use crate::roles::{Capability, PlatformRole, WorkspaceRole};
 use crate::scopes::Scopes;
@@ -13,15 +13,15 @@ use crate::scopes::Scopes;
 /// An authenticated caller with its roles at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
-    pub who: Who,
-    pub platform: BTreeSet<PlatformRole>,
+    pub principal: Principal,
+    pub platform_roles: BTreeSet<PlatformRole>,
     pub memberships: BTreeMap<WorkspaceName, WorkspaceRole>,
-    pub via: Via,
+    pub auth_method: AuthMethod,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
-    Person {
+pub enum Principal {
+    User {
         id: UserId,
         /// The name of the User object.
         account: String,
@@ -34,7 +34,7 @@ pub enum Who {
 
 /// Authentication method.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Via {
+pub enum AuthMethod {
     /// Session of the console or the command line.
     Session {
         id: String,
@@ -49,7 +49,7 @@ pub enum Via {
 
 /// Scope of an operation.
 #[derive(Clone, Copy, Debug)]
-pub enum Place<'a> {
+pub enum AccessScope<'a> {
     /// The platform itself.
     Platform,
     Workspace(&'a WorkspaceName),
@@ -57,32 +57,32 @@ pub enum Place<'a> {
 
 /// Authorisation error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum AuthorizationError {
     #[error("your roles do not include {0}")]
-    Role(Capability),
+    MissingCapability(Capability),
     #[error("this token is not good for {0}")]
-    Scope(Capability),
+    TokenScope(Capability),
     /// A workspace that the caller may not see is reported as not found.
     #[error("there is no workspace `{0}`")]
-    Unseen(WorkspaceName),
+    WorkspaceNotFound(WorkspaceName),
     #[error("this needs a sign-in of the person, or a token that is good for everything")]
-    NotThemselves,
+    UnrestrictedUserRequired,
     #[error("only an administrator of the platform can use asAdministrator")]
-    NotAdministrator,
+    AdministratorRequired,
     /// The account has no role in the workspace, whatever its other roles are.
     #[error("the account has no role in workspace `{0}`")]
-    NoMember(WorkspaceName),
+    NotAMember(WorkspaceName),
 }
 
-impl Refusal {
-    pub fn kind(&self) -> Kind {
+impl AuthorizationError {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Role(_)
-            | Self::Scope(_)
-            | Self::NotThemselves
-            | Self::NotAdministrator
-            | Self::NoMember(_) => Kind::Forbidden,
-            Self::Unseen(_) => Kind::NotFound,
+            Self::MissingCapability(_)
+            | Self::TokenScope(_)
+            | Self::UnrestrictedUserRequired
+            | Self::AdministratorRequired
+            | Self::NotAMember(_) => ErrorKind::Forbidden,
+            Self::WorkspaceNotFound(_) => ErrorKind::NotFound,
         }
     }
 }
@@ -121,113 +121,127 @@ pub fn administrator_group(id: &UserId) -> String {
 }
 
 /// The group of members with `role` in `workspace`, as RoleBindings name it.
-pub fn group(workspace: &WorkspaceName, role: WorkspaceRole) -> String {
+pub fn workspace_group(workspace: &WorkspaceName, role: WorkspaceRole) -> String {
     format!("longshore:ws:{workspace}:{role}")
 }
 
 impl Actor {
     /// Checks whether the actor may do `what` at `place`.
-    pub fn may(&self, what: Capability, place: Place<'_>) -> Result<(), Refusal> {
+    pub fn authorize(&self, what: Capability, place: AccessScope<'_>) -> Result<(), AuthorizationError> {
         let workspace = match place {
-            Place::Platform => None,
-            Place::Workspace(name) => Some(name),
+            AccessScope::Platform => None,
+            AccessScope::Workspace(name) => Some(name),
         };
         if let Some(name) = workspace
             && what != Capability::ReadWorkspace
-            && self.may(Capability::ReadWorkspace, place).is_err()
-            && !self.has(what, workspace)
+            && self.authorize(Capability::ReadWorkspace, place).is_err()
+            && !self.has_capability(what, workspace)
         {
-            return Err(Refusal::Unseen(name.clone()));
+            return Err(AuthorizationError::WorkspaceNotFound(name.clone()));
         }
-        if !self.has(what, workspace) {
+        if !self.has_capability(what, workspace) {
             return Err(match workspace {
-                Some(name) if what == Capability::ReadWorkspace => Refusal::Unseen(name.clone()),
-                _ => Refusal::Role(what),
+                Some(name) if what == Capability::ReadWorkspace => {
+                    AuthorizationError::WorkspaceNotFound(name.clone())
+                }
+                _ => AuthorizationError::MissingCapability(what),
             });
         }
-        match &self.via {
-            Via::Token { scopes, .. } if !scopes.cover(what, workspace) => Err(Refusal::Scope(what)),
+        match &self.auth_method {
+            AuthMethod::Token { scopes, .. } if !scopes.allows(what, workspace) => {
+                Err(AuthorizationError::TokenScope(what))
+            }
             _ => Ok(()),
         }
     }
 
-    fn has(&self, what: Capability, workspace: Option<&WorkspaceName>) -> bool {
-        self.platform.iter().any(|role| role.may(what))
-            || workspace.and_then(|name| self.memberships.get(name)).is_some_and(|role| role.may(what))
+    fn has_capability(&self, what: Capability, workspace: Option<&WorkspaceName>) -> bool {
+        self.platform_roles.iter().any(|role| role.allows(what))
+            || workspace.and_then(|name| self.memberships.get(name)).is_some_and(|role| role.allows(what))
     }
 
     /// The user id, for operations on the user's own account. Fails for service accounts and for tokens with limited
     /// scopes.
-    pub fn themselves(&self) -> Result<&UserId, Refusal> {
-        let whole = match &self.via {
-            Via::Token { scopes, .. } => scopes.are_all(),
-            Via::Session { .. } => true,
-            Via::Kubernetes => false,
+    pub fn require_unrestricted_user(&self) -> Result<&UserId, AuthorizationError> {
+        let is_unrestricted = match &self.auth_method {
+            AuthMethod::Token { scopes, .. } => scopes.is_unrestricted(),
+            AuthMethod::Session { .. } => true,
+            AuthMethod::Kubernetes => false,
         };
-        match &self.who {
-            Who::Person { id, .. } if whole => Ok(id),
-            _ => Err(Refusal::NotThemselves),
+        match &self.principal {
+            Principal::User { id, .. } if is_unrestricted => Ok(id),
+            _ => Err(AuthorizationError::UnrestrictedUserRequired),
         }
     }
 
     /// The user id, whatever the token's scopes.
-    pub fn id(&self) -> Option<&UserId> {
-        match &self.who {
-            Who::Person { id, .. } => Some(id),
-            Who::ServiceAccount { .. } => None,
+    pub fn user_id(&self) -> Option<&UserId> {
+        match &self.principal {
+            Principal::User { id, .. } => Some(id),
+            Principal::ServiceAccount { .. } => None,
         }
     }
 
     /// The id of a platform administrator with an unscoped credential.
-    pub fn administrator(&self) -> Result<&UserId, Refusal> {
-        if self.is_platform_admin() { self.themselves() } else { Err(Refusal::NotAdministrator) }
+    pub fn require_administrator(&self) -> Result<&UserId, AuthorizationError> {
+        if self.is_platform_admin() {
+            self.require_unrestricted_user()
+        } else {
+            Err(AuthorizationError::AdministratorRequired)
+        }
     }
 
     pub fn is_platform_admin(&self) -> bool {
-        self.platform.contains(&PlatformRole::Admin)
+        self.platform_roles.contains(&PlatformRole::Admin)
     }
 
     /// The identity of direct requests that concern no release, with all groups of the actor. Scoped tokens do not get
-    /// here: [`Actor::may`] refuses first what their scopes do not cover.
+    /// here: [`Actor::authorize`] refuses first what their scopes do not cover.
     pub fn impersonation(&self) -> Impersonation {
-        match &self.who {
-            Who::Person { id, .. } => {
-                let groups = self.memberships.iter().map(|(workspace, role)| group(workspace, *role));
+        match &self.principal {
+            Principal::User { id, .. } => {
+                let groups =
+                    self.memberships.iter().map(|(workspace, role)| workspace_group(workspace, *role));
                 let administrator = self.is_platform_admin().then(|| administrator_group(id));
                 Impersonation {
                     user: format!("longshore:user:{id}"),
                     groups: groups.chain(administrator).collect(),
                 }
             }
-            Who::ServiceAccount { namespace, name } => Impersonation::service_account(namespace, name),
+            Principal::ServiceAccount { namespace, name } => Impersonation::service_account(namespace, name),
         }
     }
 
     /// The identity of requests for a release of `workspace`, with that workspace's group only. Requires that role and
     /// token allow `what` there. A platform administrator who is not a member acts as a developer.
-    pub fn impersonation_in(
+    pub fn workspace_impersonation(
         &self,
         what: Capability,
         workspace: &WorkspaceName,
-    ) -> Result<Impersonation, Refusal> {
-        self.may(what, Place::Workspace(workspace))?;
-        let id = match &self.who {
-            Who::Person { id, .. } => id,
-            Who::ServiceAccount { namespace, name } => {
+    ) -> Result<Impersonation, AuthorizationError> {
+        self.authorize(what, AccessScope::Workspace(workspace))?;
+        let id = match &self.principal {
+            Principal::User { id, .. } => id,
+            Principal::ServiceAccount { namespace, name } => {
                 return Ok(Impersonation::service_account(namespace, name));
             }
         };
-        let stand_in = self.is_platform_admin().then_some(WorkspaceRole::Developer);
-        let role = self.memberships.get(workspace).copied().or(stand_in);
-        let role = role.ok_or_else(|| Refusal::NoMember(workspace.clone()))?;
-        Ok(Impersonation { user: format!("longshore:user:{id}"), groups: vec![group(workspace, role)] })
+        let admin_role = self.is_platform_admin().then_some(WorkspaceRole::Developer);
+        let role = self.memberships.get(workspace).copied().or(admin_role);
+        let role = role.ok_or_else(|| AuthorizationError::NotAMember(workspace.clone()))?;
+        Ok(Impersonation {
+            user: format!("longshore:user:{id}"),
+            groups: vec![workspace_group(workspace, role)],
+        })
     }
 
     /// Name in audit records and logs.
-    pub fn label(&self) -> String {
-        match &self.who {
-            Who::Person { id, .. } => id.to_string(),
-            Who::ServiceAccount { namespace, name } => format!("system:serviceaccount:{namespace}:{name}"),
+    pub fn audit_name(&self) -> String {
+        match &self.principal {
+            Principal::User { id, .. } => id.to_string(),
+            Principal::ServiceAccount { namespace, name } => {
+                format!("system:serviceaccount:{namespace}:{name}")
+            }
         }
     }
 }
@@ -237,77 +251,90 @@ mod tests {
     use super::*;
 
     fn name(text: &str) -> WorkspaceName {
-        WorkspaceName::chosen(text).unwrap()
+        WorkspaceName::parse_chosen(text).unwrap()
     }
 
-    fn person(platform: &[PlatformRole], memberships: &[(&str, WorkspaceRole)], via: Via) -> Actor {
+    fn user_actor(
+        platform: &[PlatformRole],
+        memberships: &[(&str, WorkspaceRole)],
+        via: AuthMethod,
+    ) -> Actor {
         let id = UserId::from_random([7; 10]);
         Actor {
-            who: Who::Person { id, account: "user-1".to_owned(), uid: "x".to_owned() },
-            platform: platform.iter().copied().collect(),
+            principal: Principal::User { id, account: "user-1".to_owned(), uid: "x".to_owned() },
+            platform_roles: platform.iter().copied().collect(),
             memberships: memberships.iter().map(|(workspace, role)| (name(workspace), *role)).collect(),
-            via,
+            auth_method: via,
         }
     }
 
-    fn session() -> Via {
-        Via::Session { id: "s".to_owned() }
+    fn session() -> AuthMethod {
+        AuthMethod::Session { id: "s".to_owned() }
     }
 
     #[test]
-    fn a_workspace_that_is_not_ones_own_is_not_there() {
-        let viewer = person(&[], &[("acme", WorkspaceRole::Viewer)], session());
+    fn authorize_reports_foreign_workspace_as_not_found() {
+        let viewer = user_actor(&[], &[("acme", WorkspaceRole::Viewer)], session());
         let (acme, other) = (name("acme"), name("other"));
-        assert_eq!(viewer.may(Capability::ReadWorkspace, Place::Workspace(&acme)), Ok(()));
-        let refused = viewer.may(Capability::ManageMembers, Place::Workspace(&acme)).unwrap_err();
-        assert_eq!(refused.kind(), Kind::Forbidden);
+        assert_eq!(viewer.authorize(Capability::ReadWorkspace, AccessScope::Workspace(&acme)), Ok(()));
+        let refused = viewer.authorize(Capability::ManageMembers, AccessScope::Workspace(&acme)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Forbidden);
         for what in [Capability::ReadWorkspace, Capability::ManageMembers] {
-            let refused = viewer.may(what, Place::Workspace(&other)).unwrap_err();
-            assert_eq!((refused.kind(), refused), (Kind::NotFound, Refusal::Unseen(other.clone())));
+            let refused = viewer.authorize(what, AccessScope::Workspace(&other)).unwrap_err();
+            assert_eq!(
+                (refused.kind(), refused),
+                (ErrorKind::NotFound, AuthorizationError::WorkspaceNotFound(other.clone()))
+            );
         }
     }
 
     #[test]
-    fn a_token_never_does_more_than_its_scopes_and_its_owner() {
-        let via = |words: &[&str]| Via::Token {
+    fn token_is_limited_by_its_scopes_and_the_roles_of_its_owner() {
+        let via = |words: &[&str]| AuthMethod::Token {
             id: TokenId::from_random([0; 10]),
             scopes: Scopes::parse(words.iter().copied()).unwrap(),
         };
-        let admin = person(&[PlatformRole::Admin], &[], via(&["read"]));
-        assert_eq!(admin.may(Capability::ReadUsers, Place::Platform), Ok(()));
+        let admin = user_actor(&[PlatformRole::Admin], &[], via(&["read"]));
+        assert_eq!(admin.authorize(Capability::ReadUsers, AccessScope::Platform), Ok(()));
         assert_eq!(
-            admin.may(Capability::ManageUsers, Place::Platform),
-            Err(Refusal::Scope(Capability::ManageUsers))
+            admin.authorize(Capability::ManageUsers, AccessScope::Platform),
+            Err(AuthorizationError::TokenScope(Capability::ManageUsers))
         );
-        assert_eq!(admin.themselves(), Err(Refusal::NotThemselves));
-        let nobody = person(&[], &[], via(&["all"]));
+        assert_eq!(admin.require_unrestricted_user(), Err(AuthorizationError::UnrestrictedUserRequired));
+        let nobody = user_actor(&[], &[], via(&["all"]));
         assert_eq!(
-            nobody.may(Capability::ReadUsers, Place::Platform),
-            Err(Refusal::Role(Capability::ReadUsers))
+            nobody.authorize(Capability::ReadUsers, AccessScope::Platform),
+            Err(AuthorizationError::MissingCapability(Capability::ReadUsers))
         );
-        assert!(nobody.themselves().is_ok());
+        assert!(nobody.require_unrestricted_user().is_ok());
     }
 
     #[test]
     fn administrator_needs_the_role_and_an_unscoped_credential() {
-        let token = |words: &[&str]| Via::Token {
+        let token = |words: &[&str]| AuthMethod::Token {
             id: TokenId::from_random([0; 10]),
             scopes: Scopes::parse(words.iter().copied()).unwrap(),
         };
         let admin = [PlatformRole::Admin];
         let owner = [("acme", WorkspaceRole::Admin)];
-        let rows: &[(Actor, Result<(), Refusal>)] = &[
-            (person(&admin, &[], session()), Ok(())),
-            (person(&admin, &[], token(&["all"])), Ok(())),
-            (person(&admin, &owner, token(&["workspace:acme"])), Err(Refusal::NotThemselves)),
-            (person(&admin, &[], Via::Kubernetes), Err(Refusal::NotThemselves)),
-            (person(&[], &owner, session()), Err(Refusal::NotAdministrator)),
-            (person(&[], &owner, token(&["all"])), Err(Refusal::NotAdministrator)),
+        let rows: &[(Actor, Result<(), AuthorizationError>)] = &[
+            (user_actor(&admin, &[], session()), Ok(())),
+            (user_actor(&admin, &[], token(&["all"])), Ok(())),
+            (
+                user_actor(&admin, &owner, token(&["workspace:acme"])),
+                Err(AuthorizationError::UnrestrictedUserRequired),
+            ),
+            (
+                user_actor(&admin, &[], AuthMethod::Kubernetes),
+                Err(AuthorizationError::UnrestrictedUserRequired),
+            ),
+            (user_actor(&[], &owner, session()), Err(AuthorizationError::AdministratorRequired)),
+            (user_actor(&[], &owner, token(&["all"])), Err(AuthorizationError::AdministratorRequired)),
         ];
         for (actor, expected) in rows {
-            let is = actor.administrator().map(drop);
+            let is = actor.require_administrator().map(drop);
             assert_eq!(is, *expected, "{actor:?}");
-            assert!(is.is_ok() || is.unwrap_err().kind() == Kind::Forbidden);
+            assert!(is.is_ok() || is.unwrap_err().kind() == ErrorKind::Forbidden);
         }
         let id = UserId::from_random([7; 10]);
         let identity = Impersonation::administrator(&id);
@@ -318,43 +345,55 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_hears_the_id_and_the_groups_and_nothing_of_the_system() {
-        let both = person(
+    fn impersonation_has_user_id_and_workspace_groups_only() {
+        let both = user_actor(
             &[PlatformRole::Admin],
             &[("acme", WorkspaceRole::Admin), ("team", WorkspaceRole::Viewer)],
             session(),
         );
-        let as_whom = both.impersonation();
-        assert_eq!(as_whom.user(), "longshore:user:uhhhhhhhhhh");
+        let identity = both.impersonation();
+        assert_eq!(identity.user(), "longshore:user:uhhhhhhhhhh");
         let administrator = "longshore:platform:admin:uhhhhhhhhhh";
-        assert_eq!(as_whom.groups(), ["longshore:ws:acme:admin", "longshore:ws:team:viewer", administrator]);
+        assert_eq!(identity.groups(), ["longshore:ws:acme:admin", "longshore:ws:team:viewer", administrator]);
     }
 
     #[test]
     fn release_identity_has_exactly_one_group() {
         use Capability::{ChangeReleases, ReadReleases};
-        let token = |words: &[&str]| Via::Token {
+        let token = |words: &[&str]| AuthMethod::Token {
             id: TokenId::from_random([0; 10]),
             scopes: Scopes::parse(words.iter().copied()).unwrap(),
         };
         let admin = [PlatformRole::Admin];
         let both = [("acme", WorkspaceRole::Admin), ("team", WorkspaceRole::Viewer)];
         let acme = name("acme");
-        let scope = || Err(Refusal::Scope(ChangeReleases));
-        let rows: &[(Actor, Capability, Result<&str, Refusal>)] = &[
-            (person(&[], &both, session()), ChangeReleases, Ok("longshore:ws:acme:admin")),
-            (person(&admin, &both, session()), ChangeReleases, Ok("longshore:ws:acme:admin")),
-            (person(&admin, &[], session()), ChangeReleases, Ok("longshore:ws:acme:developer")),
-            (person(&admin, &both[1..], session()), ChangeReleases, Ok("longshore:ws:acme:developer")),
-            (person(&[], &both[1..], session()), ChangeReleases, Err(Refusal::Unseen(acme.clone()))),
-            (person(&[], &both, token(&["workspace:acme"])), ChangeReleases, Ok("longshore:ws:acme:admin")),
-            (person(&[], &both, token(&["workspace:team"])), ChangeReleases, scope()),
-            (person(&admin, &[], token(&["nodes"])), ReadReleases, Err(Refusal::Scope(ReadReleases))),
-            (person(&[], &both, token(&["read"])), ChangeReleases, scope()),
-            (person(&[], &both, token(&["read"])), ReadReleases, Ok("longshore:ws:acme:admin")),
+        let scope = || Err(AuthorizationError::TokenScope(ChangeReleases));
+        let rows: &[(Actor, Capability, Result<&str, AuthorizationError>)] = &[
+            (user_actor(&[], &both, session()), ChangeReleases, Ok("longshore:ws:acme:admin")),
+            (user_actor(&admin, &both, session()), ChangeReleases, Ok("longshore:ws:acme:admin")),
+            (user_actor(&admin, &[], session()), ChangeReleases, Ok("longshore:ws:acme:developer")),
+            (user_actor(&admin, &both[1..], session()), ChangeReleases, Ok("longshore:ws:acme:developer")),
+            (
+                user_actor(&[], &both[1..], session()),
+                ChangeReleases,
+                Err(AuthorizationError::WorkspaceNotFound(acme.clone())),
+            ),
+            (
+                user_actor(&[], &both, token(&["workspace:acme"])),
+                ChangeReleases,
+                Ok("longshore:ws:acme:admin"),
+            ),
+            (user_actor(&[], &both, token(&["workspace:team"])), ChangeReleases, scope()),
+            (
+                user_actor(&admin, &[], token(&["nodes"])),
+                ReadReleases,
+                Err(AuthorizationError::TokenScope(ReadReleases)),
+            ),
+            (user_actor(&[], &both, token(&["read"])), ChangeReleases, scope()),
+            (user_actor(&[], &both, token(&["read"])), ReadReleases, Ok("longshore:ws:acme:admin")),
         ];
         for (actor, what, expected) in rows {
-            let is = actor.impersonation_in(*what, &acme).map(|identity| identity.groups().join(","));
+            let is = actor.workspace_impersonation(*what, &acme).map(|identity| identity.groups().join(","));
             assert_eq!(is, expected.clone().map(ToOwned::to_owned), "{actor:?}");
         }
     }

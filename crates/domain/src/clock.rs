@@ -20,7 +20,7 @@ impl Clock for SystemClock {
 }
 
 /// Returns `at + by`, saturating. Durations come from objects, and the operator `+` panics on overflow.
-pub fn after(at: Timestamp, by: Duration) -> Timestamp {
+pub fn saturating_add(at: Timestamp, by: Duration) -> Timestamp {
     let by = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -30,12 +30,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_after_an_extreme_length_is_the_last_moment() {
+    fn saturating_add_stops_at_the_last_timestamp() {
         for at in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
-            assert_eq!(after(at, Duration::MAX), Timestamp::MAX);
-            assert_eq!(after(at, Duration::ZERO), at);
+            assert_eq!(saturating_add(at, Duration::MAX), Timestamp::MAX);
+            assert_eq!(saturating_add(at, Duration::ZERO), at);
         }
         let second = Timestamp::from_second(1).unwrap();
-        assert_eq!(after(Timestamp::UNIX_EPOCH, Duration::from_secs(1)), second);
+        assert_eq!(saturating_add(Timestamp::UNIX_EPOCH, Duration::from_secs(1)), second);
     }
 }

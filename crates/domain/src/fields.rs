@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::ids::shortened;
+use crate::ids::truncate_for_error;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
@@ -22,20 +22,20 @@ pub struct Email(String);
 
 impl Email {
     pub fn parse(text: &str) -> Result<Self, FieldError> {
-        let wrong = || FieldError::Email(shortened(text));
+        let wrong = || FieldError::Email(truncate_for_error(text));
         let (local, host) = text.trim().rsplit_once('@').ok_or_else(wrong)?;
-        let local_well = !local.is_empty()
+        let is_local_valid = !local.is_empty()
             && local.len() <= 64
             && local.bytes().all(|byte| byte.is_ascii_graphic() && !b"@\"(),:;<>[\\]".contains(&byte));
-        let label_well = |label: &str| {
+        let is_label_valid = |label: &str| {
             !label.is_empty()
                 && label.len() <= 63
                 && !label.starts_with('-')
                 && !label.ends_with('-')
                 && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         };
-        let host_well = host.len() <= 253 && host.contains('.') && host.split('.').all(label_well);
-        if local_well && host_well {
+        let is_host_valid = host.len() <= 253 && host.contains('.') && host.split('.').all(is_label_valid);
+        if is_local_valid && is_host_valid {
             Ok(Self(format!("{local}@{host}").to_ascii_lowercase()))
         } else {
             Err(wrong())
@@ -54,7 +54,7 @@ pub struct Phone(String);
 impl Phone {
     /// Accepts a leading plus and the usual separators.
     pub fn parse(text: &str) -> Result<Self, FieldError> {
-        let wrong = || FieldError::Phone(shortened(text));
+        let wrong = || FieldError::Phone(truncate_for_error(text));
         let rest = text.trim();
         let rest = rest.strip_prefix('+').unwrap_or(rest);
         let digits: String =
@@ -90,15 +90,15 @@ impl Organization {
 pub struct Password(String);
 
 impl Password {
-    /// Validates the length of a new password. For sign-in use [`Password::attempt`].
-    pub fn chosen(text: &str) -> Result<Self, FieldError> {
+    /// Validates the length of a new password. For sign-in use [`Password::from_sign_in`].
+    pub fn parse_new(text: &str) -> Result<Self, FieldError> {
         let length = text.chars().take(257).count();
         if (10..=256).contains(&length) { Ok(Self(text.to_owned())) } else { Err(FieldError::Password) }
     }
 
     /// A password entered at sign-in. It is truncated beyond the maximum length, so that hashing it costs no more than
     /// a valid one.
-    pub fn attempt(text: &str) -> Self {
+    pub fn from_sign_in(text: &str) -> Self {
         Self(text.chars().take(257).collect())
     }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_differ_in_case_are_one() {
+    fn email_is_normalized_to_lower_case() {
         assert_eq!(Email::parse(" Ana.B+x@Example.COM ").unwrap().as_str(), "ana.b+x@example.com");
         for wrong in
             ["", "@", "ana", "ana@", "@example.com", "ana@example", "a b@example.com", "a@-x.com", "a@b..com"]
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phone_is_its_digits() {
+    fn phone_is_reduced_to_digits() {
         assert_eq!(Phone::parse("+86 183-0000-0000").unwrap().as_str(), "8618300000000");
         assert_eq!(Phone::parse("18300000000").unwrap().as_str(), "18300000000");
         for wrong in ["", "kube-system", "1234", "1234567890123456", "+", "18300000000a", "١٢٣٤٥٦"] {
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn passwords_and_organizations_have_their_lengths() {
-        assert!(Password::chosen("123456789").is_err());
-        assert!(Password::chosen("1234567890").is_ok());
-        assert!(Password::chosen(&"x".repeat(257)).is_err());
-        assert_eq!(Password::attempt(&"x".repeat(10_000)).expose().len(), 257);
-        assert!(!format!("{:?}", Password::attempt("secret")).contains("secret"));
+    fn password_and_organization_lengths_are_limited() {
+        assert!(Password::parse_new("123456789").is_err());
+        assert!(Password::parse_new("1234567890").is_ok());
+        assert!(Password::parse_new(&"x".repeat(257)).is_err());
+        assert_eq!(Password::from_sign_in(&"x".repeat(10_000)).expose().len(), 257);
+        assert!(!format!("{:?}", Password::from_sign_in("secret")).contains("secret"));
         assert!(Organization::parse("株式会社 Acme").is_ok());
         for wrong in ["", "  ", "a\nb"] {
             assert_eq!(Organization::parse(wrong), Err(FieldError::Organization));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// Kubernetes' limit for the name of a namespace; workspace names become namespaces.
-const LABEL_LIMIT: usize = 63;
+const MAX_NAMESPACE_LEN: usize = 63;
 
 /// RFC 4648 base32 in lower case, because Kubernetes names allow no upper case.
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -26,7 +26,7 @@ pub enum IdError {
 }
 
 /// Lower-case base32 characters, one per random byte (its low five bits).
-fn letters<const N: usize>(random: [u8; N]) -> String {
+fn encode_base32<const N: usize>(random: [u8; N]) -> String {
     random.iter().map(|byte| char::from(BASE32[usize::from(byte & 31)])).collect()
 }
 
@@ -87,7 +87,7 @@ name! {
 
 impl UserId {
     pub fn from_random(random: [u8; 10]) -> Self {
-        Self(format!("u{}", letters(random)))
+        Self(format!("u{}", encode_base32(random)))
     }
 }
 
@@ -97,14 +97,14 @@ impl FromStr for UserId {
     fn from_str(text: &str) -> Result<Self, IdError> {
         match text.strip_prefix('u') {
             Some(rest) if is_base32(rest, 10) => Ok(Self(text.to_owned())),
-            _ => Err(IdError::User(shortened(text))),
+            _ => Err(IdError::User(truncate_for_error(text))),
         }
     }
 }
 
 impl TokenId {
     pub fn from_random(random: [u8; 10]) -> Self {
-        Self(letters(random))
+        Self(encode_base32(random))
     }
 }
 
@@ -112,12 +112,17 @@ impl FromStr for TokenId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        if is_base32(text, 10) { Ok(Self(text.to_owned())) } else { Err(IdError::Token(shortened(text))) }
+        if is_base32(text, 10) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(IdError::Token(truncate_for_error(text)))
+        }
     }
 }
 
 /// Names reserved for the cluster and the platform, alone or as the first part of a name.
-const RESERVED: &[&str] = &["kube", "openyurt", "longshore", "default", "system", "admin", "host", "me"];
+const RESERVED_NAMES: &[&str] =
+    &["kube", "openyurt", "longshore", "default", "system", "admin", "host", "me"];
 
 impl WorkspaceName {
     /// The personal workspace of a user.
@@ -131,11 +136,11 @@ impl WorkspaceName {
     }
 
     /// Validates a name chosen by a user: not reserved, and not of the form of a user id.
-    pub fn chosen(text: &str) -> Result<Self, IdError> {
+    pub fn parse_chosen(text: &str) -> Result<Self, IdError> {
         let name: Self = text.parse()?;
         let first = text.split('-').next().unwrap_or(text);
         // A name that begins with a user id is a namespace of that account, or could become one.
-        if RESERVED.contains(&first) || first.parse::<UserId>().is_ok() {
+        if RESERVED_NAMES.contains(&first) || first.parse::<UserId>().is_ok() {
             return Err(IdError::Reserved(text.to_owned()));
         }
         Ok(name)
@@ -151,15 +156,15 @@ impl FromStr for WorkspaceName {
             && text.bytes().next().is_some_and(|first| first.is_ascii_lowercase())
             && text.bytes().last().is_some_and(small)
             && text.bytes().all(|byte| small(byte) || byte == b'-');
-        if well { Ok(Self(text.to_owned())) } else { Err(IdError::Workspace(shortened(text))) }
+        if well { Ok(Self(text.to_owned())) } else { Err(IdError::Workspace(truncate_for_error(text))) }
     }
 }
 
 /// Name of a further namespace of a workspace: the workspace's name, a dash, and a word.
-pub fn further_namespace(workspace: &WorkspaceName, word: &str) -> Option<String> {
+pub fn additional_namespace(workspace: &WorkspaceName, word: &str) -> Option<String> {
     let name = format!("{workspace}-{word}");
     let small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let well = name.len() <= LABEL_LIMIT
+    let well = name.len() <= MAX_NAMESPACE_LEN
         && word.bytes().last().is_some_and(small)
         && word.bytes().next().is_some_and(small)
         && word.bytes().all(|byte| small(byte) || byte == b'-');
@@ -167,7 +172,7 @@ pub fn further_namespace(workspace: &WorkspaceName, word: &str) -> Option<String
 }
 
 /// Truncates an invalid text for use in an error message.
-pub fn shortened(text: &str) -> String {
+pub fn truncate_for_error(text: &str) -> String {
     const LIMIT: usize = 64;
     match text.char_indices().nth(LIMIT) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -180,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_u_and_ten_characters() {
+    fn user_id_is_u_and_ten_base32_characters() {
         let id = UserId::from_random([0, 1, 2, 3, 4, 25, 26, 31, 32, 255]);
         assert_eq!(id.as_str(), "uabcdez27a7");
         assert_eq!(id.as_str().parse(), Ok(id));
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_takes_no_name_of_the_system() {
+    fn workspace_name_rejects_reserved_names() {
         for wrong in [
             "kube-system",
             "default",
@@ -205,26 +210,26 @@ mod tests {
             "a.b",
             "a/b",
         ] {
-            assert!(WorkspaceName::chosen(wrong).is_err(), "{wrong}");
+            assert!(WorkspaceName::parse_chosen(wrong).is_err(), "{wrong}");
         }
-        assert!(WorkspaceName::chosen(&"a".repeat(41)).is_err());
+        assert!(WorkspaceName::parse_chosen(&"a".repeat(41)).is_err());
         for right in ["acme", "kubernetes-fans", "a", "team-7"] {
-            assert!(WorkspaceName::chosen(right).is_ok(), "{right}");
+            assert!(WorkspaceName::parse_chosen(right).is_ok(), "{right}");
         }
     }
 
     #[test]
-    fn a_wrong_name_is_not_repeated_at_length() {
+    fn id_error_truncates_long_input() {
         let message = "x".repeat(10_000).parse::<UserId>().unwrap_err().to_string();
         assert!(message.len() < 200, "{message}");
     }
 
     #[test]
-    fn a_further_namespace_begins_with_its_workspace() {
-        let acme = WorkspaceName::chosen("acme").unwrap();
-        assert_eq!(further_namespace(&acme, "test").as_deref(), Some("acme-test"));
+    fn additional_namespace_starts_with_the_workspace_name() {
+        let acme = WorkspaceName::parse_chosen("acme").unwrap();
+        assert_eq!(additional_namespace(&acme, "test").as_deref(), Some("acme-test"));
         for wrong in ["", "-a", "a-", "A", "a.b"] {
-            assert_eq!(further_namespace(&acme, wrong), None, "{wrong}");
+            assert_eq!(additional_namespace(&acme, wrong), None, "{wrong}");
         }
     }
 }

@@ -6,7 +6,7 @@
 //! - [`fields`]: validated fields of accounts
 //! - [`roles`], [`scopes`]: permissions of roles and tokens
 //! - [`actor`]: the caller of a request
-//! - [`failure`]: error kinds with status codes and retry policy
+//! - [`error`]: error kinds with status codes and retry policy
 //! - [`clock`]: wall-clock time behind a trait
 //! - [`quantity`]: resource quantities
 //! - [`resources`]: resource usage of objects
@@ -15,7 +15,7 @@
 
 pub mod actor;
 pub mod clock;
-pub mod failure;
+pub mod error;
 pub mod fields;
 pub mod ids;
 pub mod names;
@@ -26,5 +26,5 @@ pub mod roles;
 pub mod scopes;
 pub mod status;
 
-pub use actor::{Actor, Place, Refusal};
-pub use failure::Kind;
+pub use actor::{AccessScope, Actor, AuthorizationError};
+pub use error::ErrorKind;

@@ -7,9 +7,9 @@
 use std::fmt;
 
 /// The longest name of an object, as in Kubernetes.
-pub const MAX_NAME: usize = 253;
+pub const MAX_NAME_LEN: usize = 253;
 /// The longest name of a namespace, as in Kubernetes.
-pub const MAX_LABEL: usize = 63;
+pub const MAX_LABEL_LEN: usize = 63;
 
 /// Regular expression of DNS subdomain names, for schemas.
 pub const SUBDOMAIN_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
@@ -27,7 +27,7 @@ pub const NAME_PATTERN: &str = r"^[A-Za-z0-9][-._~!$&'()*+,;=:@A-Za-z0-9]*$";
 pub const KEY_PATTERN: &str = r"^\.?[-_a-zA-Z0-9][-._a-zA-Z0-9]*$";
 
 /// Maximum number of characters of an invalid name that an error repeats.
-const QUOTED: usize = 64;
+const MAX_QUOTED_CHARS: usize = 64;
 
 /// Error: the text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct InvalidName {
 
 impl InvalidName {
     fn new(name: &str, rule: &'static str) -> Self {
-        let mut quoted: String = name.chars().take(QUOTED).collect();
+        let mut quoted: String = name.chars().take(MAX_QUOTED_CHARS).collect();
         if quoted.len() < name.len() {
             quoted.push('…');
         }
@@ -58,7 +58,7 @@ impl std::error::Error for InvalidName {}
 pub fn check_name(name: &str) -> Result<(), InvalidName> {
     // Characters of a path segment (RFC 3986) except `%`.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
-    if name.is_empty() || name.len() > MAX_NAME {
+    if name.is_empty() || name.len() > MAX_NAME_LEN {
         return Err(InvalidName::new(name, "1 to 253 characters are required"));
     }
     if name == "." || name == ".." {
@@ -77,18 +77,18 @@ pub fn check_name(name: &str) -> Result<(), InvalidName> {
 pub fn check_subdomain(name: &str) -> Result<(), InvalidName> {
     let rule =
         "a DNS subdomain is required: lower-case letters, digits, inner '-' and '.', at most 253 characters";
-    let is_valid = name.len() <= MAX_NAME && name.split('.').all(is_label_text);
+    let is_valid = name.len() <= MAX_NAME_LEN && name.split('.').all(is_dns_label);
     if is_valid { Ok(()) } else { Err(InvalidName::new(name, rule)) }
 }
 
 /// Checks a DNS label: the name of a namespace.
 pub fn check_label(name: &str) -> Result<(), InvalidName> {
     let rule = "a DNS label is required: lower-case letters, digits and inner '-', at most 63 characters";
-    let is_valid = name.len() <= MAX_LABEL && is_label_text(name);
+    let is_valid = name.len() <= MAX_LABEL_LEN && is_dns_label(name);
     if is_valid { Ok(()) } else { Err(InvalidName::new(name, rule)) }
 }
 
-fn is_label_text(text: &str) -> bool {
+fn is_dns_label(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty() && text.bytes().all(is_plain) && !text.starts_with('-') && !text.ends_with('-')
 }
@@ -147,7 +147,7 @@ mod tests {
             KEY_PATTERN,
         ] {
             let pattern = regex::Regex::new(pattern).unwrap();
-            for name in hostile_names().iter().filter(|name| name.len() <= MAX_NAME) {
+            for name in hostile_names().iter().filter(|name| name.len() <= MAX_NAME_LEN) {
                 assert!(!pattern.is_match(name), "{pattern} {name}");
             }
             assert!(pattern.is_match("acme-1"));

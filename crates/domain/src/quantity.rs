@@ -15,11 +15,11 @@ use std::fmt;
 use serde_json::Value;
 
 /// Billionths in one.
-const ONE: i128 = 1_000_000_000;
+const NANOS_PER_UNIT: i128 = 1_000_000_000;
 /// Largest quantity in a binary unit. Kubernetes caps only these.
-const MOST_BINARY: i128 = (i64::MAX as i128) * ONE;
+const MAX_BINARY: i128 = (i64::MAX as i128) * NANOS_PER_UNIT;
 /// Number of decimal digits that always fit into Go's 64-bit integers.
-const SHORT: usize = 18;
+const MAX_EXACT_DIGITS: usize = 18;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -68,14 +68,14 @@ impl Quantity {
 
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let parts = split(text)?;
-        let (power, format) = interpret(parts.suffix)?;
+        let (power, format) = parse_suffix(parts.suffix)?;
         let digits = [parts.whole, parts.fraction].concat();
         let places = i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX);
         let scale = if format == BinarySi { -places } else { power - places };
         let fits = if format == BinarySi {
             places == 0 && i64::try_from(digits.len()).is_ok_and(|long| long + 3 * power <= 14)
         } else {
-            digits.len() <= SHORT && scale >= -9
+            digits.len() <= MAX_EXACT_DIGITS && scale >= -9
         };
         if !fits && !parts.has_digits {
             return Err(QuantityError::Numeric);
@@ -103,14 +103,14 @@ impl Quantity {
             scaled = times_1024(&scaled);
         }
         let (scaled, exponent) = round_up(scaled, scale);
-        let nano = in_nano(&scaled, exponent).min(MOST_BINARY);
-        let format = if !fits && nano > 0 && nano < ONE { DecimalSi } else { BinarySi };
+        let nano = in_nano(&scaled, exponent).min(MAX_BINARY);
+        let format = if !fits && nano > 0 && nano < NANOS_PER_UNIT { DecimalSi } else { BinarySi };
         let odd = digits.parse::<u64>().is_ok_and(|number| number & 7 != 0);
         Self { nano: signed(negative, nano), format, text: (fits && odd).then(|| text.into()) }
     }
 
     /// Reads a quantity from an object's field: a string, or a number that the API server has not normalised.
-    pub fn of(value: &Value) -> Option<Self> {
+    pub fn from_value(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Self::parse(text).ok(),
             Value::Number(number) => Self::parse(&number.to_string()).ok(),
@@ -119,7 +119,7 @@ impl Quantity {
     }
 
     pub fn from_units(value: i64, format: Format) -> Self {
-        Self { nano: i128::from(value) * ONE, format, text: None }
+        Self { nano: i128::from(value) * NANOS_PER_UNIT, format, text: None }
     }
 
     pub fn format(&self) -> Format {
@@ -141,19 +141,19 @@ impl Quantity {
 
     /// Whole units, rounded away from zero; saturates at `i64`.
     pub fn value(&self) -> i64 {
-        self.in_units_of(ONE)
+        self.to_units(NANOS_PER_UNIT)
     }
 
     /// Thousandths, rounded away from zero; saturates at `i64`.
     pub fn milli_value(&self) -> i64 {
-        self.in_units_of(ONE / 1000)
+        self.to_units(NANOS_PER_UNIT / 1000)
     }
 
     /// Rounds away from zero to whole thousandths, as Kubernetes does with every entry of a resource list (requests,
     /// limits, capacity, quota).
     #[must_use]
     pub fn round_up_to_milli(&self) -> Self {
-        let unit = ONE / 1000;
+        let unit = NANOS_PER_UNIT / 1000;
         if self.nano % unit == 0 {
             return self.clone();
         }
@@ -162,10 +162,10 @@ impl Quantity {
 
     /// Whether it has no fraction.
     pub fn is_whole(&self) -> bool {
-        self.nano % ONE == 0
+        self.nano % NANOS_PER_UNIT == 0
     }
 
-    fn in_units_of(&self, unit: i128) -> i64 {
+    fn to_units(&self, unit: i128) -> i64 {
         let units = away_from_zero(self.nano, unit);
         i64::try_from(units).unwrap_or(if units < 0 { i64::MIN } else { i64::MAX })
     }
@@ -173,18 +173,18 @@ impl Quantity {
     /// Approximate value, for ratios.
     #[expect(clippy::cast_precision_loss, reason = "a ratio of amounts needs no more than a float has")]
     pub fn as_f64(&self) -> f64 {
-        self.nano as f64 / ONE as f64
+        self.nano as f64 / NANOS_PER_UNIT as f64
     }
 
     /// Sum in this quantity's format, or in the other's if this is zero.
     #[must_use]
     pub fn add(&self, other: &Self) -> Self {
-        self.with(self.nano.saturating_add(other.nano), other)
+        self.with_nano(self.nano.saturating_add(other.nano), other)
     }
 
     #[must_use]
     pub fn sub(&self, other: &Self) -> Self {
-        self.with(self.nano.saturating_sub(other.nano), other)
+        self.with_nano(self.nano.saturating_sub(other.nano), other)
     }
 
     /// Product with a count, in the same format.
@@ -193,7 +193,7 @@ impl Quantity {
         Self { nano: self.nano.saturating_mul(count.into()), format: self.format, text: None }
     }
 
-    fn with(&self, nano: i128, other: &Self) -> Self {
+    fn with_nano(&self, nano: i128, other: &Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self { nano, format, text: None }
     }
@@ -239,15 +239,15 @@ impl fmt::Display for Quantity {
         if let Some(text) = &self.text {
             return f.write_str(text);
         }
-        let small = self.nano.unsigned_abs() < 1024 * ONE.unsigned_abs();
+        let small = self.nano.unsigned_abs() < 1024 * NANOS_PER_UNIT.unsigned_abs();
         if self.format == BinarySi && !small && self.is_whole() {
-            let mut value = self.nano / ONE;
+            let mut value = self.nano / NANOS_PER_UNIT;
             let mut power = 0;
             while value % 1024 == 0 && power < 6 {
                 value /= 1024;
                 power += 1;
             }
-            return write!(f, "{value}{}", suffix(power, BinarySi).unwrap_or_default());
+            return write!(f, "{value}{}", suffix_for(power, BinarySi).unwrap_or_default());
         }
         let format = if self.format == BinarySi { DecimalSi } else { self.format };
         f.write_str(&decimal(self.nano < 0, &self.nano.unsigned_abs().to_string(), -9, format))
@@ -255,7 +255,7 @@ impl fmt::Display for Quantity {
 }
 
 /// Parsed parts of a quantity's text.
-struct Parts<'a> {
+struct QuantityParts<'a> {
     negative: bool,
     /// Without leading zeros; `0` if no other digit remains.
     whole: &'a str,
@@ -265,7 +265,7 @@ struct Parts<'a> {
     has_digits: bool,
 }
 
-fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
+fn split(text: &str) -> Result<QuantityParts<'_>, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::Format);
     }
@@ -278,7 +278,7 @@ fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
         return Err(QuantityError::Format);
     }
     let trimmed = whole.trim_start_matches('0');
-    Ok(Parts {
+    Ok(QuantityParts {
         negative: text.starts_with('-'),
         whole: if trimmed.is_empty() { "0" } else { trimmed },
         fraction,
@@ -292,7 +292,7 @@ fn leading_digits(text: &str) -> (&str, &str) {
 }
 
 /// Interprets a suffix: a power of 1024 for binary units, otherwise a power of ten.
-fn interpret(suffix: &str) -> Result<(i64, Format), QuantityError> {
+fn parse_suffix(suffix: &str) -> Result<(i64, Format), QuantityError> {
     if let Some((_, power, format)) = SUFFIXES.iter().find(|(name, ..)| *name == suffix) {
         return Ok((if *format == BinarySi { *power } else { power * 3 }, *format));
     }
@@ -302,7 +302,7 @@ fn interpret(suffix: &str) -> Result<(i64, Format), QuantityError> {
     Ok((exponent.clamp(i32::MIN.into(), i32::MAX.into()), DecimalExponent))
 }
 
-fn suffix(power: i64, format: Format) -> Option<&'static str> {
+fn suffix_for(power: i64, format: Format) -> Option<&'static str> {
     if power == 0 {
         return Some("");
     }
@@ -377,7 +377,7 @@ fn decimal(negative: bool, digits: &str, exponent: i64, format: Format) -> Strin
     let zeros = usize::try_from(exponent.rem_euclid(3)).expect("a remainder of three is small");
     let exponent = exponent - exponent.rem_euclid(3);
     let sign = if negative { "-" } else { "" };
-    let named = if format == DecimalSi { suffix(exponent / 3, DecimalSi) } else { None };
+    let named = if format == DecimalSi { suffix_for(exponent / 3, DecimalSi) } else { None };
     // Go prints no suffix beyond `E`, which changes the amount. The exponent keeps it.
     let tail = match named {
         Some(name) => name.to_owned(),
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_is_wrong() {
+    fn parse_errors_name_the_invalid_part() {
         use QuantityError::*;
         #[rustfmt::skip]
         let table = [
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_take_the_style_of_what_is_not_zero() {
+    fn sum_takes_format_of_the_nonzero_operand() {
         let q = |text: &str| Quantity::parse(text).unwrap();
         assert_eq!(q("0").add(&q("1Gi")).to_string(), "1Gi");
         assert_eq!(q("1Gi").add(&q("1024Mi")).to_string(), "2Gi");

@@ -1,7 +1,7 @@
 //! Roles and capabilities: one table for code, documentation, tests and the console.
 //!
-//! A platform role applies everywhere, a workspace role in its workspace. [`TABLE`] defines what a role may do on the
-//! platform. [`KUBERNETES`] defines its permissions inside namespaces, which become the ClusterRole
+//! A platform role applies everywhere, a workspace role in its workspace. [`CAPABILITY_TABLE`] defines what a role may do on the
+//! platform. [`KUBERNETES_RULES`] defines its permissions inside namespaces, which become the ClusterRole
 //! `longshore-ws-<role>`.
 //!
 //! Invariant: a role with any capability in a workspace can also read the workspace.
@@ -15,7 +15,7 @@ use Area::*;
 use Capability::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no role `{}`", crate::ids::shortened(.0))]
+#[error("there is no role `{}`", crate::ids::truncate_for_error(.0))]
 pub struct UnknownRole(pub String);
 
 macro_rules! words {
@@ -119,10 +119,10 @@ words! {
 
 /// Capability, area, whether it is read-only, the platform roles that have it everywhere, and the workspace roles that
 /// have it in their workspace. Letters stand for roles in the order of their lists: `abt` and `aidov`.
-pub type Row = (Capability, Area, bool, &'static str, &'static str);
+pub type CapabilityRow = (Capability, Area, bool, &'static str, &'static str);
 
 #[rustfmt::skip]
-pub const TABLE: &[Row] = &[
+pub const CAPABILITY_TABLE: &[CapabilityRow] = &[
     //                             read   abt    aidov
     (ReadUsers,         Tenancy,   true,  "a--", "-----"),
     (ManageUsers,       Tenancy,   false, "a--", "-----"),
@@ -148,13 +148,13 @@ pub const TABLE: &[Row] = &[
     (Configure,         Platform,  false, "a--", "-----"),
 ];
 
-fn marked(letters: &str, place: usize) -> bool {
+fn has_letter(letters: &str, place: usize) -> bool {
     letters.as_bytes().get(place).is_some_and(|letter| *letter != b'-')
 }
 
 impl Capability {
-    fn row(self) -> &'static Row {
-        TABLE.iter().find(|row| row.0 == self).expect("every capability has a row")
+    fn row(self) -> &'static CapabilityRow {
+        CAPABILITY_TABLE.iter().find(|row| row.0 == self).expect("every capability has a row")
     }
 
     pub fn area(self) -> Area {
@@ -162,22 +162,22 @@ impl Capability {
     }
 
     /// Whether it is read-only.
-    pub fn looks(self) -> bool {
+    pub fn is_read_only(self) -> bool {
         self.row().2
     }
 }
 
 impl PlatformRole {
     /// Whether the role has the capability, everywhere.
-    pub fn may(self, what: Capability) -> bool {
-        marked(what.row().3, self as usize)
+    pub fn allows(self, what: Capability) -> bool {
+        has_letter(what.row().3, self as usize)
     }
 }
 
 impl WorkspaceRole {
     /// Whether the role has the capability in its workspace.
-    pub fn may(self, what: Capability) -> bool {
-        marked(what.row().4, self as usize)
+    pub fn allows(self, what: Capability) -> bool {
+        has_letter(what.row().4, self as usize)
     }
 
     /// The ClusterRole bound in each namespace of the workspace.
@@ -187,54 +187,54 @@ impl WorkspaceRole {
 }
 
 /// Kubernetes permissions inside a workspace's namespaces: roles (letters as above), API group, resources, verbs.
-pub type KubernetesRow = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
+pub type KubernetesRuleRow = (&'static str, &'static str, &'static [&'static str], &'static [&'static str]);
 
-const READ: &[&str] = &["get", "list", "watch"];
-const WRITE: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
-const WORKLOADS: &[&str] = &["daemonsets", "deployments", "replicasets", "statefulsets"];
+const READ_VERBS: &[&str] = &["get", "list", "watch"];
+const WRITE_VERBS: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
+const WORKLOAD_RESOURCES: &[&str] = &["daemonsets", "deployments", "replicasets", "statefulsets"];
 
 /// The four roles that can write have the same permissions, because each of them can start a pod as any ServiceAccount
-/// of the namespace. They differ in what the platform does for them ([`TABLE`]). No role can change quotas, limits or
+/// of the namespace. They differ in what the platform does for them ([`CAPABILITY_TABLE`]). No role can change quotas, limits or
 /// the namespace. Kubernetes prevents privilege escalation: a role cannot grant permissions that it does not have.
 #[rustfmt::skip]
-pub const KUBERNETES: &[KubernetesRow] = &[
+pub const KUBERNETES_RULES: &[KubernetesRuleRow] = &[
     ("aidov", "",                          &["configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods", "pods/log", "pods/status",
-                                             "replicationcontrollers", "resourcequotas", "resourcequotas/status", "serviceaccounts", "services", "services/status"], READ),
+                                             "replicationcontrollers", "resourcequotas", "resourcequotas/status", "serviceaccounts", "services", "services/status"], READ_VERBS),
     ("aidov", "",                          &["namespaces"],                                                     &["get"]),
-    ("aido-", "",                          &["secrets"],                                                        READ),
+    ("aido-", "",                          &["secrets"],                                                        READ_VERBS),
     ("aido-", "",                          &["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "replicationcontrollers/scale", "secrets",
-                                             "serviceaccounts", "services"],                                    WRITE),
+                                             "serviceaccounts", "services"],                                    WRITE_VERBS),
     ("aido-", "",                          &["pods/attach", "pods/ephemeralcontainers", "pods/exec", "pods/portforward"], &["get", "create", "update", "patch"]),
     ("aido-", "",                          &["pods/eviction", "serviceaccounts/token"],                         &["create"]),
     ("aido-", "",                          &["events"],                                                         &["create", "patch", "update"]),
-    ("aidov", "apps",                      WORKLOADS,                                                           READ),
-    ("aidov", "apps",                      &["controllerrevisions", "deployments/scale", "deployments/status", "statefulsets/scale", "statefulsets/status"], READ),
-    ("aido-", "apps",                      WORKLOADS,                                                           WRITE),
+    ("aidov", "apps",                      WORKLOAD_RESOURCES,                                                           READ_VERBS),
+    ("aidov", "apps",                      &["controllerrevisions", "deployments/scale", "deployments/status", "statefulsets/scale", "statefulsets/status"], READ_VERBS),
+    ("aido-", "apps",                      WORKLOAD_RESOURCES,                                                           WRITE_VERBS),
     ("aido-", "apps",                      &["deployments/scale", "replicasets/scale", "statefulsets/scale"],   &["update", "patch"]),
-    ("aidov", "batch",                     &["cronjobs", "cronjobs/status", "jobs", "jobs/status"],             READ),
-    ("aido-", "batch",                     &["cronjobs", "jobs"],                                               WRITE),
-    ("aidov", "autoscaling",               &["horizontalpodautoscalers"],                                       READ),
-    ("aido-", "autoscaling",               &["horizontalpodautoscalers"],                                       WRITE),
-    ("aidov", "policy",                    &["poddisruptionbudgets"],                                           READ),
-    ("aido-", "policy",                    &["poddisruptionbudgets"],                                           WRITE),
-    ("aidov", "networking.k8s.io",         &["ingresses", "networkpolicies"],                                   READ),
-    ("aido-", "networking.k8s.io",         &["ingresses", "networkpolicies"],                                   WRITE),
-    ("aidov", "discovery.k8s.io",          &["endpointslices"],                                                 READ),
-    ("aidov", "events.k8s.io",             &["events"],                                                         READ),
+    ("aidov", "batch",                     &["cronjobs", "cronjobs/status", "jobs", "jobs/status"],             READ_VERBS),
+    ("aido-", "batch",                     &["cronjobs", "jobs"],                                               WRITE_VERBS),
+    ("aidov", "autoscaling",               &["horizontalpodautoscalers"],                                       READ_VERBS),
+    ("aido-", "autoscaling",               &["horizontalpodautoscalers"],                                       WRITE_VERBS),
+    ("aidov", "policy",                    &["poddisruptionbudgets"],                                           READ_VERBS),
+    ("aido-", "policy",                    &["poddisruptionbudgets"],                                           WRITE_VERBS),
+    ("aidov", "networking.k8s.io",         &["ingresses", "networkpolicies"],                                   READ_VERBS),
+    ("aido-", "networking.k8s.io",         &["ingresses", "networkpolicies"],                                   WRITE_VERBS),
+    ("aidov", "discovery.k8s.io",          &["endpointslices"],                                                 READ_VERBS),
+    ("aidov", "events.k8s.io",             &["events"],                                                         READ_VERBS),
     ("aido-", "events.k8s.io",             &["events"],                                                         &["create", "patch", "update"]),
-    ("aidov", "coordination.k8s.io",       &["leases"],                                                         READ),
-    ("aido-", "coordination.k8s.io",       &["leases"],                                                         WRITE),
-    ("aidov", "rbac.authorization.k8s.io", &["rolebindings", "roles"],                                          READ),
-    ("aido-", "rbac.authorization.k8s.io", &["rolebindings", "roles"],                                          WRITE),
-    ("aidov", "longshore.dev",             &["helmreleases", "helmreleases/status"],                            READ),
-    ("aido-", "longshore.dev",             &["helmreleases"],                                                   WRITE),
-    ("aidov", "metrics.k8s.io",            &["pods"],                                                           READ),
+    ("aidov", "coordination.k8s.io",       &["leases"],                                                         READ_VERBS),
+    ("aido-", "coordination.k8s.io",       &["leases"],                                                         WRITE_VERBS),
+    ("aidov", "rbac.authorization.k8s.io", &["rolebindings", "roles"],                                          READ_VERBS),
+    ("aido-", "rbac.authorization.k8s.io", &["rolebindings", "roles"],                                          WRITE_VERBS),
+    ("aidov", "longshore.dev",             &["helmreleases", "helmreleases/status"],                            READ_VERBS),
+    ("aido-", "longshore.dev",             &["helmreleases"],                                                   WRITE_VERBS),
+    ("aidov", "metrics.k8s.io",            &["pods"],                                                           READ_VERBS),
 ];
 
 impl WorkspaceRole {
-    /// Rows of [`KUBERNETES`] that apply to this role.
-    pub fn kubernetes(self) -> impl Iterator<Item = &'static KubernetesRow> {
-        KUBERNETES.iter().filter(move |row| marked(row.0, self as usize))
+    /// Rows of [`KUBERNETES_RULES`] that apply to this role.
+    pub fn kubernetes_rules(self) -> impl Iterator<Item = &'static KubernetesRuleRow> {
+        KUBERNETES_RULES.iter().filter(move |row| has_letter(row.0, self as usize))
     }
 }
 
@@ -248,9 +248,10 @@ mod tests {
     fn every_capability_and_every_role() {
         let mut picture = String::new();
         for what in Capability::ALL {
-            let platform = PlatformRole::ALL.iter().filter(|role| role.may(*what)).map(|role| role.as_str());
+            let platform =
+                PlatformRole::ALL.iter().filter(|role| role.allows(*what)).map(|role| role.as_str());
             let workspace =
-                WorkspaceRole::ALL.iter().filter(|role| role.may(*what)).map(|role| role.as_str());
+                WorkspaceRole::ALL.iter().filter(|role| role.allows(*what)).map(|role| role.as_str());
             let list =
                 |roles: Vec<&str>| if roles.is_empty() { "nobody".to_owned() } else { roles.join(", ") };
             let (platform, workspace) = (list(platform.collect()), list(workspace.collect()));
@@ -260,7 +261,7 @@ mod tests {
     }
 
     /// The table in `docs/tenants.md`.
-    fn markdown() -> String {
+    fn markdown_table() -> String {
         let mut table = String::from("\n| |");
         for role in PlatformRole::ALL {
             write!(table, " platform {role} |").unwrap();
@@ -271,8 +272,8 @@ mod tests {
         writeln!(table, "\n|---|{}", "---|".repeat(PlatformRole::ALL.len() + WorkspaceRole::ALL.len()))
             .unwrap();
         for what in Capability::ALL {
-            let platform = PlatformRole::ALL.iter().map(|role| role.may(*what));
-            let workspace = WorkspaceRole::ALL.iter().map(|role| role.may(*what));
+            let platform = PlatformRole::ALL.iter().map(|role| role.allows(*what));
+            let workspace = WorkspaceRole::ALL.iter().map(|role| role.allows(*what));
             let marks: String =
                 platform.chain(workspace).map(|may| if may { " × |" } else { " |" }).collect();
             writeln!(table, "| `{what}` |{marks}").unwrap();
@@ -281,10 +282,10 @@ mod tests {
     }
 
     #[test]
-    fn the_documentation_shows_this_table() {
+    fn tenants_doc_shows_the_capability_table() {
         let page = include_str!("../../../docs/tenants.md");
         let shown = page.split("<!-- roles -->").nth(1).and_then(|rest| rest.split("<!-- /roles -->").next());
-        assert_eq!(shown, Some(markdown().as_str()), "docs/tenants.md shows another table");
+        assert_eq!(shown, Some(markdown_table().as_str()), "docs/tenants.md shows another table");
     }
 
     #[test]
@@ -292,7 +293,7 @@ mod tests {
         let mut picture = String::new();
         for role in WorkspaceRole::ALL {
             writeln!(picture, "{}", role.cluster_role()).unwrap();
-            for (_, group, resources, verbs) in role.kubernetes() {
+            for (_, group, resources, verbs) in role.kubernetes_rules() {
                 writeln!(picture, "  {group:25} {}: {}", resources.join(" "), verbs.join(" ")).unwrap();
             }
         }
@@ -300,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn no_capability_has_two_rows_and_letters_stand_in_their_place() {
-        assert_eq!(TABLE.len(), Capability::ALL.len());
-        for (place, (what, _, _, platform, workspace)) in TABLE.iter().enumerate() {
-            assert_eq!(TABLE.iter().position(|row| row.0 == *what), Some(place), "{what}");
+    fn capability_table_has_one_row_per_capability_and_letters_in_order() {
+        assert_eq!(CAPABILITY_TABLE.len(), Capability::ALL.len());
+        for (place, (what, _, _, platform, workspace)) in CAPABILITY_TABLE.iter().enumerate() {
+            assert_eq!(CAPABILITY_TABLE.iter().position(|row| row.0 == *what), Some(place), "{what}");
             for (letters, all) in [(platform, "abt"), (workspace, "aidov")] {
                 assert_eq!(letters.len(), all.len(), "{what}");
                 assert!(
@@ -312,7 +313,7 @@ mod tests {
                 );
             }
         }
-        for (letters, ..) in KUBERNETES {
+        for (letters, ..) in KUBERNETES_RULES {
             assert!(
                 letters.chars().zip("aidov".chars()).all(|(is, own)| is == '-' || is == own),
                 "{letters}"
@@ -321,16 +322,16 @@ mod tests {
     }
 
     #[test]
-    fn whoever_may_act_in_a_workspace_may_see_it() {
+    fn role_with_any_capability_can_read_the_workspace() {
         for role in WorkspaceRole::ALL {
-            assert!(role.may(ReadWorkspace), "{role}");
+            assert!(role.allows(ReadWorkspace), "{role}");
         }
     }
 
     #[test]
-    fn nobody_has_verbs_that_give_more_than_they_say() {
+    fn no_role_has_escalating_verbs() {
         let dangerous = ["impersonate", "bind", "escalate", "*"];
-        for (_, group, resources, verbs) in KUBERNETES {
+        for (_, group, resources, verbs) in KUBERNETES_RULES {
             assert!(!verbs.iter().any(|verb| dangerous.contains(verb)), "{group} {resources:?}");
             assert!(!resources.contains(&"*") && *group != "*");
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::ids::{WorkspaceName, shortened};
+use crate::ids::{WorkspaceName, truncate_for_error};
 use crate::roles::{Area, Capability};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub struct UnknownScope(String);
 pub struct Scopes {
     /// Empty means every area.
     areas: BTreeSet<Area>,
-    reads_only: bool,
+    is_read_only: bool,
     /// Empty means every workspace.
     workspaces: BTreeSet<WorkspaceName>,
 }
@@ -28,7 +28,7 @@ pub struct Scopes {
 impl Scopes {
     /// Unrestricted: everything that the owner may do.
     pub fn all() -> Self {
-        Self { areas: BTreeSet::new(), reads_only: false, workspaces: BTreeSet::new() }
+        Self { areas: BTreeSet::new(), is_read_only: false, workspaces: BTreeSet::new() }
     }
 
     /// Parses scope words. An empty list is an error.
@@ -37,10 +37,10 @@ impl Scopes {
         let mut any = false;
         for word in words {
             any = true;
-            let unknown = || UnknownScope(shortened(word));
+            let unknown = || UnknownScope(truncate_for_error(word));
             match word {
                 "all" => {}
-                "read" => scopes.reads_only = true,
+                "read" => scopes.is_read_only = true,
                 other => match other.strip_prefix("workspace:") {
                     Some(name) => drop(scopes.workspaces.insert(name.parse().map_err(|_| unknown())?)),
                     None => drop(scopes.areas.insert(Area::from_str(other).map_err(|_| unknown())?)),
@@ -50,9 +50,9 @@ impl Scopes {
         if any { Ok(scopes) } else { Err(UnknownScope(String::new())) }
     }
 
-    pub fn words(&self) -> Vec<String> {
+    pub fn to_strings(&self) -> Vec<String> {
         let mut words: Vec<String> = self.areas.iter().map(|area| area.as_str().to_owned()).collect();
-        if self.reads_only {
+        if self.is_read_only {
             words.push("read".to_owned());
         }
         words.extend(self.workspaces.iter().map(|name| format!("workspace:{name}")));
@@ -60,22 +60,22 @@ impl Scopes {
     }
 
     /// Whether the scopes include `what`. `workspace` is `None` for operations on the whole platform.
-    pub fn cover(&self, what: Capability, workspace: Option<&WorkspaceName>) -> bool {
+    pub fn allows(&self, what: Capability, workspace: Option<&WorkspaceName>) -> bool {
         let area = self.areas.is_empty() || self.areas.contains(&what.area());
         let place =
             self.workspaces.is_empty() || workspace.is_some_and(|name| self.workspaces.contains(name));
-        area && place && (!self.reads_only || what.looks())
+        area && place && (!self.is_read_only || what.is_read_only())
     }
 
     /// Whether the scopes are restricted to some workspaces, including this one.
-    pub fn names(&self, workspace: &WorkspaceName) -> bool {
+    pub fn is_restricted_to(&self, workspace: &WorkspaceName) -> bool {
         self.workspaces.contains(workspace)
     }
 
     /// Returns the scopes without a removed workspace. `None` if no workspace would remain, because an empty list would
     /// mean every workspace.
-    pub fn without(&self, workspace: &WorkspaceName) -> Option<Self> {
-        if !self.names(workspace) {
+    pub fn without_workspace(&self, workspace: &WorkspaceName) -> Option<Self> {
+        if !self.is_restricted_to(workspace) {
             return Some(self.clone());
         }
         let mut rest = self.clone();
@@ -84,14 +84,14 @@ impl Scopes {
     }
 
     /// Whether the scopes are unrestricted, as operations on the user's own account require.
-    pub fn are_all(&self) -> bool {
+    pub fn is_unrestricted(&self) -> bool {
         *self == Self::all()
     }
 }
 
 impl fmt::Display for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words().join(","))
+        f.write_str(&self.to_strings().join(","))
     }
 }
 
@@ -100,9 +100,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_good_for_what_its_words_say() {
-        let acme = WorkspaceName::chosen("acme").unwrap();
-        let other = WorkspaceName::chosen("other").unwrap();
+    fn scopes_allow_only_the_listed_areas_and_workspaces() {
+        let acme = WorkspaceName::parse_chosen("acme").unwrap();
+        let other = WorkspaceName::parse_chosen("other").unwrap();
         let rows: &[(&[&str], Capability, Option<&WorkspaceName>, bool)] = &[
             (&["all"], Capability::ManageUsers, None, true),
             (&["read"], Capability::ManageUsers, None, false),
@@ -116,19 +116,19 @@ mod tests {
         ];
         for (words, what, place, expected) in rows {
             let scopes = Scopes::parse(words.iter().copied()).unwrap();
-            assert_eq!(scopes.cover(*what, *place), *expected, "{scopes} {what}");
-            let again = scopes.words();
-            assert_eq!(Scopes::parse(again.iter().map(String::as_str)).unwrap(), scopes);
+            assert_eq!(scopes.allows(*what, *place), *expected, "{scopes} {what}");
+            let texts = scopes.to_strings();
+            assert_eq!(Scopes::parse(texts.iter().map(String::as_str)).unwrap(), scopes);
         }
         let both = Scopes::parse(["read", "workspace:acme", "workspace:other"]).unwrap();
-        let rest = both.without(&acme).unwrap();
-        assert_eq!(rest.words(), ["read", "workspace:other"]);
+        let rest = both.without_workspace(&acme).unwrap();
+        assert_eq!(rest.to_strings(), ["read", "workspace:other"]);
         assert_eq!(
-            rest.without(&other),
+            rest.without_workspace(&other),
             None,
             "a token of a removed workspace is not one of every workspace"
         );
-        assert_eq!(Scopes::all().without(&acme), Some(Scopes::all()));
+        assert_eq!(Scopes::all().without_workspace(&acme), Some(Scopes::all()));
         for wrong in [&["everything"][..], &["workspace:"], &["workspace:A"], &[]] {
             assert!(Scopes::parse(wrong.iter().copied()).is_err(), "{wrong:?}");
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Expected status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Expect {
+pub enum ExpectedStatus {
     NotInstalled,
     Running,
     Stopped,
@@ -16,7 +16,7 @@ pub enum Expect {
 /// Last observed status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Realtime {
+pub enum RealtimeStatus {
     NotInstalled,
     Running,
     Stopped,
@@ -33,7 +33,7 @@ pub enum Realtime {
 /// Status category common to all kinds of objects, for filters and colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Family {
+pub enum StatusCategory {
     Good,
     Moving,
     Attention,
@@ -44,7 +44,7 @@ pub enum Family {
     None,
 }
 
-impl Family {
+impl StatusCategory {
     pub const ALL: [Self; 7] =
         [Self::Good, Self::Moving, Self::Attention, Self::Bad, Self::Resting, Self::Unknown, Self::None];
 
@@ -60,13 +60,13 @@ impl Family {
         }
     }
 
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.as_str() == text)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct View {
-    pub expect: Expect,
-    pub realtime: Realtime,
+pub struct StatusView {
+    pub expect: ExpectedStatus,
+    pub realtime: RealtimeStatus,
 }

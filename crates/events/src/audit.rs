@@ -1,6 +1,6 @@
 //! Audit records: actor, action, object, client address and result. One line each, written before the response is sent.
 //!
-//! The API writes a [`Record`] for every request that changes state and for every refused request. Invariant: a record
+//! The API writes an [`AuditRecord`] for every request that changes state and for every refused request. Invariant: a record
 //! contains only names and ids, never content of a request's body or query.
 
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use serde::Serialize;
 /// One action or attempted action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Record {
+pub struct AuditRecord {
     pub time: Timestamp,
     /// User id or ServiceAccount. Absent if the caller was not authenticated.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub struct Record {
     pub object: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<IpAddr>,
-    pub result: Outcome,
+    pub result: AuditOutcome,
     /// HTTP status of the response. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -40,7 +40,7 @@ pub struct Record {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum AuditOutcome {
     Done,
     /// Refused by the platform: the request or the caller was not acceptable.
     Refused,
@@ -50,8 +50,8 @@ pub enum Outcome {
     Abandoned,
 }
 
-impl Outcome {
-    pub fn of_status(status: u16) -> Self {
+impl AuditOutcome {
+    pub fn from_status(status: u16) -> Self {
         match status {
             ..400 => Self::Done,
             400..500 => Self::Refused,
@@ -61,29 +61,29 @@ impl Outcome {
 }
 
 /// Destination of audit records. Writes must be short and must not block, because the response waits for them.
-pub trait Sink: Send + Sync + 'static {
-    fn write(&self, record: &Record) -> io::Result<()>;
+pub trait AuditRecordSink: Send + Sync + 'static {
+    fn write(&self, record: &AuditRecord) -> io::Result<()>;
 }
 
 /// Writes one JSON line per record to standard error, marked by `"log":"audit"`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct StandardError;
+pub struct StderrSink;
 
-impl Sink for StandardError {
-    fn write(&self, record: &Record) -> io::Result<()> {
-        io::stderr().lock().write_all(line(record)?.as_bytes())
+impl AuditRecordSink for StderrSink {
+    fn write(&self, record: &AuditRecord) -> io::Result<()> {
+        io::stderr().lock().write_all(to_json_line(record)?.as_bytes())
     }
 }
 
 /// Serialises a record as one line.
-pub fn line(record: &Record) -> io::Result<String> {
+pub fn to_json_line(record: &AuditRecord) -> io::Result<String> {
     #[derive(Serialize)]
-    struct Line<'a> {
+    struct AuditLine<'a> {
         log: &'static str,
         #[serde(flatten)]
-        record: &'a Record,
+        record: &'a AuditRecord,
     }
-    let mut line = serde_json::to_string(&Line { log: "audit", record })?;
+    let mut line = serde_json::to_string(&AuditLine { log: "audit", record })?;
     line.push('\n');
     Ok(line)
 }
@@ -95,8 +95,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_one_line_whatever_its_object_is_called() {
-        let record = Record {
+    fn record_is_serialised_as_one_line() {
+        let record = AuditRecord {
             time: Timestamp::UNIX_EPOCH,
             who: Some("uabcdez27a7".to_owned()),
             via: Some("session".to_owned()),
@@ -104,12 +104,12 @@ mod tests {
             option: Some("asAdministrator"),
             object: Some("acme\n\"x\"".to_owned()),
             from: Some(Ipv4Addr::LOCALHOST.into()),
-            result: Outcome::of_status(403),
+            result: AuditOutcome::from_status(403),
             status: Some(403),
             request_id: "r-1".to_owned(),
         };
         assert_eq!(
-            line(&record).unwrap(),
+            to_json_line(&record).unwrap(),
             "{\"log\":\"audit\",\"time\":\"1970-01-01T00:00:00Z\",\"who\":\"uabcdez27a7\",\"via\":\"session\",\
              \"act\":\"releases.update\",\"option\":\"asAdministrator\",\"object\":\"acme\\n\\\"x\\\"\",\"from\":\"127.0.0.1\",\"result\":\"refused\",\
              \"status\":403,\"requestID\":\"r-1\"}\n"
@@ -117,10 +117,10 @@ mod tests {
     }
 
     #[test]
-    fn a_status_says_how_it_went() {
-        let rows = [(200, Outcome::Done), (404, Outcome::Refused), (503, Outcome::Failed)];
+    fn outcome_follows_http_status() {
+        let rows = [(200, AuditOutcome::Done), (404, AuditOutcome::Refused), (503, AuditOutcome::Failed)];
         for (status, outcome) in rows {
-            assert_eq!(Outcome::of_status(status), outcome, "{status}");
+            assert_eq!(AuditOutcome::from_status(status), outcome, "{status}");
         }
     }
 }

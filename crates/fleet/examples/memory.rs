@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use domain::clock::SystemClock;
-use fleet::{Fleet, Namespaces, Page, Settings, Whose};
+use fleet::{Fleet, Namespaces, Page, Settings, Visibility};
 use futures::stream::pending;
 use http::{Request, Response};
 use http_body::Frame;
@@ -27,29 +27,29 @@ const PODS: usize = 50_000;
 const ACCOUNTS: usize = 2_000;
 const DEPLOYMENTS: usize = 10_000;
 const JOBS: usize = 2_000;
-const GOAL: u64 = 64;
-const SETTLE: Duration = Duration::from_secs(5);
+const GOAL_MIB: u64 = 64;
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let client = kube::Client::new(service_fn(answer), "default");
-    let (before, begun) = (resident()?, Instant::now());
+    let client = kube::Client::new(service_fn(fake_api_server), "default");
+    let (before, begun) = (resident_mib()?, Instant::now());
     // The fake API server is slow in a debug build.
-    let settings = Settings { patience: Duration::from_mins(10), ..Settings::default() };
+    let settings = Settings { sync_timeout: Duration::from_mins(10), ..Settings::default() };
     let fleet = Fleet::start(Clients::new(client), Arc::new(SystemClock), settings).await?;
     let took = begun.elapsed();
     // Temporary memory is freed shortly afterwards.
-    tokio::time::sleep(SETTLE).await;
-    let after = resident()?;
-    let whole = fleet.look(Whose { tenant: None, namespaces: Namespaces::All });
+    tokio::time::sleep(SETTLE_TIME).await;
+    let after = resident_mib()?;
+    let whole = fleet.view(Visibility { tenant: None, namespaces: Namespaces::All });
     for kind in whole.overview().cluster_status {
         eprintln!("{:>6} {}", kind.total_num, kind.kind);
     }
     let taken = after.saturating_sub(before);
-    eprintln!("resident: {before} MiB before, {after} MiB after {took:.1?}: {taken} MiB (goal {GOAL})");
+    eprintln!("resident: {before} MiB before, {after} MiB after {took:.1?}: {taken} MiB (goal {GOAL_MIB})");
 
     let (tenant, names) = ("u0000000007".to_owned(), ["u0000000007".to_owned()]);
-    let own = fleet.look(Whose { tenant: Some(&tenant), namespaces: Namespaces::Of(&names) });
+    let own = fleet.view(Visibility { tenant: Some(&tenant), namespaces: Namespaces::Only(&names) });
     let page = Page { after: None, limit: 500 };
     measure("overview of an account", || own.overview().cluster_status.len());
     measure("nodes of an account", || own.nodes_page(page).0.len());
@@ -67,14 +67,16 @@ fn measure(what: &str, look: impl Fn() -> usize) {
 }
 
 /// Resident memory, in MiB.
-fn resident() -> std::io::Result<u64> {
+fn resident_mib() -> std::io::Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or_default() / 1024)
 }
 
 /// Lists in pages; a watch stays silent.
-async fn answer(request: Request<Body>) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
+async fn fake_api_server(
+    request: Request<Body>,
+) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     let parameter = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     if parameter("watch").is_some() {

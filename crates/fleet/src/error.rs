@@ -1,14 +1,14 @@
 //! Errors of the service.
 
-use domain::Kind;
-use domain::actor::Refusal;
-use kube_access::patience::may_pass;
+use domain::ErrorKind;
+use domain::actor::AuthorizationError;
+use kube_access::timeout::is_retriable;
 
 /// Error of a request. The message is for the caller; causes are for the log.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Unauthorized(#[from] AuthorizationError),
     #[error("{0}")]
     Invalid(String),
     /// The object does not exist, or the caller may not see it.
@@ -17,9 +17,9 @@ pub enum Error {
     #[error("{0}")]
     Conflict(String),
     #[error("somebody else changed {0} at the same time; look again")]
-    Changed(String),
+    ModifiedConcurrently(String),
     #[error("this cluster has no node pools: nobody has defined them")]
-    NoPools,
+    PoolsUnsupported,
     /// Kubernetes refused a request made as the caller.
     #[error("Kubernetes does not allow it to you")]
     Forbidden(#[source] Box<kube::Error>),
@@ -30,16 +30,16 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Refused(refusal) => refusal.kind(),
-            Self::Invalid(_) => Kind::Invalid,
-            Self::NotFound { .. } => Kind::NotFound,
-            Self::Conflict(_) | Self::Changed(_) => Kind::Conflict,
-            Self::NoPools => Kind::Unsupported,
-            Self::Forbidden(_) => Kind::Forbidden,
-            Self::Unavailable(_) => Kind::Unavailable,
-            Self::Internal(_) => Kind::Internal,
+            Self::Unauthorized(refusal) => refusal.kind(),
+            Self::Invalid(_) => ErrorKind::Invalid,
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Conflict(_) | Self::ModifiedConcurrently(_) => ErrorKind::Conflict,
+            Self::PoolsUnsupported => ErrorKind::Unsupported,
+            Self::Forbidden(_) => ErrorKind::Forbidden,
+            Self::Unavailable(_) => ErrorKind::Unavailable,
+            Self::Internal(_) => ErrorKind::Internal,
         }
     }
 }
@@ -48,6 +48,6 @@ impl Error {
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         let error = Box::new(error);
-        if may_pass(&error) { Self::Unavailable(error) } else { Self::Internal(error) }
+        if is_retriable(&error) { Self::Unavailable(error) } else { Self::Internal(error) }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::Actor;
-use domain::ids::shortened;
+use domain::ids::truncate_for_error;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
@@ -21,19 +21,19 @@ use kube_access::verb::declare;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Fleet, Namespaces, Whose};
+use crate::{Error, Fleet, Namespaces, Visibility};
 
 /// Default and maximum page size.
-pub const USUAL: usize = 100;
-pub const MOST: usize = 500;
+pub const DEFAULT_PAGE_SIZE: usize = 100;
+pub const MAX_PAGE_SIZE: usize = 500;
 /// Page size of list requests to the API server.
-const PAGE: u32 = 500;
+const LIST_PAGE_SIZE: u32 = 500;
 /// Namespace of node events.
-const OF_NODES: &str = "default";
+const NODE_EVENTS_NAMESPACE: &str = "default";
 
 /// Filters and page of an event list.
 #[derive(Clone, Debug, Default)]
-pub struct EventWish {
+pub struct EventQuery {
     pub limit: Option<usize>,
     /// `Normal` or `Warning`.
     pub event_type: Option<String>,
@@ -43,25 +43,29 @@ pub struct EventWish {
     /// Earliest time.
     pub since: Option<Timestamp>,
     /// Continue token of the previous page.
-    pub after: Option<Cursor>,
+    pub after: Option<EventCursor>,
 }
 
 /// Position of an event: last time and identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cursor(Reverse<i64>, String, String);
+pub struct EventCursor(Reverse<i64>, String, String);
 
-impl Cursor {
+impl EventCursor {
     /// Parses [`EventList::more`].
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let wrong =
-            || Error::Invalid(format!("continue `{}`: this is no place where a page ended", shortened(text)));
+        let wrong = || {
+            Error::Invalid(format!(
+                "continue `{}`: this is no place where a page ended",
+                truncate_for_error(text)
+            ))
+        };
         let mut parts = text.splitn(3, '/');
         let mut part = || parts.next().filter(|part| part.len() <= 253).ok_or_else(wrong);
         let at = part()?.parse().map_err(|_| wrong())?;
         Ok(Self(Reverse(at), part()?.to_owned(), part()?.to_owned()))
     }
 
-    fn text(&self) -> String {
+    fn to_token(&self) -> String {
         format!("{}/{}/{}", self.0.0, self.1, self.2)
     }
 }
@@ -92,45 +96,45 @@ pub struct EventRow {
 /// An event from the API server.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Told {
+struct EventObject {
     metadata: ObjectMeta,
     #[serde(rename = "type")]
     event_type: Option<String>,
-    involved_object: Involved,
+    involved_object: InvolvedObject,
     reason: Option<String>,
     message: Option<String>,
     count: Option<i64>,
     first_timestamp: Option<Time>,
     last_timestamp: Option<Time>,
     event_time: Option<MicroTime>,
-    series: Option<Series>,
-    source: Option<Source>,
+    series: Option<EventSeries>,
+    source: Option<EventSource>,
     reporting_component: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Involved {
+struct InvolvedObject {
     kind: String,
     name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Series {
+struct EventSeries {
     count: Option<i64>,
     last_observed_time: Option<MicroTime>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Source {
+struct EventSource {
     component: Option<String>,
 }
 
-impl Told {
+impl EventObject {
     /// Last time it was observed.
-    fn at(&self) -> Option<Timestamp> {
+    fn last_observed(&self) -> Option<Timestamp> {
         let series = self.series.as_ref().and_then(|series| series.last_observed_time.as_ref());
         let once = || self.event_time.as_ref().map(|time| time.0);
         let made =
@@ -139,14 +143,14 @@ impl Told {
         series.map(|time| time.0).or_else(last).or_else(once).or_else(made)
     }
 
-    fn place(&self) -> Cursor {
+    fn cursor(&self) -> EventCursor {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let at = self.at().map_or(0, Timestamp::as_microsecond);
-        Cursor(Reverse(at), text(&self.metadata.namespace), text(&self.metadata.name))
+        let at = self.last_observed().map_or(0, Timestamp::as_microsecond);
+        EventCursor(Reverse(at), text(&self.metadata.namespace), text(&self.metadata.name))
     }
 
     fn row(self) -> EventRow {
-        let timestamp = crate::seen::time(self.at().map(Timestamp::as_second));
+        let timestamp = crate::partial_object::format_time(self.last_observed().map(Timestamp::as_second));
         let said = |text: Option<String>| text.filter(|text| !text.is_empty());
         let count = self.series.as_ref().and_then(|series| series.count).or(self.count);
         EventRow {
@@ -164,37 +168,37 @@ impl Told {
     }
 }
 
-impl EventWish {
-    fn fits(&self, event: &Told) -> bool {
+impl EventQuery {
+    fn matches(&self, event: &EventObject) -> bool {
         let same =
             |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
         same(&self.event_type, event.event_type.as_deref().unwrap_or_default())
             && same(&self.kind, &event.involved_object.kind)
             && same(&self.name, &event.involved_object.name)
-            && self.since.is_none_or(|since| event.at().is_some_and(|at| at >= since))
-            && self.after.as_ref().is_none_or(|after| event.place() > *after)
+            && self.since.is_none_or(|since| event.last_observed().is_some_and(|at| at >= since))
+            && self.after.as_ref().is_none_or(|after| event.cursor() > *after)
     }
 }
 
 /// The newest matching events, one more than requested in order to detect another page.
-struct Newest<'w> {
-    wish: &'w EventWish,
+struct NewestEvents<'w> {
+    query: &'w EventQuery,
     limit: usize,
-    found: Vec<(Cursor, Told)>,
+    found: Vec<(EventCursor, EventObject)>,
 }
 
-impl Newest<'_> {
-    fn add(&mut self, events: impl IntoIterator<Item = Told>) {
-        let fitting = events.into_iter().filter(|event| self.wish.fits(event));
-        self.found.extend(fitting.map(|event| (event.place(), event)));
+impl NewestEvents<'_> {
+    fn add(&mut self, events: impl IntoIterator<Item = EventObject>) {
+        let fitting = events.into_iter().filter(|event| self.query.matches(event));
+        self.found.extend(fitting.map(|event| (event.cursor(), event)));
         self.found.sort_by(|one, other| one.0.cmp(&other.0));
         self.found.truncate(self.limit + 1);
     }
 
-    fn list(mut self) -> EventList {
+    fn into_list(mut self) -> EventList {
         let more = self.found.len() > self.limit;
         self.found.truncate(self.limit);
-        let last = self.found.last().filter(|_| more).map(|(place, _)| place.text());
+        let last = self.found.last().filter(|_| more).map(|(place, _)| place.to_token());
         EventList {
             items: self.found.into_iter().map(|(_, event)| event.row()).collect(),
             more: last.unwrap_or_default(),
@@ -207,53 +211,59 @@ impl Fleet {
     pub async fn events(
         &self,
         actor: &Actor,
-        whose: Whose<'_>,
-        wish: &EventWish,
+        visibility: Visibility<'_>,
+        query: &EventQuery,
     ) -> Result<EventList, Error> {
-        let limit = wish.limit.unwrap_or(USUAL).clamp(1, MOST);
-        let mut newest = Newest { wish, limit, found: Vec::new() };
-        let caller = self.0.clients.acting_as(&actor.impersonation());
-        let of_nodes = match whose.namespaces {
+        let limit = query.limit.unwrap_or(DEFAULT_PAGE_SIZE).clamp(1, MAX_PAGE_SIZE);
+        let mut newest = NewestEvents { query, limit, found: Vec::new() };
+        let caller = self.0.clients.impersonating(&actor.impersonation());
+        let of_nodes = match visibility.namespaces {
             Namespaces::All => {
-                read(&caller, None, "", |events| newest.add(events)).await?;
+                read_pages(&caller, None, "", |events| newest.add(events)).await?;
                 None
             }
-            Namespaces::Of(names) => {
+            Namespaces::Only(names) => {
                 for name in names {
-                    read(&caller, Some(name), "", |events| newest.add(events)).await?;
+                    read_pages(&caller, Some(name), "", |events| newest.add(events)).await?;
                 }
                 // A caller who reads `default` has the node events already.
-                whose.tenant.filter(|_| !names.iter().any(|name| name == OF_NODES))
+                visibility.tenant.filter(|_| !names.iter().any(|name| name == NODE_EVENTS_NAMESPACE))
             }
         };
         let own: HashSet<Arc<str>> = {
-            let state = self.0.state.read();
+            let state = self.0.cache.read();
             let nodes = of_nodes.and_then(|tenant| state.tenants.get(tenant));
             nodes.into_iter().flat_map(|nodes| nodes.by_name.keys().cloned()).collect()
         };
         if !own.is_empty() {
-            let of_own = |event: &Told| {
+            let of_own = |event: &EventObject| {
                 event.involved_object.kind == "Node" && own.contains(event.involved_object.name.as_str())
             };
-            let take = |events: Vec<Told>| newest.add(events.into_iter().filter(of_own));
-            read(&self.0.clients.own(), Some(OF_NODES), "involvedObject.kind=Node", take).await?;
+            let take = |events: Vec<EventObject>| newest.add(events.into_iter().filter(of_own));
+            read_pages(
+                &self.0.clients.platform(),
+                Some(NODE_EVENTS_NAMESPACE),
+                "involvedObject.kind=Node",
+                take,
+            )
+            .await?;
         }
-        Ok(newest.list())
+        Ok(newest.into_list())
     }
 }
 
 /// Reads all events in pages.
-async fn read(
+async fn read_pages(
     client: &kube::Client,
     namespace: Option<&str>,
     fields: &str,
-    mut take: impl FnMut(Vec<Told>),
+    mut take: impl FnMut(Vec<EventObject>),
 ) -> Result<(), Error> {
     let request = Request::new(Event::url_path(&(), namespace));
-    let mut params = ListParams::default().fields(fields).limit(PAGE);
+    let mut params = ListParams::default().fields(fields).limit(LIST_PAGE_SIZE);
     loop {
         let call = request.list(&params).map_err(kube::Error::BuildRequest)?;
-        let page: ObjectList<Told> =
+        let page: ObjectList<EventObject> =
             client.request(declare(call, "list")).await.map_err(|error| match &error {
                 kube::Error::Api(status) if status.code == 403 => Error::Forbidden(Box::new(error)),
                 _ => error.into(),

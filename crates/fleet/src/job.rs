@@ -6,26 +6,26 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::named::{Head, Images};
+use crate::interner::StringInterner;
+use crate::metadata::{ContainerImages, ObjectHeader};
+use crate::partial_object::{Condition, PartialObject, find_true, format_time, unix_seconds};
 use crate::rows::{CronJobRow, JobRow, PodCounts};
-use crate::seen::{Condition, Seen, is_true, seconds, time};
-use crate::words::Words;
-use crate::workload::Template;
+use crate::workload::PodTemplate;
 
 /// A job from the API server.
-pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
+pub(crate) type JobObject = PartialObject<JobSpecPart, JobStatusPart>;
 /// A cronjob from the API server.
-pub(crate) type ToldCron = Seen<ToldCronSpec, ToldCronStatus>;
+pub(crate) type CronJobObject = PartialObject<CronJobSpecPart, CronJobStatusPart>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct ToldSpec {
-    template: Template,
+pub(crate) struct JobSpecPart {
+    template: PodTemplate,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ToldStatus {
+pub(crate) struct JobStatusPart {
     conditions: Vec<Condition>,
     active: i64,
     failed: i64,
@@ -36,7 +36,7 @@ pub(crate) struct ToldStatus {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ToldCronSpec {
+pub(crate) struct CronJobSpecPart {
     schedule: String,
     time_zone: Option<String>,
     suspend: bool,
@@ -46,25 +46,25 @@ pub(crate) struct ToldCronSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct JobTemplate {
-    spec: ToldSpec,
+    spec: JobSpecPart,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ToldCronStatus {
+pub(crate) struct CronJobStatusPart {
     active: Vec<Value>,
     last_schedule_time: Option<Time>,
     last_successful_time: Option<Time>,
 }
 
 /// States by true conditions, in order of precedence.
-const STATES: &[&str] = &["Failed", "Complete", "Suspended"];
+const STATES_BY_CONDITION: &[&str] = &["Failed", "Complete", "Suspended"];
 
 /// A cached job.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Job {
-    pub head: Head,
-    images: Images,
+    pub head: ObjectHeader,
+    images: ContainerImages,
     status: &'static str,
     reason: Arc<str>,
     pods: PodCounts,
@@ -73,10 +73,12 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub fn of(told: &Told, words: &Words) -> Self {
-        let Seen { metadata, spec, status } = told;
-        let found = STATES.iter().find_map(|state| Some((*state, is_true(&status.conditions, state)?)));
-        let head = Head::of(metadata, words);
+    pub fn from_object(told: &JobObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = told;
+        let found = STATES_BY_CONDITION
+            .iter()
+            .find_map(|state| Some((*state, find_true(&status.conditions, state)?)));
+        let head = ObjectHeader::from_metadata(metadata, words);
         Self {
             images: spec.template.images(words),
             status: match found {
@@ -84,10 +86,10 @@ impl Job {
                 None if status.active > 0 => "Running",
                 None => "Pending",
             },
-            reason: words.word(found.and_then(|(_, it)| it.reason.as_deref()).unwrap_or_default()),
+            reason: words.intern(found.and_then(|(_, it)| it.reason.as_deref()).unwrap_or_default()),
             pods: PodCounts { active: status.active, failed: status.failed, succeeded: status.succeeded },
-            started: seconds(status.start_time.as_ref()).or(head.created()),
-            completed: seconds(status.completion_time.as_ref()),
+            started: unix_seconds(status.start_time.as_ref()).or(head.created()),
+            completed: unix_seconds(status.completion_time.as_ref()),
             head,
         }
     }
@@ -103,8 +105,8 @@ impl Job {
             status: self.status,
             status_reason: self.reason.as_ref().to_owned(),
             pod_status: self.pods,
-            start_time: time(self.started),
-            completion_time: time(self.completed),
+            start_time: format_time(self.started),
+            completion_time: format_time(self.completed),
         }
     }
 }
@@ -112,28 +114,28 @@ impl Job {
 /// A cached cronjob.
 #[derive(Debug, PartialEq)]
 pub(crate) struct CronJob {
-    pub head: Head,
-    images: Images,
+    pub head: ObjectHeader,
+    images: ContainerImages,
     schedule: Box<str>,
     time_zone: Option<Box<str>>,
     suspended: bool,
     active: i64,
-    scheduled: Option<i64>,
-    succeeded: Option<i64>,
+    last_scheduled: Option<i64>,
+    last_succeeded: Option<i64>,
 }
 
 impl CronJob {
-    pub fn of(told: &ToldCron, words: &Words) -> Self {
-        let Seen { metadata, spec, status } = told;
+    pub fn from_object(told: &CronJobObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = told;
         Self {
-            head: Head::of(metadata, words),
+            head: ObjectHeader::from_metadata(metadata, words),
             images: spec.job_template.spec.template.images(words),
             schedule: spec.schedule.as_str().into(),
             time_zone: spec.time_zone.as_deref().map(Into::into),
             suspended: spec.suspend,
             active: i64::try_from(status.active.len()).unwrap_or(i64::MAX),
-            scheduled: seconds(status.last_schedule_time.as_ref()),
-            succeeded: seconds(status.last_successful_time.as_ref()),
+            last_scheduled: unix_seconds(status.last_schedule_time.as_ref()),
+            last_succeeded: unix_seconds(status.last_successful_time.as_ref()),
         }
     }
 
@@ -144,8 +146,8 @@ impl CronJob {
             schedule: self.schedule.as_ref().to_owned(),
             time_zone: self.time_zone.as_deref().unwrap_or_default().to_owned(),
             active: self.active,
-            last_schedule_time: time(self.scheduled),
-            last_successful_time: time(self.succeeded),
+            last_schedule_time: format_time(self.last_scheduled),
+            last_successful_time: format_time(self.last_succeeded),
         }
     }
 }

@@ -2,15 +2,15 @@
 //!
 //! Modules:
 //! - [`rows`]: response types
-//! - [`look`], [`page`]: views restricted by visibility, pagination
+//! - [`view`], [`page`]: views restricted by visibility, pagination
 //! - `node`, `pod`, `workload`, `job`, `pool`: cached objects and their rows
-//! - `named`, `seen`, `words`, `amounts`: shared parts of these
-//! - `state`: the cache with derived sums
-//! - `feeds`, `served`, `metrics`: watches and polling that fill the cache
+//! - `metadata`, `partial_object`, `interner`, `resources`: shared parts of these
+//! - `cache`: the cache with derived sums
+//! - `watches`, `node_pool_crd`, `metrics`: watches and polling that fill the cache
 //! - [`events`]: events, read on request
-//! - [`acts`]: writes on behalf of users
-//! - `attributes`: attributes that a pool may set
-//! - `control`: pool controller
+//! - [`service`]: writes on behalf of users
+//! - `pool_attributes`: attributes that a pool may set
+//! - `controller`: pool controller
 //!
 //! Invariant: a view makes no API call and shows nothing outside the caller's visibility.
 //!
@@ -26,37 +26,37 @@ use kube_access::controller::{TaskHandle, runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use feeds::{Feeds, Shared};
-use served::Pools;
+use node_pool_crd::NodePoolWatch;
+use watches::{SharedCache, Watches};
 
-pub mod acts;
-mod amounts;
-mod attributes;
-mod control;
+mod cache;
+mod controller;
 mod error;
 pub mod events;
-mod feeds;
+mod interner;
 mod job;
-pub mod look;
+mod metadata;
 mod metrics;
-mod named;
 mod node;
+mod node_pool_crd;
 pub mod page;
+mod partial_object;
 mod pod;
 mod pool;
+mod pool_attributes;
+mod resources;
 pub mod rows;
-mod seen;
-mod served;
+pub mod service;
 #[cfg(test)]
-mod stage;
-mod state;
-mod words;
+mod testing;
+pub mod view;
+mod watches;
 mod workload;
 
 pub use error::Error;
-pub use feeds::Kind;
-pub use look::Look;
 pub use page::Page;
+pub use view::FleetView;
+pub use watches::WatchedKind;
 
 /// Which pools the platform manages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl ManagePools {
     pub const ALL: [Self; 3] = [Self::Own, Self::Always, Self::Never];
 
     /// Name in the configuration.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Own => "own",
             Self::Always => "always",
@@ -99,9 +99,9 @@ pub struct Settings {
     /// A kind whose watch has been down for this long counts as unavailable.
     pub stale_after: Duration,
     /// Poll interval of node metrics.
-    pub metrics_every: Duration,
+    pub metrics_interval: Duration,
     /// Timeout of the initial lists.
-    pub patience: Duration,
+    pub sync_timeout: Duration,
 }
 
 impl Default for Settings {
@@ -109,15 +109,15 @@ impl Default for Settings {
         Self {
             manage_pools: ManagePools::default(),
             stale_after: Duration::from_mins(1),
-            metrics_every: Duration::from_secs(30),
-            patience: Duration::from_mins(1),
+            metrics_interval: Duration::from_secs(30),
+            sync_timeout: Duration::from_mins(1),
         }
     }
 }
 
-/// The caller's visibility, determined by the caller of [`Fleet::look`].
+/// The caller's visibility, determined by the caller of [`Fleet::view`].
 #[derive(Clone, Copy, Debug)]
-pub struct Whose<'a> {
+pub struct Visibility<'a> {
     /// Nodes and pools of this tenant; `None` means all.
     pub tenant: Option<&'a str>,
     pub namespaces: Namespaces<'a>,
@@ -127,20 +127,20 @@ pub struct Whose<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Namespaces<'a> {
     All,
-    Of(&'a [String]),
+    Only(&'a [String]),
 }
 
 /// Nodes, pools and workloads of a cluster. Cheap to clone; clones share state.
 #[derive(Clone)]
-pub struct Fleet(Arc<Inner>);
+pub struct Fleet(Arc<FleetInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct FleetInner {
     clients: Clients,
     settings: Settings,
-    state: Shared,
-    feeds: Feeds,
+    cache: SharedCache,
+    watches: Watches,
     /// `None` while the cluster has no pools.
-    pools: watch::Receiver<Option<Pools>>,
+    pools: watch::Receiver<Option<NodePoolWatch>>,
     /// Tasks that fill the cache; stopped with it.
     _tasks: Vec<TaskHandle>,
 }
@@ -148,7 +148,7 @@ pub(crate) struct Inner {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the cluster did not tell of a single kind what there is, within {} s", .0.as_secs())]
-    Silent(Duration),
+    Timeout(Duration),
 }
 
 impl Fleet {
@@ -159,45 +159,53 @@ impl Fleet {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Result<Self, StartError> {
-        let (state, mut tasks) = (Shared::default(), Vec::new());
-        let feeds = Feeds::start(&clients.own(), &state, &mut tasks);
+        let (state, mut tasks) = (SharedCache::default(), Vec::new());
+        let feeds = Watches::start(&clients.platform(), &state, &mut tasks);
         let (tell, pools) = watch::channel(None);
         let (settle, mut settled) = watch::channel(false);
-        let (tell, settle, own, shared) = (Arc::new(tell), Arc::new(settle), clients.own(), state.clone());
+        let (tell, settle, own, shared) =
+            (Arc::new(tell), Arc::new(settle), clients.platform(), state.clone());
         tasks.push(runtime().spawn("fleet-state", "nodepools", move || {
-            served::watch_pools(own.clone(), shared.clone(), tell.clone(), settle.clone())
+            node_pool_crd::watch_pools(own.clone(), shared.clone(), tell.clone(), settle.clone())
         }));
-        let (own, shared, every) = (clients.own(), state.clone(), settings.metrics_every);
+        let (own, shared, every) = (clients.platform(), state.clone(), settings.metrics_interval);
         tasks.push(runtime().spawn("fleet-metrics", "", move || {
-            metrics::follow(own.clone(), shared.clone(), clock.clone(), every)
+            metrics::poll(own.clone(), shared.clone(), clock.clone(), every)
         }));
         let all = async {
-            join_all(Kind::ALL.iter().map(|kind| feeds.known(*kind))).await;
+            join_all(WatchedKind::ALL.iter().map(|kind| feeds.wait_until_synced(*kind))).await;
             // The sender lives as long as the fleet.
             let _ = settled.wait_for(|settled| *settled).await;
         };
-        if timeout(settings.patience, all).await.is_err() {
-            let unknown = || Kind::ALL.iter().filter(|kind| !feeds.is_known(**kind));
-            if unknown().count() == Kind::ALL.len() {
-                return Err(StartError::Silent(settings.patience));
+        if timeout(settings.sync_timeout, all).await.is_err() {
+            let unknown = || WatchedKind::ALL.iter().filter(|kind| !feeds.is_synced(**kind));
+            if unknown().count() == WatchedKind::ALL.len() {
+                return Err(StartError::Timeout(settings.sync_timeout));
             }
             let kinds: Vec<_> = unknown().map(|kind| kind.name()).collect();
             tracing::warn!(?kinds, "the cluster does not tell what there is of these; going on without them");
         }
-        Ok(Self(Arc::new(Inner { clients, settings, state, feeds, pools, _tasks: tasks })))
+        Ok(Self(Arc::new(FleetInner {
+            clients,
+            settings,
+            cache: state,
+            watches: feeds,
+            pools,
+            _tasks: tasks,
+        })))
     }
 
-    pub fn look<'a>(&'a self, whose: Whose<'a>) -> Look<'a> {
-        Look { fleet: self, whose }
+    pub fn view<'a>(&'a self, visibility: Visibility<'a>) -> FleetView<'a> {
+        FleetView { fleet: self, visibility }
     }
 
     /// Why a kind is unavailable, if it is.
-    pub fn ill(&self, kind: Kind) -> Option<String> {
+    pub fn unavailable_reason(&self, kind: WatchedKind) -> Option<String> {
         let name = kind.name();
-        if !self.0.feeds.is_known(kind) {
+        if !self.0.watches.is_synced(kind) {
             return Some(format!("the cluster has not told yet which {name} there are"));
         }
-        let stale = self.0.feeds.stale_for(kind)?;
+        let stale = self.0.watches.stale_for(kind)?;
         (stale > self.0.settings.stale_after)
             .then(|| format!("the cluster has told nothing of {name} for {} s", stale.as_secs()))
     }

@@ -13,16 +13,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::amounts::{self, Used};
-use crate::feeds::Shared;
+use crate::resources::{self, MeasuredUsage};
+use crate::watches::SharedCache;
 
-const GROUP: &str = "metrics.k8s.io";
-const NODES: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
+const METRICS_GROUP: &str = "metrics.k8s.io";
+const NODE_METRICS_PATH: &str = "/apis/metrics.k8s.io/v1beta1/nodes";
 /// Maximum age of a measurement: for a disconnected node, the metrics API may keep returning the last one.
-const OLD: SignedDuration = SignedDuration::from_mins(5);
+const MAX_MEASUREMENT_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Deserialize)]
-struct List {
+struct NodeMetricsList {
     #[serde(default)]
     items: Vec<NodeMetrics>,
 }
@@ -36,10 +36,15 @@ struct NodeMetrics {
 }
 
 /// Polls metrics. Usage that is no longer reported is removed.
-pub(crate) async fn follow(client: kube::Client, state: Shared, clock: Arc<dyn Clock>, every: Duration) {
+pub(crate) async fn poll(
+    client: kube::Client,
+    state: SharedCache,
+    clock: Arc<dyn Clock>,
+    interval: Duration,
+) {
     let mut failing = false;
     loop {
-        let used = match ask(&client, clock.now()).await {
+        let used = match fetch_usage(&client, clock.now()).await {
             Ok(used) => {
                 failing = false;
                 used
@@ -54,24 +59,31 @@ pub(crate) async fn follow(client: kube::Client, state: Shared, clock: Arc<dyn C
                 HashMap::new()
             }
         };
-        state.write().used = used;
-        sleep(every).await;
+        state.write().usage = used;
+        sleep(interval).await;
     }
 }
 
-async fn ask(client: &kube::Client, now: Timestamp) -> Result<HashMap<Box<str>, Used>, kube::Error> {
+async fn fetch_usage(
+    client: &kube::Client,
+    now: Timestamp,
+) -> Result<HashMap<Box<str>, MeasuredUsage>, kube::Error> {
     let groups = client.list_api_groups().await?;
-    if !groups.groups.iter().any(|group| group.name == GROUP) {
+    if !groups.groups.iter().any(|group| group.name == METRICS_GROUP) {
         return Ok(HashMap::new());
     }
-    let request = Request::get(NODES).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    let list: List = client.request(request).await?;
+    let request = Request::get(NODE_METRICS_PATH).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let list: NodeMetricsList = client.request(request).await?;
     let used = |node: NodeMetrics| {
-        let used =
-            Used { cpu: amounts::milli(&node.usage, "cpu"), memory: amounts::whole(&node.usage, "memory") };
+        let used = MeasuredUsage {
+            cpu: resources::milli_value(&node.usage, "cpu"),
+            memory: resources::integer_value(&node.usage, "memory"),
+        };
         Some((node.metadata.name?.into_boxed_str(), used))
     };
-    let fresh = |node: &NodeMetrics| node.timestamp.as_ref().is_none_or(|at| now.duration_since(at.0) <= OLD);
+    let fresh = |node: &NodeMetrics| {
+        node.timestamp.as_ref().is_none_or(|at| now.duration_since(at.0) <= MAX_MEASUREMENT_AGE)
+    };
     Ok(list.items.into_iter().filter(fresh).filter_map(used).collect())
 }
 

@@ -3,47 +3,48 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Taint;
-use kube_types::marks::{AUTONOMY, DESIRED_POOL, EDGE_WORKER, POOL, TENANT};
+use kube_types::well_known::{AUTONOMY, DESIRED_POOL, EDGE_WORKER, POOL, TENANT};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::amounts::{self, Load, Used};
-use crate::named::Uid;
+use crate::interner::{InternedMap, StringInterner};
+use crate::metadata::ObjectUid;
+use crate::partial_object::{Condition, PartialObject, format_time, unix_seconds};
+use crate::resources::{self, MeasuredUsage, NodeAllocation};
 use crate::rows::{Detail, NodeInfo, NodeRow, NodeStatus};
-use crate::seen::{Condition, Seen, seconds, time};
-use crate::words::{WordPairs, Words};
 
 /// Labels of control plane nodes.
-const MASTER: [&str; 2] = ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"];
-const OS: &str = "kubernetes.io/os";
+const CONTROL_PLANE_LABELS: [&str; 2] =
+    ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"];
+const OS_LABEL: &str = "kubernetes.io/os";
 /// Name of `AUTONOMY` until late 2021.
-const AUTONOMY_BEFORE: &str = "node.beta.alibabacloud.com/autonomy";
+const LEGACY_AUTONOMY: &str = "node.beta.alibabacloud.com/autonomy";
 /// A copy of the object, which is left out.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// A node from the API server.
-pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
+pub(crate) type NodeObject = PartialObject<NodeSpecPart, NodeStatusPart>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct ToldSpec {
+pub(crate) struct NodeSpecPart {
     pub taints: Vec<Taint>,
     unschedulable: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ToldStatus {
+pub(crate) struct NodeStatusPart {
     conditions: Vec<Condition>,
-    addresses: Vec<Address>,
+    addresses: Vec<NodeAddress>,
     capacity: Value,
     allocatable: Value,
-    node_info: ToldInfo,
+    node_info: NodeInfoPart,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Address {
+struct NodeAddress {
     #[serde(rename = "type")]
     kind: String,
     address: String,
@@ -51,7 +52,7 @@ struct Address {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ToldInfo {
+struct NodeInfoPart {
     kernel_version: String,
     container_runtime_version: String,
     os_image: String,
@@ -63,7 +64,7 @@ struct ToldInfo {
 
 /// Status of the condition `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Readiness {
+pub(crate) enum NodeReadiness {
     Ready,
     NotReady,
     /// Also without the condition, when the node has never reported.
@@ -74,45 +75,45 @@ pub(crate) enum Readiness {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Node {
     pub name: Arc<str>,
-    uid: Uid,
+    uid: ObjectUid,
     created: Option<i64>,
-    pub labels: WordPairs,
-    pub annotations: WordPairs,
+    pub labels: InternedMap,
+    pub annotations: InternedMap,
     pub taints: Box<[Taint]>,
     /// Owning tenant.
     pub tenant: Option<Arc<str>>,
     ip: Box<str>,
-    readiness: Readiness,
+    readiness: NodeReadiness,
     reason: Arc<str>,
     message: Arc<str>,
     unschedulable: bool,
-    capacity: Room,
-    allocatable: Room,
-    info: Info,
+    capacity: NodeCapacity,
+    allocatable: NodeCapacity,
+    info: CachedNodeInfo,
 }
 
 /// Milli-CPU, bytes of memory, bytes of storage, pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Room {
+struct NodeCapacity {
     cpu: Option<i64>,
     memory: Option<i64>,
     storage: Option<i64>,
     pods: Option<i64>,
 }
 
-impl Room {
-    fn of(list: &Value) -> Self {
+impl NodeCapacity {
+    fn from_resource_list(list: &Value) -> Self {
         Self {
-            cpu: amounts::milli(list, "cpu"),
-            memory: amounts::whole(list, "memory"),
-            storage: amounts::whole(list, "ephemeral-storage"),
-            pods: amounts::whole(list, "pods"),
+            cpu: resources::milli_value(list, "cpu"),
+            memory: resources::integer_value(list, "memory"),
+            storage: resources::integer_value(list, "ephemeral-storage"),
+            pods: resources::integer_value(list, "pods"),
         }
     }
 }
 
 #[derive(Debug, PartialEq)]
-struct Info {
+struct CachedNodeInfo {
     kernel: Arc<str>,
     runtime: Arc<str>,
     os_image: Arc<str>,
@@ -123,46 +124,46 @@ struct Info {
 }
 
 impl Node {
-    pub fn of(told: &Told, words: &Words) -> Self {
-        let Seen { metadata, spec, status } = told;
-        let labels = words.pairs(metadata.labels.iter().flatten());
+    pub fn from_object(told: &NodeObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = told;
+        let labels = words.intern_map(metadata.labels.iter().flatten());
         let annotations = metadata.annotations.iter().flatten().filter(|(key, _)| *key != LAST_APPLIED);
         let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
-        let said = |text: Option<&String>| words.word(text.map_or("", String::as_str));
+        let said = |text: Option<&String>| words.intern(text.map_or("", String::as_str));
         let info = &status.node_info;
         Self {
-            name: words.word(metadata.name.as_deref().unwrap_or_default()),
-            uid: Uid::of(metadata),
-            created: seconds(metadata.creation_timestamp.as_ref()),
-            annotations: words.pairs(annotations),
+            name: words.intern(metadata.name.as_deref().unwrap_or_default()),
+            uid: ObjectUid::from_metadata(metadata),
+            created: unix_seconds(metadata.creation_timestamp.as_ref()),
+            annotations: words.intern_map(annotations),
             taints: spec.taints.clone().into(),
             tenant: labels.get(TENANT).filter(|tenant| !tenant.is_empty()).cloned(),
             labels,
-            ip: address(&status.addresses).into(),
+            ip: preferred_address(&status.addresses).into(),
             readiness: match ready.map(|condition| condition.status.as_str()) {
-                Some("True") => Readiness::Ready,
-                Some("False") => Readiness::NotReady,
-                _ => Readiness::Unknown,
+                Some("True") => NodeReadiness::Ready,
+                Some("False") => NodeReadiness::NotReady,
+                _ => NodeReadiness::Unknown,
             },
             reason: said(ready.and_then(|condition| condition.reason.as_ref())),
             message: said(ready.and_then(|condition| condition.message.as_ref())),
             unschedulable: spec.unschedulable,
-            capacity: Room::of(&status.capacity),
-            allocatable: Room::of(&status.allocatable),
-            info: Info {
-                kernel: words.word(&info.kernel_version),
-                runtime: words.word(&info.container_runtime_version),
-                os_image: words.word(&info.os_image),
-                os: words.word(&info.operating_system),
-                kubelet: words.word(&info.kubelet_version),
-                proxy: words.word(&info.kube_proxy_version),
-                architecture: words.word(&info.architecture),
+            capacity: NodeCapacity::from_resource_list(&status.capacity),
+            allocatable: NodeCapacity::from_resource_list(&status.allocatable),
+            info: CachedNodeInfo {
+                kernel: words.intern(&info.kernel_version),
+                runtime: words.intern(&info.container_runtime_version),
+                os_image: words.intern(&info.os_image),
+                os: words.intern(&info.operating_system),
+                kubelet: words.intern(&info.kubelet_version),
+                proxy: words.intern(&info.kube_proxy_version),
+                architecture: words.intern(&info.architecture),
             },
         }
     }
 
     pub fn is_ready(&self) -> bool {
-        self.readiness == Readiness::Ready
+        self.readiness == NodeReadiness::Ready
     }
 
     /// The pool that it belongs to, or else the desired one.
@@ -172,32 +173,35 @@ impl Node {
     }
 
     /// Whether it belongs to this pool.
-    pub fn is_in(&self, pool: &str) -> bool {
+    pub fn is_member_of(&self, pool: &str) -> bool {
         self.labels.get(POOL).is_some_and(|label| &**label == pool)
     }
 
     pub fn os(&self) -> Option<&str> {
-        self.labels.get(OS).map(|os| &**os)
+        self.labels.get(OS_LABEL).map(|os| &**os)
     }
 
     fn autonomy(&self) -> bool {
-        let annotation = self.annotations.get(AUTONOMY).or_else(|| self.annotations.get(AUTONOMY_BEFORE));
+        let annotation = self.annotations.get(AUTONOMY).or_else(|| self.annotations.get(LEGACY_AUTONOMY));
         annotation.is_some_and(|value| &**value == "true")
     }
 
     fn status(&self) -> String {
         let status = match self.readiness {
-            Readiness::Ready => "Ready",
-            Readiness::NotReady => "NotReady",
-            Readiness::Unknown => "Unknown",
+            NodeReadiness::Ready => "Ready",
+            NodeReadiness::NotReady => "NotReady",
+            NodeReadiness::Unknown => "Unknown",
         };
         let suffix = if self.unschedulable { ",SchedulingDisabled" } else { "" };
         format!("{status}{suffix}")
     }
 
-    pub fn row(&self, load: &Load, used: Used) -> NodeRow {
-        let role =
-            if MASTER.iter().any(|label| self.labels.get(label).is_some()) { "master" } else { "node" };
+    pub fn row(&self, load: &NodeAllocation, used: MeasuredUsage) -> NodeRow {
+        let role = if CONTROL_PLANE_LABELS.iter().any(|label| self.labels.get(label).is_some()) {
+            "master"
+        } else {
+            "node"
+        };
         NodeRow {
             name: self.name.as_ref().to_owned(),
             uid: self.uid.to_string(),
@@ -211,15 +215,15 @@ impl Node {
             node_status: self.node_status(load, used),
             configuration: format!(
                 "{} / {} / {}",
-                amounts::cpus(self.capacity.cpu),
-                amounts::memory(self.capacity.memory),
-                amounts::memory(self.capacity.storage)
+                resources::format_cpus(self.capacity.cpu),
+                resources::format_memory(self.capacity.memory),
+                resources::format_memory(self.capacity.storage)
             ),
             container_group: match self.capacity.pods {
                 Some(pods) => format!("{}/{pods}", load.running),
                 None => String::new(),
             },
-            create_time: time(self.created),
+            create_time: format_time(self.created),
             edge: self.labels.get(EDGE_WORKER).is_some_and(|value| &**value == "true"),
             autonomy: self.autonomy(),
             tenant: self.tenant.as_deref().unwrap_or_default().to_owned(),
@@ -233,23 +237,24 @@ impl Node {
         }
     }
 
-    fn node_status(&self, load: &Load, used: Used) -> NodeStatus {
-        let detail = |sum: &amounts::Sum, usage, allocatable: Option<i64>, capacity: Option<i64>| Detail {
-            request: sum.request(),
-            limit: sum.limit(),
-            usage,
-            allocatable: allocatable.unwrap_or_default(),
-            capacity: capacity.unwrap_or_default(),
-            unlimited: sum.unlimited(),
-        };
+    fn node_status(&self, load: &NodeAllocation, used: MeasuredUsage) -> NodeStatus {
+        let detail =
+            |sum: &resources::ResourceSum, usage, allocatable: Option<i64>, capacity: Option<i64>| Detail {
+                request: sum.request(),
+                limit: sum.limit(),
+                usage,
+                allocatable: allocatable.unwrap_or_default(),
+                capacity: capacity.unwrap_or_default(),
+                unlimited: sum.unlimited(),
+            };
         let cpu = detail(&load.cpu, used.cpu, self.allocatable.cpu, self.capacity.cpu);
         let memory = detail(&load.memory, used.memory, self.allocatable.memory, self.capacity.memory);
         let line = |detail: &Detail, text: fn(Option<i64>) -> String| {
             format!("{} / {} / {}", text(Some(detail.request)), text(Some(detail.limit)), text(detail.usage))
         };
         NodeStatus {
-            cpu: line(&cpu, amounts::cpu),
-            memory: line(&memory, amounts::memory),
+            cpu: line(&cpu, resources::format_cpu),
+            memory: line(&memory, resources::format_memory),
             unlimited: cpu.unlimited || memory.unlimited,
             cpu_detail: cpu,
             memory_detail: memory,
@@ -257,7 +262,7 @@ impl Node {
     }
 }
 
-impl Info {
+impl CachedNodeInfo {
     fn row(&self) -> NodeInfo {
         let text = |word: &Arc<str>| word.as_ref().to_owned();
         NodeInfo {
@@ -274,7 +279,7 @@ impl Info {
 }
 
 /// The preferred address of a node.
-fn address(addresses: &[Address]) -> &str {
+fn preferred_address(addresses: &[NodeAddress]) -> &str {
     let of = |kind: &str| addresses.iter().find(|address| address.kind == kind);
     let best = ["InternalIP", "ExternalIP", "Hostname"].into_iter().find_map(of);
     best.map_or("", |address| address.address.as_str())

@@ -7,11 +7,11 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use crate::Namespaces;
+use crate::cache::{CachedObject, FleetCache, ObjectTable};
 use crate::job::{CronJob, Job};
-use crate::look::{Look, load, used};
 use crate::pod::Pod;
 use crate::rows::{CronJobRow, JobRow, NodeRow, PodRow, WorkloadRow};
-use crate::state::{Kept, State, Table};
+use crate::view::{FleetView, measured_usage, node_allocation};
 use crate::workload::Workload;
 
 /// Requested page.
@@ -23,88 +23,99 @@ pub struct Page<'a> {
 }
 
 /// Rows and the continue token, which is empty after the last page.
-pub type Part<R> = (Vec<R>, String);
+pub type PageResult<R> = (Vec<R>, String);
 
-impl Look<'_> {
+impl FleetView<'_> {
     /// `GET /nodes`
-    pub fn nodes_page(&self, page: Page<'_>) -> Part<NodeRow> {
+    pub fn nodes_page(&self, page: Page<'_>) -> PageResult<NodeRow> {
         let mut found: Vec<_> = {
-            let state = self.fleet.0.state.read();
+            let state = self.fleet.0.cache.read();
             let after = page.after.map_or(Unbounded, Excluded);
-            let nodes = self.nodes_of(&state).into_iter();
+            let nodes = self.visible_nodes(&state).into_iter();
             let nodes = nodes
                 .flat_map(|nodes| nodes.by_name.range::<str, _>((after, Unbounded)))
                 .map(|(_, node)| node);
             nodes
                 .take(page.limit.saturating_add(1))
-                .map(|node| (node.clone(), load(&state, node), used(&state, node)))
+                .map(|node| (node.clone(), node_allocation(&state, node), measured_usage(&state, node)))
                 .collect()
         };
-        let rest = rest(&mut found, page, |(node, ..)| node.name.to_string());
+        let rest = continue_token(&mut found, page, |(node, ..)| node.name.to_string());
         (found.iter().map(|(node, load, used)| node.row(load, *used)).collect(), rest)
     }
 
     /// `GET /deployments`
-    pub fn deployments_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
-        self.part(page, |state| &state.deployments, Workload::row)
+    pub fn deployments_page(&self, page: Page<'_>) -> PageResult<WorkloadRow> {
+        self.page_of(page, |state| &state.deployments, Workload::row)
     }
 
     /// `GET /statefulsets`
-    pub fn statefulsets_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
-        self.part(page, |state| &state.stateful_sets, Workload::row)
+    pub fn statefulsets_page(&self, page: Page<'_>) -> PageResult<WorkloadRow> {
+        self.page_of(page, |state| &state.stateful_sets, Workload::row)
     }
 
     /// `GET /daemonsets`
-    pub fn daemonsets_page(&self, page: Page<'_>) -> Part<WorkloadRow> {
-        self.part(page, |state| &state.daemon_sets, Workload::row)
+    pub fn daemonsets_page(&self, page: Page<'_>) -> PageResult<WorkloadRow> {
+        self.page_of(page, |state| &state.daemon_sets, Workload::row)
     }
 
     /// `GET /jobs`
-    pub fn jobs_page(&self, page: Page<'_>) -> Part<JobRow> {
-        self.part(page, |state| &state.jobs, Job::row)
+    pub fn jobs_page(&self, page: Page<'_>) -> PageResult<JobRow> {
+        self.page_of(page, |state| &state.jobs, Job::row)
     }
 
     /// `GET /cronjobs`
-    pub fn cronjobs_page(&self, page: Page<'_>) -> Part<CronJobRow> {
-        self.part(page, |state| &state.cron_jobs, CronJob::row)
+    pub fn cronjobs_page(&self, page: Page<'_>) -> PageResult<CronJobRow> {
+        self.page_of(page, |state| &state.cron_jobs, CronJob::row)
     }
 
     /// `GET /pods`
-    pub fn pods_page(&self, page: Page<'_>) -> Part<PodRow> {
-        self.part(page, |state| &state.pods, Pod::row)
+    pub fn pods_page(&self, page: Page<'_>) -> PageResult<PodRow> {
+        self.page_of(page, |state| &state.pods, Pod::row)
     }
 
-    fn part<T: Kept, R>(&self, page: Page<'_>, table: fn(&State) -> &Table<T>, row: fn(&T) -> R) -> Part<R> {
-        let (found, rest) = walk(table(&self.fleet.0.state.read()), self.whose.namespaces, page);
+    fn page_of<T: CachedObject, R>(
+        &self,
+        page: Page<'_>,
+        table: fn(&FleetCache) -> &ObjectTable<T>,
+        row: fn(&T) -> R,
+    ) -> PageResult<R> {
+        let (found, rest) = read_page(table(&self.fleet.0.cache.read()), self.visibility.namespaces, page);
         (found.iter().map(|object| row(object)).collect(), rest)
     }
 }
 
 /// Sorted by namespace and name.
-fn walk<T: Kept>(table: &Table<T>, whose: Namespaces<'_>, page: Page<'_>) -> Part<Arc<T>> {
+fn read_page<T: CachedObject>(
+    table: &ObjectTable<T>,
+    whose: Namespaces<'_>,
+    page: Page<'_>,
+) -> PageResult<Arc<T>> {
     let after = page.after.map(|place| place.split_once('/').unwrap_or((place, "")));
     let mut names: Vec<&str> = match whose {
         Namespaces::All => table.namespaces().collect(),
-        Namespaces::Of(names) => names.iter().map(String::as_str).collect(),
+        Namespaces::Only(names) => names.iter().map(String::as_str).collect(),
     };
     names.sort_unstable();
     let names = names.into_iter().filter(|name| after.is_none_or(|(namespace, _)| *name >= namespace));
     let of = |name| {
         let last = after.filter(|(namespace, _)| *namespace == name).map(|(_, last)| last);
-        table.after(name, last)
+        table.list_after(name, last)
     };
     let mut found: Vec<Arc<T>> = names.flat_map(of).take(page.limit.saturating_add(1)).cloned().collect();
-    let rest = rest(&mut found, page, |object| format!("{}/{}", object.head().namespace, object.head().name));
+    let rest = continue_token(&mut found, page, |object| {
+        format!("{}/{}", object.head().namespace, object.head().name)
+    });
     (found, rest)
 }
 
 /// One more row than requested was read: if it exists, there is another page after the last returned row.
-fn rest<T>(found: &mut Vec<T>, page: Page<'_>, place: impl Fn(&T) -> String) -> String {
+fn continue_token<T>(found: &mut Vec<T>, page: Page<'_>, to_token: impl Fn(&T) -> String) -> String {
     if found.len() <= page.limit {
         return String::new();
     }
     found.truncate(page.limit);
-    found.last().map(place).unwrap_or_default()
+    found.last().map(to_token).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -115,14 +126,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::words::Words;
+    use crate::interner::StringInterner;
 
-    fn table(names: &BTreeSet<(u8, u8)>) -> Table<Pod> {
-        let (mut table, words) = (Table::default(), Words::default());
+    fn table(names: &BTreeSet<(u8, u8)>) -> ObjectTable<Pod> {
+        let (mut table, words) = (ObjectTable::default(), StringInterner::default());
         for (namespace, name) in names {
             let told =
                 json!({"metadata": {"name": format!("p{name}"), "namespace": format!("x{namespace}")}});
-            table.put(Arc::new(Pod::of(serde_json::from_value(told).unwrap(), &words)));
+            table.put(Arc::new(Pod::from_object(serde_json::from_value(told).unwrap(), &words)));
         }
         table
     }
@@ -137,11 +148,11 @@ mod tests {
         ) {
             let mut table = table(&names);
             let own = own.map(|namespace| [format!("x{namespace}")]);
-            let whose = own.as_ref().map_or(Namespaces::All, |names| Namespaces::Of(names));
+            let whose = own.as_ref().map_or(Namespaces::All, |names| Namespaces::Only(names));
             let (mut seen, mut after) = (Vec::new(), String::new());
             loop {
                 let page = Page { after: Some(&*after).filter(|after| !after.is_empty()), limit };
-                let (found, rest) = walk(&table, whose, page);
+                let (found, rest) = read_page(&table, whose, page);
                 prop_assert!(found.len() <= limit);
                 seen.extend(found.iter().map(|pod| (pod.head.namespace.to_string(), pod.head.name.to_string())));
                 if rest.is_empty() {
@@ -151,7 +162,7 @@ mod tests {
                 // The last row of a page may be deleted before the next page is read.
                 let (namespace, name) = rest.split_once('/').unwrap();
                 if namespace == format!("x{leaves}") {
-                    table.drop(namespace, name);
+                    table.remove(namespace, name);
                 }
                 after = rest;
             }
@@ -162,11 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_nobody_told_shows_nothing_of_others() {
+    fn forged_continue_token_shows_only_visible_namespaces() {
         let table = table(&BTreeSet::from([(1, 1), (2, 1), (3, 1)]));
         let own = ["x2".to_owned()];
         for after in ["x1/p1", "x1", "", "/", "x2/", "x2/p0"] {
-            let (found, rest) = walk(&table, Namespaces::Of(&own), Page { after: Some(after), limit: 10 });
+            let (found, rest) =
+                read_page(&table, Namespaces::Only(&own), Page { after: Some(after), limit: 10 });
             let names: Vec<_> = found.iter().map(|pod| &*pod.head.namespace).collect();
             assert_eq!((names, rest.as_str()), (vec!["x2"], ""), "{after}");
         }

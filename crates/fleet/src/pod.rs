@@ -3,33 +3,33 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use domain::resources::Side;
-use domain::resources::amounts::of_pod_with_overhead;
+use domain::resources::ResourceField;
+use domain::resources::resource_list::for_pod_with_overhead;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::amounts::{Share, Takes};
-use crate::named::{Head, Images, ToldContainer, Uid};
+use crate::interner::StringInterner;
+use crate::metadata::{ContainerImages, ContainerObject, ObjectHeader, ObjectUid};
+use crate::partial_object::{Condition, PartialObject, find_true};
+use crate::resources::{PodResources, RequestAndLimit};
 use crate::rows::PodRow;
-use crate::seen::{Condition, Seen, is_true};
-use crate::words::Words;
 
 /// A pod object from the API server.
-pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
+pub(crate) type PodObject = PartialObject<PodSpecPart, PodStatusPart>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ToldSpec {
+pub(crate) struct PodSpecPart {
     node_name: Option<String>,
-    containers: Vec<ToldContainer>,
-    init_containers: Vec<ToldContainer>,
+    containers: Vec<ContainerObject>,
+    init_containers: Vec<ContainerObject>,
     resources: Value,
     overhead: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct ToldStatus {
+pub(crate) struct PodStatusPart {
     phase: String,
     reason: Option<String>,
     conditions: Vec<Condition>,
@@ -53,17 +53,17 @@ struct ContainerStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct ContainerState {
-    waiting: Option<Waiting>,
+    waiting: Option<ContainerWaiting>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Waiting {
+struct ContainerWaiting {
     reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum PodPhase {
     Pending,
     Running,
     Succeeded,
@@ -71,8 +71,8 @@ pub(crate) enum Phase {
     Unknown,
 }
 
-impl Phase {
-    fn of(text: &str) -> Self {
+impl PodPhase {
+    fn parse(text: &str) -> Self {
         match text {
             "Pending" => Self::Pending,
             "Running" => Self::Running,
@@ -82,7 +82,7 @@ impl Phase {
         }
     }
 
-    fn text(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
             Self::Running => "Running",
@@ -96,54 +96,54 @@ impl Phase {
 /// A cached pod.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Pod {
-    pub head: Head,
-    uid: Uid,
-    images: Images,
-    phase: Phase,
+    pub head: ObjectHeader,
+    uid: ObjectUid,
+    images: ContainerImages,
+    phase: PodPhase,
     ready: bool,
     restarts: i64,
     reason: Arc<str>,
     ip: Option<IpAddr>,
     host_ip: Option<IpAddr>,
     node: Option<Arc<str>>,
-    takes: Takes,
+    resources: PodResources,
 }
 
 impl Pod {
-    pub fn of(told: Told, words: &Words) -> Self {
-        let Seen { metadata, spec, status } = told;
+    pub fn from_object(told: PodObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = told;
         let ip = |text: Option<&String>| text.and_then(|text| text.parse().ok());
         let statuses = || status.init_containers.iter().chain(&status.containers);
         let waiting = || statuses().find_map(|container| container.state.waiting.as_ref()?.reason.as_deref());
         Self {
-            head: Head::of(&metadata, words),
-            uid: Uid::of(&metadata),
-            images: Images::of(&spec.containers, &spec.init_containers, words),
-            phase: Phase::of(&status.phase),
-            ready: is_true(&status.conditions, "Ready").is_some(),
+            head: ObjectHeader::from_metadata(&metadata, words),
+            uid: ObjectUid::from_metadata(&metadata),
+            images: ContainerImages::from_containers(&spec.containers, &spec.init_containers, words),
+            phase: PodPhase::parse(&status.phase),
+            ready: find_true(&status.conditions, "Ready").is_some(),
             restarts: statuses().fold(0, |sum, container| sum.saturating_add(container.restart_count)),
-            reason: words.word(status.reason.as_deref().or_else(waiting).unwrap_or_default()),
+            reason: words.intern(status.reason.as_deref().or_else(waiting).unwrap_or_default()),
             ip: ip(status.pod_ip.as_ref()),
             host_ip: ip(status.host_ip.as_ref()),
-            node: spec.node_name.as_deref().filter(|name| !name.is_empty()).map(|name| words.word(name)),
-            takes: takes(spec),
+            node: spec.node_name.as_deref().filter(|name| !name.is_empty()).map(|name| words.intern(name)),
+            resources: pod_resources(spec),
         }
     }
 
     pub fn is_healthy(&self) -> bool {
         match self.phase {
-            Phase::Succeeded => true,
-            Phase::Running => self.ready,
-            Phase::Pending | Phase::Failed | Phase::Unknown => false,
+            PodPhase::Succeeded => true,
+            PodPhase::Running => self.ready,
+            PodPhase::Pending | PodPhase::Failed | PodPhase::Unknown => false,
         }
     }
 
     /// The pod's node, its resources, and whether it runs. A finished pod uses nothing.
-    pub fn load(&self) -> Option<(&Arc<str>, &Takes, bool)> {
+    pub fn allocation(&self) -> Option<(&Arc<str>, &PodResources, bool)> {
         let node = self.node.as_ref()?;
         match self.phase {
-            Phase::Succeeded | Phase::Failed => None,
-            phase => Some((node, &self.takes, phase == Phase::Running)),
+            PodPhase::Succeeded | PodPhase::Failed => None,
+            phase => Some((node, &self.resources, phase == PodPhase::Running)),
         }
     }
 
@@ -152,7 +152,7 @@ impl Pod {
         PodRow {
             named: self.head.row(&self.images),
             uid: self.uid.to_string(),
-            status: self.phase.text(),
+            status: self.phase.as_str(),
             status_reason: self.reason.as_ref().to_owned(),
             ready: self.ready,
             restarts: self.restarts,
@@ -164,18 +164,18 @@ impl Pod {
 }
 
 /// Resources of a pod, by the sums of `domain::resources`.
-fn takes(spec: ToldSpec) -> Takes {
+fn pod_resources(spec: PodSpecPart) -> PodResources {
     let unlimited = |name: &str| {
         let has = |resources: &Value| {
-            crate::amounts::milli(&resources["limits"], name).is_some_and(|amount| amount > 0)
+            crate::resources::milli_value(&resources["limits"], name).is_some_and(|amount| amount > 0)
         };
         let lasting = spec.containers.iter().chain(spec.init_containers.iter().filter(|it| it.is_sidecar()));
         !has(&spec.resources) && lasting.into_iter().any(|container| !has(&container.resources))
     };
     let (no_cpu, no_memory) = (unlimited("cpu"), unlimited("memory"));
-    let containers = |all: Vec<ToldContainer>| -> Vec<Value> {
+    let containers = |all: Vec<ContainerObject>| -> Vec<Value> {
         let written =
-            |it: ToldContainer| json!({"resources": it.resources, "restartPolicy": it.restart_policy});
+            |it: ContainerObject| json!({"resources": it.resources, "restartPolicy": it.restart_policy});
         all.into_iter().map(written).collect()
     };
     let pod = json!({"spec": {
@@ -184,16 +184,17 @@ fn takes(spec: ToldSpec) -> Takes {
         "resources": spec.resources,
         "overhead": spec.overhead,
     }});
-    let requests = of_pod_with_overhead(&pod, Side::Requests);
-    let limits = of_pod_with_overhead(&pod, Side::Limits);
-    let cpu = |list: &domain::resources::Amounts| {
+    let requests = for_pod_with_overhead(&pod, ResourceField::Requests);
+    let limits = for_pod_with_overhead(&pod, ResourceField::Limits);
+    let cpu = |list: &domain::resources::ResourceList| {
         list.get("cpu").map_or(0, domain::quantity::Quantity::milli_value)
     };
-    let memory =
-        |list: &domain::resources::Amounts| list.get("memory").map_or(0, domain::quantity::Quantity::value);
-    Takes {
-        cpu: Share { request: cpu(&requests), limit: cpu(&limits), unlimited: no_cpu },
-        memory: Share { request: memory(&requests), limit: memory(&limits), unlimited: no_memory },
+    let memory = |list: &domain::resources::ResourceList| {
+        list.get("memory").map_or(0, domain::quantity::Quantity::value)
+    };
+    PodResources {
+        cpu: RequestAndLimit { request: cpu(&requests), limit: cpu(&limits), unlimited: no_cpu },
+        memory: RequestAndLimit { request: memory(&requests), limit: memory(&limits), unlimited: no_memory },
     }
 }
 

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube_types::marks::TENANT;
 use kube_types::node_pool::{NodePoolSpec, NodePoolStatus};
+use kube_types::well_known::TENANT;
 
 use crate::node::Node;
+use crate::partial_object::{PartialObject, format_time, unix_seconds};
 use crate::rows::{Members, PoolRow};
-use crate::seen::{Seen, seconds, time};
 
 /// A `NodePool` of any supported version from the API server.
-pub(crate) type Told = Seen<NodePoolSpec, Option<NodePoolStatus>>;
+pub(crate) type PoolObject = PartialObject<NodePoolSpec, Option<NodePoolStatus>>;
 
 /// A cached pool. There are few, so the complete spec is kept.
 #[derive(Debug, PartialEq)]
@@ -20,39 +20,39 @@ pub(crate) struct Pool {
     created: Option<i64>,
     /// Owning tenant.
     pub tenant: Option<Arc<str>>,
-    pub deleting: bool,
+    pub is_deleting: bool,
     pub spec: NodePoolSpec,
     /// `None` before the first status update.
     pub status: Option<NodePoolStatus>,
 }
 
 impl Pool {
-    pub fn of(told: Told) -> Self {
-        let Seen { metadata, spec, status } = told;
+    pub fn from_object(told: PoolObject) -> Self {
+        let PartialObject { metadata, spec, status } = told;
         let tenant = metadata.labels.as_ref().and_then(|labels| labels.get(TENANT));
         Self {
             name: metadata.name.as_deref().unwrap_or_default().into(),
-            created: seconds(metadata.creation_timestamp.as_ref()),
+            created: unix_seconds(metadata.creation_timestamp.as_ref()),
             tenant: tenant.filter(|tenant| !tenant.is_empty()).map(|tenant| tenant.as_str().into()),
-            deleting: metadata.deletion_timestamp.is_some(),
+            is_deleting: metadata.deletion_timestamp.is_some(),
             spec,
             status,
         }
     }
 
     /// Fields that affect nodes: attributes and membership.
-    pub fn wants(&self) -> (&NodePoolSpec, Option<&str>, bool) {
-        (&self.spec, self.tenant.as_deref(), self.deleting)
+    pub fn node_relevant_fields(&self) -> (&NodePoolSpec, Option<&str>, bool) {
+        (&self.spec, self.tenant.as_deref(), self.is_deleting)
     }
 
-    /// The row with its visible members. With `whole`, these are all members, and the numbers in status are used.
-    pub fn row(&self, members: &[Arc<Node>], whole: bool) -> PoolRow {
+    /// The row with its visible members. With `all_visible`, these are all members, and the numbers in status are used.
+    pub fn row(&self, members: &[Arc<Node>], all_visible: bool) -> PoolRow {
         let counted = Members {
-            total_num: number(members.len()),
-            healthy_num: number(members.iter().filter(|node| node.is_ready()).count()),
+            total_num: to_i64(members.len()),
+            healthy_num: to_i64(members.iter().filter(|node| node.is_ready()).count()),
         };
         let node_status = match &self.status {
-            Some(status) if whole => Members {
+            Some(status) if all_visible => Members {
                 total_num: status.ready_node_num.saturating_add(status.unready_node_num),
                 healthy_num: status.ready_node_num,
             },
@@ -63,8 +63,8 @@ impl Pool {
             name: self.name.as_ref().to_owned(),
             pool_type: self.spec.pool_type.clone(),
             node_status,
-            create_time: time(self.created),
-            status: status(self.deleting, node_status),
+            create_time: format_time(self.created),
+            status: status(self.is_deleting, node_status),
             os: systems.into_iter().collect::<Vec<_>>().join(","),
             nodes: members.iter().map(|node| node.name.as_ref().to_owned()).collect(),
             tenant: self.tenant.as_deref().unwrap_or_default().to_owned(),
@@ -86,7 +86,7 @@ fn status(deleting: bool, Members { total_num, healthy_num }: Members) -> &'stat
     }
 }
 
-fn number(count: usize) -> i64 {
+fn to_i64(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 

@@ -2,47 +2,47 @@
 
 use serde::Deserialize;
 
-use crate::named::{Head, Images, ToldContainer};
+use crate::interner::StringInterner;
+use crate::metadata::{ContainerImages, ContainerObject, ObjectHeader};
+use crate::partial_object::PartialObject;
 use crate::rows::{Replicas, WorkloadRow};
-use crate::seen::Seen;
-use crate::words::Words;
 
 /// A deployment or statefulset from the API server.
-pub(crate) type Told = Seen<ToldSpec, ToldStatus>;
+pub(crate) type WorkloadObject = PartialObject<WorkloadSpecPart, WorkloadStatusPart>;
 /// A daemonset from the API server.
-pub(crate) type ToldDaemons = Seen<ToldSpec, ToldDaemonsStatus>;
+pub(crate) type DaemonSetObject = PartialObject<WorkloadSpecPart, DaemonSetStatusPart>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct ToldSpec {
+pub(crate) struct WorkloadSpecPart {
     replicas: Option<i64>,
     paused: bool,
-    template: Template,
+    template: PodTemplate,
 }
 
 /// Pod template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Template {
-    spec: TemplateSpec,
+pub(crate) struct PodTemplate {
+    spec: PodTemplateSpec,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct TemplateSpec {
-    containers: Vec<ToldContainer>,
-    init_containers: Vec<ToldContainer>,
+struct PodTemplateSpec {
+    containers: Vec<ContainerObject>,
+    init_containers: Vec<ContainerObject>,
 }
 
-impl Template {
-    pub fn images(&self, words: &Words) -> Images {
-        Images::of(&self.spec.containers, &self.spec.init_containers, words)
+impl PodTemplate {
+    pub fn images(&self, words: &StringInterner) -> ContainerImages {
+        ContainerImages::from_containers(&self.spec.containers, &self.spec.init_containers, words)
     }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ToldStatus {
+pub(crate) struct WorkloadStatusPart {
     replicas: i64,
     ready_replicas: i64,
     available_replicas: i64,
@@ -52,7 +52,7 @@ pub(crate) struct ToldStatus {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct ToldDaemonsStatus {
+pub(crate) struct DaemonSetStatusPart {
     current_number_scheduled: i64,
     desired_number_scheduled: i64,
     number_ready: i64,
@@ -64,8 +64,8 @@ pub(crate) struct ToldDaemonsStatus {
 /// A cached workload.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Workload {
-    pub head: Head,
-    images: Images,
+    pub head: ObjectHeader,
+    images: ContainerImages,
     desired: i64,
     replicas: i64,
     ready: i64,
@@ -73,14 +73,14 @@ pub(crate) struct Workload {
     updated: i64,
     paused: bool,
     /// Whether `observedGeneration` is current.
-    observed: bool,
+    is_observed: bool,
 }
 
 impl Workload {
-    pub fn of(told: &Told, words: &Words) -> Self {
-        let Seen { metadata, spec, status } = told;
+    pub fn from_object(told: &WorkloadObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = told;
         Self {
-            head: Head::of(metadata, words),
+            head: ObjectHeader::from_metadata(metadata, words),
             images: spec.template.images(words),
             desired: spec.replicas.unwrap_or(1),
             replicas: status.replicas,
@@ -88,14 +88,14 @@ impl Workload {
             available: status.available_replicas,
             updated: status.updated_replicas,
             paused: spec.paused,
-            observed: status.observed_generation >= metadata.generation.unwrap_or_default(),
+            is_observed: status.observed_generation >= metadata.generation.unwrap_or_default(),
         }
     }
 
-    pub fn of_daemons(told: &ToldDaemons, words: &Words) -> Self {
-        let Seen { metadata, spec, status } = told;
+    pub fn from_daemon_set(told: &DaemonSetObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = told;
         Self {
-            head: Head::of(metadata, words),
+            head: ObjectHeader::from_metadata(metadata, words),
             images: spec.template.images(words),
             desired: status.desired_number_scheduled,
             replicas: status.current_number_scheduled,
@@ -103,12 +103,12 @@ impl Workload {
             available: status.number_available,
             updated: status.updated_number_scheduled,
             paused: false,
-            observed: status.observed_generation >= metadata.generation.unwrap_or_default(),
+            is_observed: status.observed_generation >= metadata.generation.unwrap_or_default(),
         }
     }
 
     pub fn is_healthy(&self) -> bool {
-        self.ready >= self.desired && self.observed
+        self.ready >= self.desired && self.is_observed
     }
 
     pub fn row(&self) -> WorkloadRow {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Flow, Rejected};
+use crate::{AdmissionError, Flow};
 
 /// The byte budget of one level.
 pub struct ByteBudget {
@@ -16,7 +16,7 @@ pub struct ByteBudget {
     per_flow: u64,
     /// A flow that holds no more than this is admitted even if the level's limit is exhausted.
     guaranteed: u64,
-    state: Mutex<State>,
+    state: Mutex<ByteState>,
 }
 
 /// Totals of one level.
@@ -28,14 +28,14 @@ pub struct ByteUsage {
 
 /// Bytes held in total and per flow.
 #[derive(Default)]
-struct State {
+struct ByteState {
     usage: ByteUsage,
     flows: HashMap<Flow, u64>,
 }
 
 /// Reserved bytes; returned when dropped.
 #[must_use]
-pub struct Reserved {
+pub struct ByteReservation {
     budget: Arc<ByteBudget>,
     flow: Flow,
     held: u64,
@@ -46,7 +46,7 @@ impl ByteBudget {
         Self { limit, per_flow, guaranteed: 0, state: Mutex::default() }
     }
 
-    pub(crate) fn guaranteeing(self, guaranteed: u64) -> Self {
+    pub(crate) fn with_guarantee(self, guaranteed: u64) -> Self {
         Self { guaranteed, ..self }
     }
 
@@ -54,19 +54,23 @@ impl ByteBudget {
         self.state.lock().usage
     }
 
-    pub(crate) fn reserve(self: &Arc<Self>, flow: Flow, bytes: u64) -> Result<Reserved, Rejected> {
-        self.take(flow, bytes)?;
-        Ok(Reserved { budget: self.clone(), flow, held: bytes })
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        flow: Flow,
+        bytes: u64,
+    ) -> Result<ByteReservation, AdmissionError> {
+        self.charge(flow, bytes)?;
+        Ok(ByteReservation { budget: self.clone(), flow, held: bytes })
     }
 
-    fn take(&self, flow: Flow, bytes: u64) -> Result<(), Rejected> {
+    fn charge(&self, flow: Flow, bytes: u64) -> Result<(), AdmissionError> {
         let mut state = self.state.lock();
         let total = state.usage.held.saturating_add(bytes);
         let of_flow = state.flows.get(&flow).copied().unwrap_or(0).saturating_add(bytes);
         let exceeded = if of_flow > self.per_flow {
-            Some(Rejected::FlowBytes(self.per_flow))
+            Some(AdmissionError::FlowBytes(self.per_flow))
         } else {
-            (total > self.limit && of_flow > self.guaranteed).then_some(Rejected::Bytes(self.limit))
+            (total > self.limit && of_flow > self.guaranteed).then_some(AdmissionError::Bytes(self.limit))
         };
         if let Some(rejected) = exceeded {
             state.usage.rejected += 1;
@@ -80,10 +84,10 @@ impl ByteBudget {
     }
 }
 
-impl Reserved {
+impl ByteReservation {
     /// Reserves `bytes` more. If rejected, the reservation is unchanged.
-    pub fn grow(&mut self, bytes: u64) -> Result<(), Rejected> {
-        self.budget.take(self.flow, bytes)?;
+    pub fn grow(&mut self, bytes: u64) -> Result<(), AdmissionError> {
+        self.budget.charge(self.flow, bytes)?;
         self.held += bytes;
         Ok(())
     }
@@ -93,7 +97,7 @@ impl Reserved {
     }
 }
 
-impl Drop for Reserved {
+impl Drop for ByteReservation {
     fn drop(&mut self) {
         let mut state = self.budget.state.lock();
         state.usage.held -= self.held;
@@ -114,22 +118,22 @@ mod tests {
     fn budget_is_bounded_per_flow_and_in_total_and_returned() {
         let budget = Arc::new(ByteBudget::new(100, 60));
         let mut first = budget.reserve(Flow(1), 50).unwrap();
-        assert_eq!(first.grow(20), Err(Rejected::FlowBytes(60)));
+        assert_eq!(first.grow(20), Err(AdmissionError::FlowBytes(60)));
         first.grow(10).unwrap();
-        assert_eq!(budget.reserve(Flow(2), 41).err(), Some(Rejected::Bytes(100)));
+        assert_eq!(budget.reserve(Flow(2), 41).err(), Some(AdmissionError::Bytes(100)));
         let second = budget.reserve(Flow(2), 40).unwrap();
         assert_eq!(budget.usage(), ByteUsage { held: 100, rejected: 2 });
-        assert_eq!(budget.reserve(Flow(3), u64::MAX).err(), Some(Rejected::FlowBytes(60)));
+        assert_eq!(budget.reserve(Flow(3), u64::MAX).err(), Some(AdmissionError::FlowBytes(60)));
         drop((first, second));
         assert_eq!(budget.usage().held, 0);
         assert!(budget.state.lock().flows.is_empty());
     }
     #[test]
     fn flow_within_its_guarantee_is_not_refused_because_of_others() {
-        let budget = Arc::new(ByteBudget::new(100, 60).guaranteeing(10));
+        let budget = Arc::new(ByteBudget::new(100, 60).with_guarantee(10));
         let _others = (budget.reserve(Flow(1), 60).unwrap(), budget.reserve(Flow(2), 40).unwrap());
         let mut small = budget.reserve(Flow(3), 10).unwrap();
-        assert_eq!(small.grow(1), Err(Rejected::Bytes(100)));
+        assert_eq!(small.grow(1), Err(AdmissionError::Bytes(100)));
         assert_eq!(budget.usage().held, 110);
     }
 }

@@ -1,6 +1,6 @@
 //! Admission control: concurrent requests, bytes of memory, and open streams.
 //!
-//! Every request belongs to a [`Level`] and, inside it, to a [`Flow`] (a user, or the address of an anonymous caller). A
+//! Every request belongs to a [`PriorityLevel`] and, inside it, to a [`Flow`] (a user, or the address of an anonymous caller). A
 //! level has its own limits, so that no level can starve another. Inside a level, flows are served fairly: a flow never exceeds its
 //! share, and a free seat goes to the waiting flow that holds the fewest. This is the model of API Priority and Fairness in
 //! kube-apiserver, with one queue per flow instead of shuffle sharding.
@@ -29,13 +29,13 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{ByteBudget, Reserved};
+use bytes::{ByteBudget, ByteReservation};
 use seats::{Seat, Seats};
-use streams::{Stream, Streams};
+use streams::{StreamSlot, Streams};
 
 /// Priority levels, each with its own limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Level {
+pub enum PriorityLevel {
     /// The platform's own controllers, and cluster administrators.
     Platform,
     /// Users, ServiceAccounts and nodes with valid credentials.
@@ -44,7 +44,7 @@ pub enum Level {
     Anonymous,
 }
 
-impl Level {
+impl PriorityLevel {
     pub const ALL: [Self; 3] = [Self::Platform, Self::Authenticated, Self::Anonymous];
 
     pub const fn name(self) -> &'static str {
@@ -70,7 +70,7 @@ impl Level {
 pub struct Flow(u64);
 
 /// Threshold after which a starving level or pool is unhealthy. No single request or piece of work takes this long.
-pub const STARVED_AFTER: Duration = Duration::from_mins(1);
+pub const STARVATION_THRESHOLD: Duration = Duration::from_mins(1);
 
 /// Limits of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,13 +91,13 @@ pub struct Limits {
     pub streams_per_flow: usize,
 }
 
-/// Limits of all levels, in the order of [`Level::ALL`].
+/// Limits of all levels, in the order of [`PriorityLevel::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelLimits(pub [Limits; 3]);
 
 const MIB: u64 = 1 << 20;
 /// A quarter of kube-apiserver's request timeout of 60 s, as in its API Priority and Fairness.
-const WAIT: Duration = Duration::from_secs(15);
+const MAX_QUEUE_WAIT: Duration = Duration::from_secs(15);
 
 impl Default for LevelLimits {
     fn default() -> Self {
@@ -106,7 +106,7 @@ impl Default for LevelLimits {
             seats_per_flow: 200,
             queue: 4_000,
             queue_per_flow: 4_000,
-            wait: WAIT,
+            wait: MAX_QUEUE_WAIT,
             bytes: 128 * MIB,
             bytes_per_flow: 128 * MIB,
             streams: 20_000,
@@ -117,7 +117,7 @@ impl Default for LevelLimits {
             seats_per_flow: 100,
             queue: 2_000,
             queue_per_flow: 500,
-            wait: WAIT,
+            wait: MAX_QUEUE_WAIT,
             bytes: 192 * MIB,
             bytes_per_flow: 48 * MIB,
             streams: 20_000,
@@ -138,9 +138,9 @@ impl Default for LevelLimits {
     }
 }
 
-/// Why a request was not admitted. The caller may retry after [`Rejected::retry_after`].
+/// Why a request was not admitted. The caller may retry after [`AdmissionError::retry_after`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rejected {
+pub enum AdmissionError {
     #[error("too many requests of this user or workspace are waiting (limit {0})")]
     FlowQueueFull(usize),
     #[error("too many requests are waiting (limit {0})")]
@@ -157,7 +157,7 @@ pub enum Rejected {
     Streams(usize),
 }
 
-impl Rejected {
+impl AdmissionError {
     pub const fn retry_after(&self) -> Duration {
         match self {
             Self::FlowStreams(_) | Self::Streams(_) => Duration::from_secs(5),
@@ -196,34 +196,39 @@ impl Governor {
     }
 
     /// Waits for a seat. Cancel-safe: a dropped future leaves the queue.
-    pub async fn seat(&self, level: Level, flow: Flow) -> Result<Seat, Rejected> {
-        self.of(level).seats.acquire(flow).await
+    pub async fn acquire_seat(&self, level: PriorityLevel, flow: Flow) -> Result<Seat, AdmissionError> {
+        self.budgets(level).seats.acquire(flow).await
     }
 
     /// Reserves `bytes`; call it before they are allocated.
-    pub fn reserve(&self, level: Level, flow: Flow, bytes: u64) -> Result<Reserved, Rejected> {
-        self.of(level).bytes.reserve(flow, bytes)
+    pub fn reserve(
+        &self,
+        level: PriorityLevel,
+        flow: Flow,
+        bytes: u64,
+    ) -> Result<ByteReservation, AdmissionError> {
+        self.budgets(level).bytes.reserve(flow, bytes)
     }
 
     /// Counts a long-running request for as long as the guard lives.
-    pub fn stream(&self, level: Level, flow: Flow) -> Result<Stream, Rejected> {
-        self.of(level).streams.open(flow)
+    pub fn open_stream(&self, level: PriorityLevel, flow: Flow) -> Result<StreamSlot, AdmissionError> {
+        self.budgets(level).streams.open(flow)
     }
 
     /// How long a level has been starving: all its seats are taken, requests are waiting, and no seat becomes free.
-    pub fn starving_for(&self, level: Level) -> Option<Duration> {
-        self.of(level).seats.starving_for()
+    pub fn starving_for(&self, level: PriorityLevel) -> Option<Duration> {
+        self.budgets(level).seats.starving_for()
     }
 
-    /// The levels that have been starving for [`STARVED_AFTER`] or longer, except [`Level::Anonymous`]: callers without credentials must
-    /// not be able to make the process unready.
-    pub fn starved(&self) -> Vec<(Level, Duration)> {
-        let levels = [Level::Platform, Level::Authenticated].into_iter();
+    /// The levels that have been starving for [`STARVATION_THRESHOLD`] or longer, except [`PriorityLevel::Anonymous`]: callers without
+    /// credentials must not be able to make the process unready.
+    pub fn starved_levels(&self) -> Vec<(PriorityLevel, Duration)> {
+        let levels = [PriorityLevel::Platform, PriorityLevel::Authenticated].into_iter();
         let starving = levels.filter_map(|level| Some((level, self.starving_for(level)?)));
-        starving.filter(|(_, lasting)| *lasting >= STARVED_AFTER).collect()
+        starving.filter(|(_, lasting)| *lasting >= STARVATION_THRESHOLD).collect()
     }
 
-    fn of(&self, level: Level) -> &Budgets {
+    fn budgets(&self, level: PriorityLevel) -> &Budgets {
         &self.levels[level.index()]
     }
 }

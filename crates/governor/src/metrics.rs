@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::work::WorkPool;
-use crate::{Governor, Level};
+use crate::{Governor, PriorityLevel};
 
 /// Reads the budgets at each scrape.
 #[derive(Debug)]
@@ -34,16 +34,16 @@ fn seconds(lasting: Option<Duration>) -> u64 {
     lasting.map_or(0, |lasting| lasting.as_secs())
 }
 
-type Read = fn(&Governor, Level) -> u64;
+type ReadFn = fn(&Governor, PriorityLevel) -> u64;
 
 /// Name, help, whether it is a counter, and the read function.
-const SERIES: [(&str, &str, bool, Read); 8] = [
-    ("governor_seats_used", "Requests being executed", false, |g, l| g.of(l).seats.usage().used as u64),
+const GOVERNOR_SERIES: [(&str, &str, bool, ReadFn); 8] = [
+    ("governor_seats_used", "Requests being executed", false, |g, l| g.budgets(l).seats.usage().used as u64),
     ("governor_seats_queued", "Requests waiting for a seat", false, |g, l| {
-        g.of(l).seats.usage().queued as u64
+        g.budgets(l).seats.usage().queued as u64
     }),
     ("governor_seats_rejected", "Requests refused for want of a seat", true, |g, l| {
-        g.of(l).seats.usage().rejected
+        g.budgets(l).seats.usage().rejected
     }),
     (
         "governor_seats_starving_seconds",
@@ -51,22 +51,22 @@ const SERIES: [(&str, &str, bool, Read); 8] = [
         false,
         |g, l| seconds(g.starving_for(l)),
     ),
-    ("governor_bytes_held", "Bytes held on behalf of callers", false, |g, l| g.of(l).bytes.usage().held),
+    ("governor_bytes_held", "Bytes held on behalf of callers", false, |g, l| g.budgets(l).bytes.usage().held),
     ("governor_bytes_rejected", "Requests refused for want of memory", true, |g, l| {
-        g.of(l).bytes.usage().rejected
+        g.budgets(l).bytes.usage().rejected
     }),
     ("governor_streams_open", "Open watches and other streams", false, |g, l| {
-        g.of(l).streams.usage().open as u64
+        g.budgets(l).streams.usage().open as u64
     }),
-    ("governor_streams_rejected", "Streams refused", true, |g, l| g.of(l).streams.usage().rejected),
+    ("governor_streams_rejected", "Streams refused", true, |g, l| g.budgets(l).streams.usage().rejected),
 ];
 
 impl Collector for GovernorCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        for (name, help, is_counter, read) in SERIES {
+        for (name, help, is_counter, read) in GOVERNOR_SERIES {
             let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
             let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-            for level in Level::ALL {
+            for level in PriorityLevel::ALL {
                 let labels = [("level", level.name())];
                 let series = family.encode_family(&labels)?;
                 let value = read(&self.governor, level);
@@ -81,7 +81,7 @@ impl Collector for GovernorCollector {
     }
 }
 
-type ReadWork = fn(&WorkPool) -> u64;
+type ReadPoolFn = fn(&WorkPool) -> u64;
 
 /// Reads pools at each scrape; `pool` is the only label. A registry has one collector for all its pools, so that each family is
 /// described once.
@@ -103,7 +103,7 @@ impl std::fmt::Debug for WorkCollector {
 }
 
 /// Name, help, whether it is a counter, and the read function.
-const WORK_SERIES: [(&str, &str, bool, ReadWork); 6] = [
+const WORK_SERIES: [(&str, &str, bool, ReadPoolFn); 6] = [
     ("governor_work_running", "CPU-heavy work being done", false, |pool| pool.slots().used as u64),
     ("governor_work_queued", "CPU-heavy work waiting for a slot", false, |pool| pool.slots().queued as u64),
     ("governor_work_rejected", "CPU-heavy work refused for want of a slot", true, |pool| {
@@ -151,11 +151,11 @@ mod tests {
     use crate::work::WorkLimits;
 
     #[tokio::test]
-    async fn totals_have_the_level_as_their_only_label() {
+    async fn governor_metrics_have_only_the_level_label() {
         let governor = Governor::default();
         let flow = governor.flow("jane");
-        let _seat = governor.seat(Level::Authenticated, flow).await.unwrap();
-        let _bytes = governor.reserve(Level::Platform, flow, 7).unwrap();
+        let _seat = governor.acquire_seat(PriorityLevel::Authenticated, flow).await.unwrap();
+        let _bytes = governor.reserve(PriorityLevel::Platform, flow, 7).unwrap();
         let mut registry = Registry::default();
         registry.register_collector(Box::new(GovernorCollector::new(governor)));
         let mut text = String::new();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_share_one_description_of_each_family() {
+    fn work_collector_describes_each_family_once() {
         let limits = WorkLimits {
             slots: 1,
             slots_per_flow: 1,

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::{Flow, Limits, Rejected};
+use crate::{AdmissionError, Flow, Limits};
 
 /// The seats of one level.
 pub struct Seats {
@@ -27,7 +27,7 @@ pub struct Seats {
     queue: usize,
     queue_per_flow: usize,
     wait: Duration,
-    state: Mutex<State>,
+    state: Mutex<SeatState>,
 }
 
 /// Totals of one level.
@@ -40,7 +40,7 @@ pub struct SeatUsage {
 
 /// Seats and queues of one level.
 #[derive(Default)]
-struct State {
+struct SeatState {
     usage: SeatUsage,
     arrivals: u64,
     /// The time since which all seats have been taken, requests were waiting or rejected, and no seat became free.
@@ -59,7 +59,7 @@ struct FlowState {
 /// A queued request.
 struct Waiter {
     arrival: u64,
-    granted: oneshot::Sender<()>,
+    grant: oneshot::Sender<()>,
 }
 
 /// A seat; released on drop.
@@ -96,7 +96,7 @@ impl Seats {
         self.state.lock().starving_since.map(|since| since.elapsed())
     }
 
-    pub(crate) async fn acquire(self: &Arc<Self>, flow: Flow) -> Result<Seat, Rejected> {
+    pub(crate) async fn acquire(self: &Arc<Self>, flow: Flow) -> Result<Seat, AdmissionError> {
         let Some(mut place) = self.take_or_queue(flow)? else {
             return Ok(Seat { seats: self.clone(), flow });
         };
@@ -106,11 +106,11 @@ impl Seats {
         }
         drop(place);
         self.state.lock().usage.rejected += 1;
-        Err(Rejected::Timeout(self.wait))
+        Err(AdmissionError::Timeout(self.wait))
     }
 
     /// Takes a free seat and returns `None`, or queues the request.
-    fn take_or_queue(self: &Arc<Self>, flow: Flow) -> Result<Option<QueuePlace>, Rejected> {
+    fn take_or_queue(self: &Arc<Self>, flow: Flow) -> Result<Option<QueuedRequest>, AdmissionError> {
         let mut state = self.state.lock();
         let state = &mut *state;
         let (held, waiting) = state.flows.get(&flow).map_or((0, 0), |f| (f.held, f.waiting.len()));
@@ -123,9 +123,9 @@ impl Seats {
             state.starving_since.get_or_insert_with(Instant::now);
         }
         let full = if waiting >= self.queue_per_flow {
-            Some(Rejected::FlowQueueFull(self.queue_per_flow))
+            Some(AdmissionError::FlowQueueFull(self.queue_per_flow))
         } else {
-            (state.usage.queued >= self.queue).then_some(Rejected::QueueFull(self.queue))
+            (state.usage.queued >= self.queue).then_some(AdmissionError::QueueFull(self.queue))
         };
         if let Some(rejected) = full {
             state.usage.rejected += 1;
@@ -135,8 +135,8 @@ impl Seats {
         state.arrivals += 1;
         state.usage.queued += 1;
         let arrival = state.arrivals;
-        state.flows.entry(flow).or_default().waiting.push_back(Waiter { arrival, granted: sender });
-        Ok(Some(QueuePlace { seats: self.clone(), flow, arrival, granted, is_settled: false }))
+        state.flows.entry(flow).or_default().waiting.push_back(Waiter { arrival, grant: sender });
+        Ok(Some(QueuedRequest { seats: self.clone(), flow, arrival, granted, is_settled: false }))
     }
 
     fn release(&self, flow: Flow) {
@@ -152,7 +152,7 @@ impl Seats {
         state.starving_since = is_starving.then(Instant::now);
     }
 
-    fn dispatch(&self, state: &mut State) {
+    fn dispatch(&self, state: &mut SeatState) {
         while state.usage.queued > 0 && state.usage.used < self.limit {
             let eligible =
                 state.flows.values_mut().filter(|f| f.held < self.per_flow && !f.waiting.is_empty());
@@ -162,13 +162,13 @@ impl Seats {
             state.usage.used += 1;
             state.usage.queued -= 1;
             // The receiver is alive: a dropped one removes its waiter under the lock first.
-            let _ = waiter.granted.send(());
+            let _ = waiter.grant.send(());
         }
     }
 }
 
-/// A place in the queue. If dropped before it is settled, it leaves the queue or returns the granted seat.
-struct QueuePlace {
+/// A request in the queue. If dropped before it is settled, it leaves the queue or returns the granted seat.
+struct QueuedRequest {
     seats: Arc<Seats>,
     flow: Flow,
     arrival: u64,
@@ -176,7 +176,7 @@ struct QueuePlace {
     is_settled: bool,
 }
 
-impl Drop for QueuePlace {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
         if self.is_settled {
             return;
@@ -198,7 +198,7 @@ impl Drop for QueuePlace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Governor, Level, LevelLimits};
+    use crate::{Governor, LevelLimits, PriorityLevel};
 
     fn seats(seats: usize, per_flow: usize, queue: usize, queue_per_flow: usize) -> Arc<Seats> {
         let limits = LevelLimits::default().0[1];
@@ -214,7 +214,7 @@ mod tests {
     }
 
     /// Runs all spawned tasks until they wait.
-    async fn settle() {
+    async fn run_until_idle() {
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
@@ -229,7 +229,7 @@ mod tests {
             let seats = seats.clone();
             async move { seats.acquire(greedy).await }
         });
-        settle().await;
+        run_until_idle().await;
         assert_eq!(seats.usage(), SeatUsage { used: 2, queued: 1, rejected: 0 });
         // Seats are free, and another flow gets one although a request is waiting.
         drop(seats.acquire(other).await.unwrap());
@@ -255,13 +255,13 @@ mod tests {
         let mut waiting = Vec::new();
         for (flow, name) in [(first, "first"), (first, "first"), (second, "second")] {
             waiting.push(wait(flow, name));
-            settle().await;
+            run_until_idle().await;
         }
         // `first` has waited longer, but still holds a seat.
         drop(held.pop());
-        settle().await;
+        run_until_idle().await;
         drop(held.pop());
-        settle().await;
+        run_until_idle().await;
         assert_eq!(*order.lock(), ["second", "first"]);
         for task in waiting {
             task.abort();
@@ -277,13 +277,13 @@ mod tests {
             tokio::spawn(async move { seats.acquire(Flow(flow)).await.map(drop) })
         };
         let waiting = [wait(1), wait(1)];
-        settle().await;
-        assert_eq!(seats.acquire(Flow(1)).await.err(), Some(Rejected::FlowQueueFull(2)));
+        run_until_idle().await;
+        assert_eq!(seats.acquire(Flow(1)).await.err(), Some(AdmissionError::FlowQueueFull(2)));
         let last = wait(2);
-        settle().await;
-        assert_eq!(seats.acquire(Flow(3)).await.err(), Some(Rejected::QueueFull(3)));
+        run_until_idle().await;
+        assert_eq!(seats.acquire(Flow(3)).await.err(), Some(AdmissionError::QueueFull(3)));
         for task in waiting.into_iter().chain([last]) {
-            assert_eq!(task.await.unwrap(), Err(Rejected::Timeout(Duration::from_secs(1))));
+            assert_eq!(task.await.unwrap(), Err(AdmissionError::Timeout(Duration::from_secs(1))));
         }
         assert_eq!(seats.usage(), SeatUsage { used: 1, queued: 0, rejected: 5 });
     }
@@ -296,7 +296,7 @@ mod tests {
             let seats = seats.clone();
             async move { seats.acquire(Flow(2)).await }
         });
-        settle().await;
+        run_until_idle().await;
         waiting.abort();
         let _ = waiting.await;
         drop(held);
@@ -306,14 +306,14 @@ mod tests {
         // Granted and cancelled before it was polled again: the seat is returned.
         let held = seats.acquire(Flow(1)).await.unwrap();
         let mut late = Box::pin(seats.acquire(Flow(2)));
-        assert!(futures_poll(&mut late).await.is_none());
+        assert!(poll_once(&mut late).await.is_none());
         drop(held);
         assert_eq!(seats.usage().used, 1);
         drop(late);
         assert_eq!(seats.usage(), SeatUsage::default());
     }
 
-    async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         std::future::poll_fn(|context| {
             std::task::Poll::Ready(match std::pin::Pin::new(&mut *future).poll(context) {
                 std::task::Poll::Ready(output) => Some(output),
@@ -340,7 +340,7 @@ mod tests {
             let seats = seats.clone();
             async move { seats.acquire(Flow(2)).await }
         });
-        settle().await;
+        run_until_idle().await;
         drop(held.pop());
         assert_eq!(seats.starving_for(), None, "a seat became free, and nobody else waits");
         drop((waiting.await.unwrap().unwrap(), held));
@@ -359,17 +359,22 @@ mod tests {
     async fn governor_names_levels_that_starve_for_longer_than_the_threshold() {
         let governor = Governor::default();
         let limits = LevelLimits::default().0;
-        for level in [Level::Authenticated, Level::Anonymous] {
+        for level in [PriorityLevel::Authenticated, PriorityLevel::Anonymous] {
             let limits = limits[level.index()];
             for user in 0..limits.seats {
-                std::mem::forget(governor.seat(level, governor.flow(user)).await.unwrap());
+                std::mem::forget(governor.acquire_seat(level, governor.flow(user)).await.unwrap());
             }
-            assert!(governor.seat(level, governor.flow("late")).await.is_err());
+            assert!(governor.acquire_seat(level, governor.flow("late")).await.is_err());
         }
-        assert_eq!(governor.starved(), []);
-        tokio::time::advance(crate::STARVED_AFTER).await;
-        let starved: Vec<Level> = governor.starved().into_iter().map(|(level, _)| level).collect();
-        assert_eq!(starved, [Level::Authenticated], "callers without credentials cannot end readiness");
+        assert_eq!(governor.starved_levels(), []);
+        tokio::time::advance(crate::STARVATION_THRESHOLD).await;
+        let starved: Vec<PriorityLevel> =
+            governor.starved_levels().into_iter().map(|(level, _)| level).collect();
+        assert_eq!(
+            starved,
+            [PriorityLevel::Authenticated],
+            "callers without credentials cannot end readiness"
+        );
     }
 
     #[tokio::test]
@@ -379,11 +384,13 @@ mod tests {
         let limits = LevelLimits::default().0;
         let mut held = Vec::new();
         for user in 0..limits[1].seats {
-            held.push(governor.seat(Level::Authenticated, governor.flow(user)).await.unwrap());
+            held.push(
+                governor.acquire_seat(PriorityLevel::Authenticated, governor.flow(user)).await.unwrap(),
+            );
         }
         for address in 0..limits[2].seats {
-            held.push(governor.seat(Level::Anonymous, governor.flow(address)).await.unwrap());
+            held.push(governor.acquire_seat(PriorityLevel::Anonymous, governor.flow(address)).await.unwrap());
         }
-        drop(governor.seat(Level::Platform, flow).await.unwrap());
+        drop(governor.acquire_seat(PriorityLevel::Platform, flow).await.unwrap());
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Flow, Rejected};
+use crate::{AdmissionError, Flow};
 
 /// The streams of one level.
 pub struct Streams {
     limit: usize,
     per_flow: usize,
-    state: Mutex<State>,
+    state: Mutex<StreamState>,
 }
 
 /// Totals of one level.
@@ -23,14 +23,14 @@ pub struct StreamUsage {
 
 /// Open streams in total and per flow.
 #[derive(Default)]
-struct State {
+struct StreamState {
     usage: StreamUsage,
     flows: HashMap<Flow, usize>,
 }
 
 /// An open stream; counted until it is dropped.
 #[must_use]
-pub struct Stream {
+pub struct StreamSlot {
     streams: Arc<Streams>,
     flow: Flow,
 }
@@ -45,13 +45,13 @@ impl Streams {
     }
 
     /// Counts a stream until the guard is dropped.
-    pub(crate) fn open(self: &Arc<Self>, flow: Flow) -> Result<Stream, Rejected> {
+    pub(crate) fn open(self: &Arc<Self>, flow: Flow) -> Result<StreamSlot, AdmissionError> {
         let mut state = self.state.lock();
         let of_flow = state.flows.get(&flow).copied().unwrap_or(0);
         let exceeded = if of_flow >= self.per_flow {
-            Some(Rejected::FlowStreams(self.per_flow))
+            Some(AdmissionError::FlowStreams(self.per_flow))
         } else {
-            (state.usage.open >= self.limit).then_some(Rejected::Streams(self.limit))
+            (state.usage.open >= self.limit).then_some(AdmissionError::Streams(self.limit))
         };
         if let Some(rejected) = exceeded {
             state.usage.rejected += 1;
@@ -59,11 +59,11 @@ impl Streams {
         }
         state.usage.open += 1;
         state.flows.insert(flow, of_flow + 1);
-        Ok(Stream { streams: self.clone(), flow })
+        Ok(StreamSlot { streams: self.clone(), flow })
     }
 }
 
-impl Drop for Stream {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut state = self.streams.state.lock();
         state.usage.open -= 1;
@@ -83,9 +83,9 @@ mod tests {
     fn streams_are_bounded_per_flow_and_in_total() {
         let streams = Arc::new(Streams::new(3, 2));
         let first = [streams.open(Flow(1)).unwrap(), streams.open(Flow(1)).unwrap()];
-        assert_eq!(streams.open(Flow(1)).err(), Some(Rejected::FlowStreams(2)));
+        assert_eq!(streams.open(Flow(1)).err(), Some(AdmissionError::FlowStreams(2)));
         let second = streams.open(Flow(2)).unwrap();
-        assert_eq!(streams.open(Flow(2)).err(), Some(Rejected::Streams(3)));
+        assert_eq!(streams.open(Flow(2)).err(), Some(AdmissionError::Streams(3)));
         drop(first);
         assert_eq!(streams.usage(), StreamUsage { open: 1, rejected: 2 });
         drop(second);

@@ -1,8 +1,8 @@
 //! A bounded pool for CPU-heavy work: validation, patches, unpacking, rendering.
 //!
 //! A [`WorkPool`] admits work by slots and bytes, fairly per flow (a workspace or a user), and runs it on blocking threads of low
-//! [`priority`], so that async workers stay free. The work gets a [`Ticket`]. It reserves memory through the ticket before it allocates, and checks at
-//! intervals whether it should stop because its deadline has passed or its caller has disconnected.
+//! [`priority`], so that async workers stay free. The work gets a [`WorkContext`], through which it reserves memory before it allocates,
+//! and checks at intervals whether it should stop because its deadline has passed or its caller has disconnected.
 //!
 //! Invariants:
 //! - Slot and bytes are held until the work has ended, not only until its caller stops waiting.
@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use crate::bytes::{ByteBudget, ByteUsage, Reserved};
+use crate::bytes::{ByteBudget, ByteReservation, ByteUsage};
 use crate::seats::{Seat, SeatUsage, Seats};
-use crate::{Flow, Limits, Rejected, STARVED_AFTER, priority};
+use crate::{AdmissionError, Flow, Limits, STARVATION_THRESHOLD, priority};
 
 /// Limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,18 +50,18 @@ pub struct WorkPool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorkError {
     #[error(transparent)]
-    Rejected(#[from] Rejected),
+    Rejected(#[from] AdmissionError),
     #[error("the work took longer than {} s", .0.as_secs())]
     DeadlineExceeded(Duration),
     #[error("the work panicked")]
     Panicked,
     #[error(transparent)]
-    Interrupted(#[from] Interrupted),
+    Interrupted(#[from] InterruptReason),
 }
 
 /// Why work should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Interrupted {
+pub enum InterruptReason {
     #[error("cancelled: the caller is gone")]
     Cancelled,
     #[error("the deadline has passed")]
@@ -71,7 +71,7 @@ pub enum Interrupted {
 /// A slot and reserved bytes, for work that [`WorkPool::run`] does not run (a download, for example). Returned on drop.
 #[must_use]
 pub struct Permit {
-    pub reserved: Reserved,
+    pub reserved: ByteReservation,
     _seat: Seat,
 }
 
@@ -79,28 +79,28 @@ pub struct Permit {
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The admission of running work: its interrupt, reserved bytes and slot.
-pub struct Ticket {
+pub struct WorkContext {
     interrupt: Interrupt,
-    reserved: Mutex<Reserved>,
+    reserved: Mutex<ByteReservation>,
     seats: Arc<Seats>,
     flow: Flow,
     /// `None` while the work waits for a future.
     seat: Mutex<Option<Seat>>,
 }
 
-impl Ticket {
+impl WorkContext {
     /// Fails if the work should stop. Costs about ten nanoseconds.
-    pub fn check(&self) -> Result<(), Interrupted> {
+    pub fn check(&self) -> Result<(), InterruptReason> {
         self.interrupt.check()
     }
 
-    /// The same check, for code that does not have the ticket.
+    /// The same check, for code that does not have the context.
     pub fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
     }
 
     /// Reserves `bytes` more until the work has ended; call it before they are allocated.
-    pub fn reserve(&self, bytes: u64) -> Result<(), Rejected> {
+    pub fn reserve(&self, bytes: u64) -> Result<(), AdmissionError> {
         self.reserved.lock().grow(bytes)
     }
 
@@ -140,17 +140,17 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// A stop signal with a deadline only, without cancellation.
-    pub fn at(deadline: Instant) -> Self {
+    pub fn with_deadline(deadline: Instant) -> Self {
         Self { cancelled: Arc::default(), deadline }
     }
 
     /// Fails if the work should stop. Costs about ten nanoseconds.
-    pub fn check(&self) -> Result<(), Interrupted> {
+    pub fn check(&self) -> Result<(), InterruptReason> {
         if self.cancelled.load(Ordering::Relaxed) {
-            return Err(Interrupted::Cancelled);
+            return Err(InterruptReason::Cancelled);
         }
         if Instant::now() >= self.deadline {
-            return Err(Interrupted::DeadlineExceeded);
+            return Err(InterruptReason::DeadlineExceeded);
         }
         Ok(())
     }
@@ -191,8 +191,8 @@ impl WorkPool {
     /// The same pool, in which each flow can always reserve this many bytes, even if others have exhausted the pool's limit. The total
     /// can therefore exceed the limit by that amount per flow. Call it before the pool is used.
     #[must_use]
-    pub fn guaranteeing(self, bytes_per_flow: u64, limits: &WorkLimits) -> Self {
-        let budget = ByteBudget::new(limits.bytes, limits.bytes_per_flow).guaranteeing(bytes_per_flow);
+    pub fn with_guarantee(self, bytes_per_flow: u64, limits: &WorkLimits) -> Self {
+        let budget = ByteBudget::new(limits.bytes, limits.bytes_per_flow).with_guarantee(bytes_per_flow);
         Self { bytes: Arc::new(budget), ..self }
     }
 
@@ -202,25 +202,25 @@ impl WorkPool {
     }
 
     /// Waits for a slot, then reserves `bytes`. Cancel-safe.
-    pub async fn admit(&self, flow: Flow, bytes: u64) -> Result<Permit, Rejected> {
+    pub async fn admit(&self, flow: Flow, bytes: u64) -> Result<Permit, AdmissionError> {
         let seat = self.seats.acquire(flow).await?;
         let reserved = self.bytes.reserve(flow, bytes)?;
         Ok(Permit { reserved, _seat: seat })
     }
 
     /// Reserves `bytes` without a slot, for memory that outlives the work or is filled without computation (a download).
-    pub fn reserve(&self, flow: Flow, bytes: u64) -> Result<Reserved, Rejected> {
+    pub fn reserve(&self, flow: Flow, bytes: u64) -> Result<ByteReservation, AdmissionError> {
         self.bytes.reserve(flow, bytes)
     }
 
     /// Runs `work` on a blocking thread once it is admitted with `bytes`. Dropping the future cancels the work: it never starts if it has
-    /// not started yet, and [`Ticket::check`] fails if it is running. The deadline counts from admission.
+    /// not started yet, and [`WorkContext::check`] fails if it is running. The deadline counts from admission.
     pub async fn run<T: Send + 'static>(
         &self,
         flow: Flow,
         bytes: u64,
         deadline: Duration,
-        work: impl FnOnce(&Ticket) -> T + Send + 'static,
+        work: impl FnOnce(&WorkContext) -> T + Send + 'static,
     ) -> Result<T, WorkError> {
         let Permit { reserved, _seat: seat } = self.admit(flow, bytes).await?;
         let cancelled = Arc::new(AtomicBool::new(false));
@@ -231,7 +231,7 @@ impl WorkPool {
             priority::lower();
             let (reserved, seat) = (Mutex::new(reserved), Mutex::new(Some(seat)));
             let interrupt = Interrupt { cancelled, deadline: end };
-            let ticket = Ticket { interrupt, reserved, seats, flow, seat };
+            let ticket = WorkContext { interrupt, reserved, seats, flow, seat };
             ticket.check().is_ok().then(|| work(&ticket))
         });
         let done = tokio::time::timeout(deadline, running).await;
@@ -248,9 +248,9 @@ impl WorkPool {
         self.seats.starving_for()
     }
 
-    /// Like [`WorkPool::starving_for`], if that is at least [`STARVED_AFTER`].
+    /// Like [`WorkPool::starving_for`], if that is at least [`STARVATION_THRESHOLD`].
     pub fn starved(&self) -> Option<Duration> {
-        self.starving_for().filter(|lasting| *lasting >= STARVED_AFTER)
+        self.starving_for().filter(|lasting| *lasting >= STARVATION_THRESHOLD)
     }
 
     pub fn slots(&self) -> SeatUsage {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn flow_waits_for_its_share_while_others_run() {
+    async fn flow_waits_for_its_slots_while_others_run() {
         let pool = pool(2);
         let (greedy, other) = (pool.flow("greedy"), pool.flow("other"));
         let (release, blocked) = mpsc::channel::<()>();
@@ -327,7 +327,7 @@ mod tests {
         let running = tokio::spawn({
             let pool = pool.clone();
             async move {
-                let work = move |ticket: &Ticket| {
+                let work = move |ticket: &WorkContext| {
                     started.send(()).unwrap();
                     blocked.recv().unwrap();
                     ended.send(ticket.check()).unwrap();
@@ -340,7 +340,7 @@ mod tests {
         assert!(running.await.unwrap_err().is_cancelled());
         assert_eq!((pool.slots().used, pool.bytes().held), (1, 10));
         release.send(()).unwrap();
-        assert_eq!(end.await.unwrap(), Err(Interrupted::Cancelled));
+        assert_eq!(end.await.unwrap(), Err(InterruptReason::Cancelled));
         while pool.slots().used > 0 {
             tokio::task::yield_now().await;
         }
@@ -356,18 +356,18 @@ mod tests {
         let late = pool.run(flow, 0, deadline, move |_| blocked.recv().is_ok()).await;
         assert_eq!(late, Err(WorkError::DeadlineExceeded(deadline)));
         release.send(()).unwrap();
-        let stopped = |ticket: &Ticket| loop {
+        let stopped = |ticket: &WorkContext| loop {
             if let Err(interrupted) = ticket.check() {
                 return interrupted;
             }
         };
         let stopped = pool.run(flow, 0, deadline, stopped).await;
         assert!(
-            matches!(stopped, Ok(Interrupted::DeadlineExceeded) | Err(WorkError::DeadlineExceeded(_))),
+            matches!(stopped, Ok(InterruptReason::DeadlineExceeded) | Err(WorkError::DeadlineExceeded(_))),
             "{stopped:?}"
         );
         let refused = pool.run(flow, 50, DEADLINE, |ticket| (ticket.reserve(10), ticket.reserve(1))).await;
-        assert_eq!(refused, Ok((Ok(()), Err(Rejected::FlowBytes(60)))));
+        assert_eq!(refused, Ok((Ok(()), Err(AdmissionError::FlowBytes(60)))));
         assert_eq!(pool.run(flow, 0, DEADLINE, |_| panic!("boom")).await, Err::<(), _>(WorkError::Panicked));
         assert_eq!((pool.slots().used, pool.bytes().held), (0, 0));
     }
@@ -380,7 +380,7 @@ mod tests {
         let (runtime, began) = (Handle::current(), Arc::new(AtomicBool::new(false)));
         let first = tokio::spawn({
             let (pool, began) = (pool.clone(), began.clone());
-            let work = move |ticket: &Ticket| {
+            let work = move |ticket: &WorkContext| {
                 began.store(true, Ordering::Relaxed);
                 ticket.wait(&runtime, blocked)
             };
@@ -398,7 +398,7 @@ mod tests {
         let (ended_tx, ended) = tokio::sync::oneshot::channel();
         let running = tokio::spawn({
             let pool = pool.clone();
-            let work = move |ticket: &Ticket| {
+            let work = move |ticket: &WorkContext| {
                 started_tx.send(()).unwrap();
                 ended_tx.send(ticket.wait(&runtime, std::future::pending::<()>())).unwrap();
             };
@@ -406,6 +406,6 @@ mod tests {
         });
         started.await.unwrap();
         running.abort();
-        assert_eq!(ended.await.unwrap(), Err(WorkError::Interrupted(Interrupted::Cancelled)));
+        assert_eq!(ended.await.unwrap(), Err(WorkError::Interrupted(InterruptReason::Cancelled)));
     }
 }

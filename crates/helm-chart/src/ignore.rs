@@ -3,23 +3,23 @@
 //! The rules resemble those of git but differ: they are tried in order, the first one that ignores wins, and a
 //! negated rule ignores everything that it does *not* match.
 
-use crate::path::{self, BadPattern};
+use crate::path::{self, InvalidPattern};
 
 /// Rules of one chart.
 #[derive(Clone, Debug, Default)]
-pub struct Rules(Vec<Rule>);
+pub struct HelmIgnoreRules(Vec<HelmIgnoreRule>);
 
 #[derive(Clone, Debug)]
-struct Rule {
+struct HelmIgnoreRule {
     pattern: String,
-    scope: Scope,
-    negated: bool,
-    folders_only: bool,
+    target: MatchTarget,
+    is_negated: bool,
+    dirs_only: bool,
 }
 
 /// What a pattern is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum MatchTarget {
     /// The whole path, for patterns with a slash.
     Path,
     /// The last path segment.
@@ -31,15 +31,15 @@ pub enum IgnoreError {
     #[error("double-star (**) syntax is not supported")]
     DoubleStar,
     #[error(transparent)]
-    Pattern(#[from] BadPattern),
+    InvalidPattern(#[from] InvalidPattern),
     #[error("bufio.Scanner: token too long")]
-    LongLine,
+    LineTooLong,
 }
 
-impl Rules {
+impl HelmIgnoreRules {
     /// Rules that apply to every chart.
     pub fn defaults() -> Self {
-        Self(Rule::parse("templates/.?*").ok().flatten().into_iter().collect())
+        Self(HelmIgnoreRule::parse("templates/.?*").ok().flatten().into_iter().collect())
     }
 
     /// Parses a `.helmignore` file and appends the default rules.
@@ -49,25 +49,25 @@ impl Rules {
         for line in text.split(|b| *b == b'\n') {
             // Line length limit of Go's scanner.
             if line.len() >= 64 << 10 {
-                return Err(IgnoreError::LongLine);
+                return Err(IgnoreError::LineTooLong);
             }
-            rules.extend(Rule::parse(&String::from_utf8_lossy(line))?);
+            rules.extend(HelmIgnoreRule::parse(&String::from_utf8_lossy(line))?);
         }
         rules.append(&mut Self::defaults().0);
         Ok(Self(rules))
     }
 
     /// Whether a file is ignored, or a folder with all its files.
-    pub fn ignore(&self, path: &str, is_folder: bool) -> bool {
+    pub fn is_ignored(&self, path: &str, is_folder: bool) -> bool {
         if matches!(path, "" | "." | "./") {
             return false;
         }
         for rule in &self.0 {
-            if rule.negated {
-                if (rule.folders_only && !is_folder) || !rule.matches(path) {
+            if rule.is_negated {
+                if (rule.dirs_only && !is_folder) || !rule.matches(path) {
                     return true;
                 }
-            } else if (!rule.folders_only || is_folder) && rule.matches(path) {
+            } else if (!rule.dirs_only || is_folder) && rule.matches(path) {
                 return true;
             }
         }
@@ -75,7 +75,7 @@ impl Rules {
     }
 }
 
-impl Rule {
+impl HelmIgnoreRule {
     /// Parses a rule; `None` for an empty line or a comment.
     fn parse(line: &str) -> Result<Option<Self>, IgnoreError> {
         let line = line.trim();
@@ -89,17 +89,22 @@ impl Rule {
         let (negated, line) = line.strip_prefix('!').map_or((false, line), |line| (true, line));
         let (folders_only, line) = line.strip_suffix('/').map_or((false, line), |line| (true, line));
         let (scope, pattern) = match line.strip_prefix('/') {
-            Some(pattern) => (Scope::Path, pattern),
-            None if line.contains('/') => (Scope::Path, line),
-            None => (Scope::Name, line),
+            Some(pattern) => (MatchTarget::Path, pattern),
+            None if line.contains('/') => (MatchTarget::Path, line),
+            None => (MatchTarget::Name, line),
         };
-        Ok(Some(Self { pattern: pattern.to_owned(), scope, negated, folders_only }))
+        Ok(Some(Self {
+            pattern: pattern.to_owned(),
+            target: scope,
+            is_negated: negated,
+            dirs_only: folders_only,
+        }))
     }
 
     fn matches(&self, path: &str) -> bool {
-        let name = match self.scope {
-            Scope::Path => path,
-            Scope::Name => path.rsplit('/').next().unwrap_or(path),
+        let name = match self.target {
+            MatchTarget::Path => path,
+            MatchTarget::Name => path.rsplit('/').next().unwrap_or(path),
         };
         // The whole pattern is valid; a part of it may be invalid and then matches nothing.
         path::matches(&self.pattern, name).unwrap_or(false)
@@ -112,7 +117,7 @@ mod tests {
 
     /// Recorded from Helm 3.17.3.
     #[test]
-    fn files_are_ignored_as_by_helm() {
+    fn rules_ignore_files_like_helm() {
         #[rustfmt::skip]
         let rows = [
             ("*.txt", "a.txt", false, Ok(true)),
@@ -174,14 +179,15 @@ mod tests {
             ("!**", "a", false, Err("double-star (**) syntax is not supported")),
         ];
         for (rules, path, is_folder, expected) in rows {
-            let said = Rules::parse(rules.as_bytes()).map(|rules| rules.ignore(path, is_folder));
+            let said =
+                HelmIgnoreRules::parse(rules.as_bytes()).map(|rules| rules.is_ignored(path, is_folder));
             let said = said.map_err(|error| error.to_string());
             assert_eq!(said, expected.map_err(str::to_owned), "{rules:?} {path:?}");
         }
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
-        assert_eq!(Rules::parse(&vec![b'a'; 70_000]).unwrap_err(), IgnoreError::LongLine);
+    fn parse_rejects_long_line() {
+        assert_eq!(HelmIgnoreRules::parse(&vec![b'a'; 70_000]).unwrap_err(), IgnoreError::LineTooLong);
     }
 }

@@ -11,11 +11,11 @@ pub mod lint;
 pub mod load;
 pub mod lock;
 pub mod metadata;
-mod moment;
 mod path;
 pub mod provenance;
 pub mod schema;
 pub mod set;
+mod timestamp;
 mod typed;
 pub mod values;
 

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use crate::archive::{self, ArchiveError, Limits};
+use crate::archive::{self, ArchiveError, ArchiveLimits};
 use crate::chart::{Chart, File};
-use crate::metadata::{self, Draft, Invalid, Lock};
+use crate::metadata::{self, InvalidMetadata, Lock, MetadataDraft};
 use crate::path;
 use crate::values;
 
@@ -33,9 +33,9 @@ pub enum LoadError {
     #[error("invalid chart apiVersion")]
     InvalidVersion,
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidMetadata),
     #[error("error unpacking subchart tar in {chart}: expected {expected}, got {found}")]
-    Misplaced { chart: Str, expected: Str, found: Str },
+    NameMismatch { chart: Str, expected: Str, found: Str },
     #[error("error unpacking subchart {subchart} in {chart}: {problem}")]
     Subchart { subchart: Str, chart: Str, problem: Box<LoadError> },
     #[error("charts lie more than {0} deep in each other")]
@@ -58,9 +58,9 @@ impl LoadError {
 /// Loads charts. Limits apply to everything that one loader loads.
 pub struct Loader {
     profile: Profile,
-    limits: Limits,
+    limits: ArchiveLimits,
     /// Number of values counted so far.
-    values: usize,
+    value_count: usize,
     /// Returns an error to stop.
     interrupt: Box<dyn Fn() -> Result<(), Str>>,
     /// Warnings for the chart's author.
@@ -69,46 +69,46 @@ pub struct Loader {
 
 impl Loader {
     pub fn new(profile: Profile) -> Self {
-        Self::with_limits(profile, Limits::of(profile))
+        Self::with_limits(profile, ArchiveLimits::for_profile(profile))
     }
 
-    pub fn with_limits(profile: Profile, limits: Limits) -> Self {
-        Self { profile, limits, values: 0, interrupt: Box::new(|| Ok(())), warnings: Vec::new() }
+    pub fn with_limits(profile: Profile, limits: ArchiveLimits) -> Self {
+        Self { profile, limits, value_count: 0, interrupt: Box::new(|| Ok(())), warnings: Vec::new() }
     }
 
     /// Stops at the next file or chart when `interrupt` fails.
     #[must_use]
-    pub fn interrupted_by(mut self, interrupt: impl Fn() -> Result<(), Str> + 'static) -> Self {
+    pub fn with_interrupt(mut self, interrupt: impl Fn() -> Result<(), Str> + 'static) -> Self {
         self.interrupt = Box::new(interrupt);
         self
     }
 
     /// Loads a chart from an archive.
-    pub fn archive(&mut self, archive: &[u8]) -> Result<Chart, LoadError> {
+    pub fn load_archive(&mut self, archive: &[u8]) -> Result<Chart, LoadError> {
         let files = self.unpack(archive).map_err(|error| match self.profile {
             Profile::Helm4 if error != ArchiveError::NotGzip => LoadError::RootArchive(error),
             _ => LoadError::Archive(error),
         })?;
         if self.profile == Profile::Helm4 {
             let file = files.iter().find(|file| &*file.name == "Chart.yaml").ok_or(LoadError::NoVersion)?;
-            self.check_kind(&file.data)?;
+            self.check_api_version(&file.data)?;
         }
-        self.chart(files, self.limits.depth)
+        self.load_chart(files, self.limits.depth)
     }
 
     /// Unpacks the files of an archive.
     pub fn unpack(&mut self, archive: &[u8]) -> Result<Vec<File>, ArchiveError> {
-        archive::files_unless(archive, self.profile, &mut self.limits, &*self.interrupt)
+        archive::read_files_interruptible(archive, self.profile, &mut self.limits, &*self.interrupt)
     }
 
     /// Loads a chart from the files of a folder, without ignored ones.
-    pub fn files(&mut self, files: Vec<File>) -> Result<Chart, LoadError> {
-        self.chart(files, self.limits.depth)
+    pub fn load_files(&mut self, files: Vec<File>) -> Result<Chart, LoadError> {
+        self.load_chart(files, self.limits.depth)
     }
 
     /// Checks the `apiVersion` of `Chart.yaml`. Helm 4 checks it for the root chart only, not for subcharts; Helm 3
     /// does not check it.
-    pub fn check_kind(&self, chart_yaml: &[u8]) -> Result<(), LoadError> {
+    pub fn check_api_version(&self, chart_yaml: &[u8]) -> Result<(), LoadError> {
         if self.profile == Profile::Helm3 {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Loader {
     }
 
     /// Remaining limits.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ArchiveLimits {
         self.limits
     }
 
@@ -134,7 +134,7 @@ impl Loader {
             ArchiveError::TooLarge("templates of the chart are larger than the maximum size".to_owned())
         })?;
         let size: usize =
-            files.iter().filter(|file| PARSED.contains(&&*file.name)).map(|f| f.data.len()).sum();
+            files.iter().filter(|file| PARSED_FILES.contains(&&*file.name)).map(|f| f.data.len()).sum();
         self.limits.parsed = self.limits.parsed.checked_sub(size).ok_or_else(|| {
             ArchiveError::TooLarge(
                 "values and metadata of the chart are larger than the maximum size".to_owned(),
@@ -143,21 +143,21 @@ impl Loader {
         Ok(())
     }
 
-    fn chart(&mut self, files: Vec<File>, depth: usize) -> Result<Chart, LoadError> {
+    fn load_chart(&mut self, files: Vec<File>, depth: usize) -> Result<Chart, LoadError> {
         (self.interrupt)().map_err(ArchiveError::Interrupted)?;
         self.count_parsed(&files)?;
-        let mut draft = self.draft(&files)?;
+        let mut draft = self.read_draft(&files)?;
         let mut chart = Chart::default();
-        let mut subcharts = Subcharts::default();
+        let mut subcharts = SubchartFiles::default();
         let first_kind = draft.as_ref().is_some_and(|draft| &*draft.api_version() == "v1");
         for file in files {
             (self.interrupt)().map_err(ArchiveError::Interrupted)?;
             match &*file.name {
                 "Chart.yaml" => {}
-                "Chart.lock" => chart.lock = self.lock(&file.data, "Chart.lock")?,
+                "Chart.lock" => chart.lock = self.parse_lock(&file.data, "Chart.lock")?,
                 "values.yaml" => {
-                    self.values += values_in(&file.data);
-                    if self.values > MAX_VALUES {
+                    self.value_count += estimate_value_count(&file.data);
+                    if self.value_count > MAX_VALUES {
                         return Err(LoadError::TooManyValues(MAX_VALUES));
                     }
                     chart.values = values::read(&file.data, self.profile)
@@ -166,10 +166,10 @@ impl Loader {
                 "values.schema.json" => chart.schema = Some(file.data.clone()),
                 "requirements.yaml" => {
                     if !first_kind {
-                        self.warnings.push(DEPENDENCIES_MOVED);
+                        self.warnings.push(DEPENDENCIES_MOVED_WARNING);
                     }
                     draft
-                        .get_or_insert_with(Draft::empty)
+                        .get_or_insert_with(MetadataDraft::empty)
                         .add(&file.data, self.profile)
                         .map_err(|problem| LoadError::Text { file: "requirements.yaml", problem })?;
                     if first_kind {
@@ -177,12 +177,12 @@ impl Loader {
                     }
                 }
                 "requirements.lock" => {
-                    chart.lock = self.lock(&file.data, "requirements.lock")?;
-                    draft.get_or_insert_with(Draft::empty);
+                    chart.lock = self.parse_lock(&file.data, "requirements.lock")?;
+                    draft.get_or_insert_with(MetadataDraft::empty);
                     if first_kind {
                         chart.files.push(file.clone());
                     } else {
-                        self.warnings.push(LOCK_MOVED);
+                        self.warnings.push(LOCK_MOVED_WARNING);
                     }
                 }
                 name if name.starts_with("templates/") => chart.templates.push(file.clone()),
@@ -199,13 +199,13 @@ impl Loader {
             chart.raw.push(file);
         }
         chart.metadata = draft.ok_or(LoadError::NoMetadata)?.finish(self.profile)?;
-        for (name, files) in subcharts.found {
+        for (name, files) in subcharts.groups {
             if name.starts_with(['_', '.']) {
                 continue;
             }
-            let inner = self.subchart(&chart, &name, files, depth);
+            let inner = self.load_subchart(&chart, &name, files, depth);
             let inner = inner.map_err(|problem| match problem {
-                problem @ LoadError::Misplaced { .. } => problem,
+                problem @ LoadError::NameMismatch { .. } => problem,
                 problem => LoadError::Subchart {
                     subchart: name.clone(),
                     chart: chart.metadata.name.clone(),
@@ -217,10 +217,10 @@ impl Loader {
         Ok(chart)
     }
 
-    fn draft(&self, files: &[File]) -> Result<Option<Draft>, LoadError> {
+    fn read_draft(&self, files: &[File]) -> Result<Option<MetadataDraft>, LoadError> {
         let mut draft = None;
         for file in files.iter().filter(|file| &*file.name == "Chart.yaml") {
-            let draft = draft.get_or_insert_with(Draft::empty);
+            let draft = draft.get_or_insert_with(MetadataDraft::empty);
             draft
                 .add(&file.data, self.profile)
                 .map_err(|problem| LoadError::Text { file: "Chart.yaml", problem })?;
@@ -229,34 +229,35 @@ impl Loader {
         Ok(draft)
     }
 
-    fn subchart(
+    fn load_subchart(
         &mut self,
         parent: &Chart,
         name: &str,
         files: Vec<File>,
         depth: usize,
     ) -> Result<Chart, LoadError> {
-        let depth = depth.checked_sub(1).ok_or(LoadError::TooDeep(Limits::of(self.profile).depth))?;
+        let depth =
+            depth.checked_sub(1).ok_or(LoadError::TooDeep(ArchiveLimits::for_profile(self.profile).depth))?;
         if path::extension(name) != ".tgz" {
             // A plain file in `charts/` is not a chart.
             let within = files.into_iter().filter_map(|file| {
                 let name = file.name.split_once('/')?.1.into();
                 Some(File { name, data: file.data })
             });
-            return self.chart(within.collect(), depth);
+            return self.load_chart(within.collect(), depth);
         }
         let Some(file) = files.first().filter(|file| &*file.name == name) else {
-            return Err(LoadError::Misplaced {
+            return Err(LoadError::NameMismatch {
                 chart: parent.metadata.name.clone(),
                 expected: name.into(),
                 found: files.first().map(|file| file.name.clone()).unwrap_or_default(),
             });
         };
         let files = self.unpack(&file.data)?;
-        self.chart(files, depth)
+        self.load_chart(files, depth)
     }
 
-    fn lock(&self, text: &Bytes, file: &'static str) -> Result<Option<Lock>, LoadError> {
+    fn parse_lock(&self, text: &Bytes, file: &'static str) -> Result<Option<Lock>, LoadError> {
         Lock::parse(text, self.profile).map_err(|problem| LoadError::Text { file, problem })
     }
 }
@@ -266,35 +267,35 @@ impl Loader {
 const MAX_VALUES: usize = 1_000_000;
 
 /// Upper bound of the values in a YAML text: each is next to a comma, colon, dash, bracket or line end.
-fn values_in(text: &[u8]) -> usize {
+fn estimate_value_count(text: &[u8]) -> usize {
     let marks = text.iter().filter(|byte| b",:-[{\n".contains(byte)).count();
     marks.min(text.len() / 2)
 }
 /// Files that are parsed when a chart is loaded.
-const PARSED: [&str; 5] =
+const PARSED_FILES: [&str; 5] =
     ["Chart.yaml", "Chart.lock", "values.yaml", "requirements.yaml", "requirements.lock"];
 
-const DEPENDENCIES_MOVED: &str = "Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". \
+const DEPENDENCIES_MOVED_WARNING: &str = "Warning: Dependencies are handled in Chart.yaml since apiVersion \"v2\". \
                                   We recommend migrating dependencies to Chart.yaml.";
-const LOCK_MOVED: &str = "Warning: Dependency locking is handled in Chart.lock since apiVersion \"v2\". \
+const LOCK_MOVED_WARNING: &str = "Warning: Dependency locking is handled in Chart.lock since apiVersion \"v2\". \
                           We recommend migrating to Chart.lock.";
 
 /// Files below `charts/`, grouped by the first path segment, in the order of their first file.
 #[derive(Default)]
-struct Subcharts {
-    found: Vec<(Str, Vec<File>)>,
-    places: HashMap<Str, usize>,
+struct SubchartFiles {
+    groups: Vec<(Str, Vec<File>)>,
+    group_indexes: HashMap<Str, usize>,
 }
 
-impl Subcharts {
+impl SubchartFiles {
     fn add(&mut self, file: &File) {
         let inner: Str = file.name.strip_prefix("charts/").unwrap_or(&file.name).into();
         let name: Str = inner.split('/').next().unwrap_or_default().into();
-        let place = *self.places.entry(name.clone()).or_insert_with(|| {
-            self.found.push((name, Vec::new()));
-            self.found.len() - 1
+        let place = *self.group_indexes.entry(name.clone()).or_insert_with(|| {
+            self.groups.push((name, Vec::new()));
+            self.groups.len() - 1
         });
-        self.found[place].1.push(File { name: inner, data: file.data.clone() });
+        self.groups[place].1.push(File { name: inner, data: file.data.clone() });
     }
 }
 
@@ -311,7 +312,7 @@ mod tests {
             name: (*name).into(),
             data: Bytes::copy_from_slice(text.as_bytes()),
         };
-        Loader::new(profile).files(files.iter().map(file).collect()).map_err(|error| error.to_string())
+        Loader::new(profile).load_files(files.iter().map(file).collect()).map_err(|error| error.to_string())
     }
 
     fn names(files: &[File]) -> Vec<&str> {
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_finds_its_place() {
+    fn load_sorts_files_into_chart_fields() {
         let files = [
             ("README.md", ""),
             CHART,
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn requirements_belong_to_charts_of_the_first_kind() {
+    fn requirements_yaml_applies_to_api_version_v1() {
         let requirements = ("requirements.yaml", "dependencies: [{name: d}]\n");
         let lock = ("requirements.lock", "dependencies: []\ndigest: x\n");
         let chart =
@@ -361,15 +362,15 @@ mod tests {
             name: name.into(),
             data: Bytes::copy_from_slice(text.as_bytes()),
         };
-        let chart = loader.files(vec![file(CHART), file(requirements), file(lock)]).unwrap();
+        let chart = loader.load_files(vec![file(CHART), file(requirements), file(lock)]).unwrap();
         assert!(chart.files.is_empty());
         assert_eq!(chart.metadata.dependencies.len(), 1);
-        assert_eq!(loader.warnings, [DEPENDENCIES_MOVED, LOCK_MOVED]);
+        assert_eq!(loader.warnings, [DEPENDENCIES_MOVED_WARNING, LOCK_MOVED_WARNING]);
     }
 
     /// Recorded from Helm 3.17.3 and 4.3.1.
     #[test]
-    fn charts_are_refused_in_helms_words() {
+    fn load_errors_match_helm() {
         let words = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type";
         let rows: [(&[(&str, &str)], String); 7] = [
             (&[("a", "")], "Chart.yaml file is missing".into()),
@@ -391,14 +392,17 @@ mod tests {
         );
         let loader = Loader::new(Profile::Helm4);
         assert_eq!(
-            loader.check_kind(b"apiVersion: v4").unwrap_err().to_string(),
+            loader.check_api_version(b"apiVersion: v4").unwrap_err().to_string(),
             "unsupported chart version"
         );
-        assert_eq!(loader.check_kind(b"apiVersion: v3").unwrap_err().to_string(), "invalid chart apiVersion");
+        assert_eq!(
+            loader.check_api_version(b"apiVersion: v3").unwrap_err().to_string(),
+            "invalid chart apiVersion"
+        );
     }
 
     #[test]
-    fn helm_4_merges_the_documents_of_values() {
+    fn helm4_merges_values_documents() {
         let values = |text: &str, profile| {
             let chart = load(&[CHART, ("values.yaml", text)], profile);
             chart.map(|chart| helm_template::yaml::write(&Data::Map(chart.values)).unwrap())
@@ -413,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn loading_stops_when_it_is_interrupted() {
+    fn load_stops_when_interrupted() {
         use std::cell::Cell;
         let names: Vec<String> = (0..100).map(|n| format!("templates/{n}")).collect();
         let mut all = vec![CHART];
@@ -423,12 +427,13 @@ mod tests {
             data: Bytes::copy_from_slice(text.as_bytes()),
         };
         let files: Vec<File> = all.iter().map(file).collect();
-        let archive = archive::write(&Loader::new(Profile::Helm4).files(files).unwrap(), Profile::Helm4, 0);
+        let archive =
+            archive::write(&Loader::new(Profile::Helm4).load_files(files).unwrap(), Profile::Helm4, 0);
         let asked = std::rc::Rc::new(Cell::new(0));
         let loader = |most: u32| {
             let asked = asked.clone();
             asked.set(0);
-            Loader::new(Profile::Helm4).interrupted_by(move || {
+            Loader::new(Profile::Helm4).with_interrupt(move || {
                 asked.set(asked.get() + 1);
                 if asked.get() > most { Err("the caller is gone".into()) } else { Ok(()) }
             })
@@ -436,16 +441,16 @@ mod tests {
         let archive = archive.unwrap();
         // While unpacking, and while processing the files.
         for most in [50, 150] {
-            let stopped = loader(most).archive(&archive).unwrap_err();
+            let stopped = loader(most).load_archive(&archive).unwrap_err();
             assert!(stopped.to_string().ends_with("the caller is gone"), "{stopped}");
             assert_eq!(asked.get(), most + 1);
         }
-        assert!(loader(u32::MAX).archive(&archive).is_ok());
+        assert!(loader(u32::MAX).load_archive(&archive).is_ok());
     }
 
     #[test]
-    fn templates_have_a_limit_of_their_own() {
-        let limits = Limits { templates: 10, ..Limits::of(Profile::Helm4) };
+    fn templates_have_their_own_limit() {
+        let limits = ArchiveLimits { templates: 10, ..ArchiveLimits::for_profile(Profile::Helm4) };
         let chart = |text: &'static [u8]| {
             let files = [
                 ("Chart.yaml", CHART.1.as_bytes()),
@@ -456,7 +461,7 @@ mod tests {
             ];
             let file =
                 |(name, data): (&str, &[u8])| File { name: name.into(), data: Bytes::copy_from_slice(data) };
-            Loader::with_limits(Profile::Helm4, limits).files(files.into_iter().map(file).collect())
+            Loader::with_limits(Profile::Helm4, limits).load_files(files.into_iter().map(file).collect())
         };
         assert!(chart(b"12345").is_ok());
         let refused = chart(b"123456").unwrap_err();
@@ -464,8 +469,8 @@ mod tests {
     }
 
     #[test]
-    fn charts_in_charts_have_an_end() {
-        let depth = Limits::of(Profile::Helm3).depth;
+    fn load_rejects_deeply_nested_charts() {
+        let depth = ArchiveLimits::for_profile(Profile::Helm3).depth;
         let nested = |depth: usize| {
             let names: Vec<_> =
                 (0..=depth).map(|depth| format!("{}Chart.yaml", "charts/c/".repeat(depth))).collect();
@@ -477,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn archives_in_archives_share_one_limit() {
+    fn nested_archives_share_one_limit() {
         let inner = Chart {
             raw: Vec::new(),
             files: vec![File { name: "a".into(), data: vec![0; 600].into() }],
@@ -492,9 +497,9 @@ mod tests {
                 file("charts/b.tgz", &packed),
             ]
         };
-        let limits = Limits { unpacked: 1000, ..Limits::of(Profile::Helm3) };
-        assert!(Loader::new(Profile::Helm3).files(files()).is_ok());
-        let error = Loader::with_limits(Profile::Helm3, limits).files(files()).unwrap_err().to_string();
+        let limits = ArchiveLimits { unpacked: 1000, ..ArchiveLimits::for_profile(Profile::Helm3) };
+        assert!(Loader::new(Profile::Helm3).load_files(files()).is_ok());
+        let error = Loader::with_limits(Profile::Helm3, limits).load_files(files()).unwrap_err().to_string();
         assert!(
             error.starts_with("error unpacking subchart b.tgz in c: decompressed chart is larger"),
             "{error}"
@@ -502,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_counted_before_they_are_read() {
+    fn values_are_counted_before_parsing() {
         let large = format!("a: [{}]\n", "1,".repeat(600_000));
         let values = ("values.yaml", large.as_str());
         assert!(load(&[CHART, values], Profile::Helm4).is_ok());

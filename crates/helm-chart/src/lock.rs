@@ -2,40 +2,40 @@
 //!
 //! The digest is the SHA-256 of this text; the caller hashes it.
 
-use helm_template::Unwritable;
+use helm_template::EncodeError;
 use helm_template::data::Data;
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 
 use crate::metadata::Dependency;
 
 /// Fields of a dependency in the order of Go's struct.
-const ORDER: [&str; 8] =
+const FIELD_ORDER: [&str; 8] =
     ["name", "version", "repository", "condition", "tags", "enabled", "import-values", "alias"];
 
 /// Digest text since Helm 3: declared dependencies and locked ones.
-pub fn digest_text(named: &[Dependency], locked: &[Dependency]) -> Result<String, Unwritable> {
-    Ok(format!("[{},{}]", list(named)?, list(locked)?))
+pub fn digest_text(named: &[Dependency], locked: &[Dependency]) -> Result<String, EncodeError> {
+    Ok(format!("[{},{}]", encode_list(named)?, encode_list(locked)?))
 }
 
 /// Digest text of Helm 2: the dependencies of `requirements.yaml`.
-pub fn digest_text_of_helm2(named: &[Dependency]) -> Result<String, Unwritable> {
-    Ok(format!(r#"{{"dependencies":{}}}"#, list(named)?))
+pub fn helm2_digest_text(named: &[Dependency]) -> Result<String, EncodeError> {
+    Ok(format!(r#"{{"dependencies":{}}}"#, encode_list(named)?))
 }
 
-fn list(dependencies: &[Dependency]) -> Result<String, Unwritable> {
+fn encode_list(dependencies: &[Dependency]) -> Result<String, EncodeError> {
     if dependencies.is_empty() {
         return Ok("null".into());
     }
-    let texts: Result<Vec<_>, _> = dependencies.iter().map(one).collect();
+    let texts: Result<Vec<_>, _> = dependencies.iter().map(encode_dependency).collect();
     Ok(format!("[{}]", texts?.join(",")))
 }
 
-fn one(dependency: &Dependency) -> Result<String, Unwritable> {
+fn encode_dependency(dependency: &Dependency) -> Result<String, EncodeError> {
     let data = dependency.to_data();
     let mut members = Vec::new();
-    for key in ORDER {
+    for key in FIELD_ORDER {
         if let Some(value) = data.get(key) {
-            let written = |data: &Data| json::write(data, Style::Plain);
+            let written = |data: &Data| json::write(data, JsonStyle::Plain);
             members.push(format!("{}:{}", written(&Data::string(key))?, written(value)?));
         }
     }

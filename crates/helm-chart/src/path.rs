@@ -31,10 +31,10 @@ pub(crate) fn extension(path: &str) -> &str {
 /// An invalid pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("syntax error in pattern")]
-pub struct BadPattern;
+pub struct InvalidPattern;
 
 /// Go's `filepath.Match`: `*` and `?` match anything but a slash, `[a-c]` one of these characters.
-pub(crate) fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
+pub(crate) fn matches(pattern: &str, name: &str) -> Result<bool, InvalidPattern> {
     let (mut pattern, mut name) = (pattern, name);
     while !pattern.is_empty() {
         let (star, chunk, after) = scan_chunk(pattern);
@@ -82,7 +82,7 @@ fn scan_chunk(pattern: &str) -> (bool, &str, &str) {
 
 /// The rest of a text after a chunk without stars; `None` if the chunk does not match. The whole chunk is always
 /// parsed, to detect invalid patterns.
-fn match_chunk<'a>(chunk: &str, text: &'a str) -> Result<Option<&'a str>, BadPattern> {
+fn match_chunk<'a>(chunk: &str, text: &'a str) -> Result<Option<&'a str>, InvalidPattern> {
     let mut rest = Some(text);
     let mut pattern = chunk.chars();
     while let Some(c) = pattern.next() {
@@ -90,7 +90,7 @@ fn match_chunk<'a>(chunk: &str, text: &'a str) -> Result<Option<&'a str>, BadPat
         let fits = match c {
             '[' => match_range(&mut pattern, head)?,
             '?' => head.is_some_and(|head| head != '/'),
-            '\\' => head == Some(pattern.next().ok_or(BadPattern)?),
+            '\\' => head == Some(pattern.next().ok_or(InvalidPattern)?),
             c => head == Some(c),
         };
         rest = match (rest, head) {
@@ -101,7 +101,7 @@ fn match_chunk<'a>(chunk: &str, text: &'a str) -> Result<Option<&'a str>, BadPat
     Ok(rest)
 }
 
-fn match_range(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, BadPattern> {
+fn match_range(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, InvalidPattern> {
     let negated = pattern.as_str().starts_with('^');
     if negated {
         pattern.next();
@@ -124,13 +124,13 @@ fn match_range(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<boo
     }
 }
 
-fn range_end(pattern: &mut std::str::Chars<'_>) -> Result<char, BadPattern> {
-    let c = match pattern.next().ok_or(BadPattern)? {
-        '-' | ']' => return Err(BadPattern),
-        '\\' => pattern.next().ok_or(BadPattern)?,
+fn range_end(pattern: &mut std::str::Chars<'_>) -> Result<char, InvalidPattern> {
+    let c = match pattern.next().ok_or(InvalidPattern)? {
+        '-' | ']' => return Err(InvalidPattern),
+        '\\' => pattern.next().ok_or(InvalidPattern)?,
         c => c,
     };
-    if pattern.as_str().is_empty() { Err(BadPattern) } else { Ok(c) }
+    if pattern.as_str().is_empty() { Err(InvalidPattern) } else { Ok(c) }
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
 
     /// Recorded from Go 1.23.
     #[test]
-    fn patterns_match_as_in_go() {
+    fn matches_agrees_with_go() {
         #[rustfmt::skip]
         let rows = [
             ("", "", Ok(true)),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_cleaned_as_in_go() {
+    fn clean_agrees_with_go() {
         for (path, cleaned) in [
             ("", "."),
             ("a/./b//c", "a/b/c"),

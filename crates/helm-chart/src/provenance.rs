@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use helm_template::Unwritable;
+use helm_template::EncodeError;
 use helm_template::data::{Data, Members};
 use helm_template::go::quote;
 use helm_template::profile::Profile;
@@ -15,8 +15,8 @@ use helm_template::value::Str;
 use helm_template::yaml;
 use sha2::{Digest, Sha256};
 
-use crate::metadata::{Draft, Metadata};
-use crate::typed::{self, Keys, Shape, Struct, structure};
+use crate::metadata::{Metadata, MetadataDraft};
+use crate::typed::{self, KeyMode, Shape, Struct, structure};
 
 /// A parsed provenance file.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,16 +37,16 @@ pub enum ProvenanceError {
     #[error("signature block not found")]
     NoSignature,
     #[error("message block must have at least two parts")]
-    OnePart,
+    MissingPart,
     #[error("{0}")]
     Text(Str),
     #[error("provenance does not contain a SHA for a file named {}", quote(.0))]
-    Unknown(Str),
+    UnknownFile(Str),
     #[error("sha256 sum does not match for {name}: {} != {}", quote(.signed), quote(.found))]
     Mismatch { name: Str, signed: Str, found: Str },
 }
 
-static SUMS: Struct = structure! {Provenance "SumCollection" {
+static SUM_COLLECTION: Struct = structure! {Provenance "SumCollection" {
     "files": Shape::Map(&Shape::Text),
     "images": Shape::Map(&Shape::Text),
 }};
@@ -55,17 +55,18 @@ const BEGIN: &str = "-----BEGIN PGP SIGNED MESSAGE-----";
 const SIGNATURE: &str = "-----BEGIN PGP SIGNATURE-----";
 const END: &str = "-----END PGP SIGNATURE-----";
 /// Separator of the parts of a message. `---` would be read as part of the armour.
-const PARTS: &str = "\n...\n";
+const PART_SEPARATOR: &str = "\n...\n";
 
 impl Provenance {
     pub fn parse(text: &str, profile: Profile) -> Result<Self, ProvenanceError> {
-        let (message, signature) = unwrap(text).ok_or(ProvenanceError::NoSignature)?;
-        let mut parts = message.split(PARTS);
+        let (message, signature) = split_clear_signed(text).ok_or(ProvenanceError::NoSignature)?;
+        let mut parts = message.split(PART_SEPARATOR);
         let (Some(chart), Some(sums)) = (parts.next(), parts.next()) else {
-            return Err(ProvenanceError::OnePart);
+            return Err(ProvenanceError::MissingPart);
         };
-        let chart = Draft::read(chart.as_bytes(), profile).map_err(ProvenanceError::Text)?;
-        let sums = typed::read(sums.as_bytes(), &SUMS, profile, Keys::Any).map_err(ProvenanceError::Text)?;
+        let chart = MetadataDraft::decode(chart.as_bytes(), profile).map_err(ProvenanceError::Text)?;
+        let sums = typed::read(sums.as_bytes(), &SUM_COLLECTION, profile, KeyMode::Any)
+            .map_err(ProvenanceError::Text)?;
         let files = sums.get("files").and_then(Data::as_map).into_iter().flatten();
         let files = files.filter_map(|(name, sum)| Some((name.clone(), sum.as_str()?.into())));
         Ok(Self { chart, files: files.collect(), signature, message })
@@ -74,7 +75,7 @@ impl Provenance {
     /// Checks that an archive of this name was signed. Returns its digest.
     pub fn check(&self, name: &str, archive: &[u8]) -> Result<String, ProvenanceError> {
         let found = format!("sha256:{}", digest(archive));
-        let signed = self.files.get(name).ok_or_else(|| ProvenanceError::Unknown(name.into()))?;
+        let signed = self.files.get(name).ok_or_else(|| ProvenanceError::UnknownFile(name.into()))?;
         if **signed != *found {
             return Err(ProvenanceError::Mismatch {
                 name: name.into(),
@@ -87,9 +88,9 @@ impl Provenance {
 }
 
 /// The text to sign for an archive.
-pub fn message(metadata: &Metadata, name: &str, archive: &[u8]) -> Result<String, Unwritable> {
+pub fn message(metadata: &Metadata, name: &str, archive: &[u8]) -> Result<String, EncodeError> {
     let mut text = yaml::write(&metadata.to_data())?;
-    text.push_str(PARTS);
+    text.push_str(PART_SEPARATOR);
     let sum = Data::string(format!("sha256:{}", digest(archive)));
     let files = Data::Map(Members::from([(name.into(), sum)]));
     text.push_str(&yaml::write(&Data::Map(Members::from([("files".into(), files)])))?);
@@ -105,7 +106,7 @@ pub fn digest(bytes: &[u8]) -> String {
 }
 
 /// Splits a clear-signed message into text and signature.
-fn unwrap(text: &str) -> Option<(String, String)> {
+fn split_clear_signed(text: &str) -> Option<(String, String)> {
     let start = match text.strip_prefix(BEGIN) {
         Some(rest) => rest,
         None => &text[text.find(&format!("\n{BEGIN}"))? + 1 + BEGIN.len()..],
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_read_as_it_was_made() {
+    fn message_round_trips() {
         let text = message(&metadata(), "c-1.2.3.tgz", ARCHIVE).unwrap();
         let sum = "484703de5611317b0f28952852ca1c227f3bbdd84c33ce8cfe167e6ab1592fb3";
         assert_eq!(
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn another_archive_is_not_vouched_for() {
+    fn check_rejects_other_archive() {
         let text = signed(&message(&metadata(), "c-1.2.3.tgz", ARCHIVE).unwrap());
         let read = Provenance::parse(&text, Profile::Helm3).unwrap();
         let said = |name, archive| read.check(name, archive).unwrap_err().to_string();
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_provenance_is_refused() {
+    fn parse_rejects_invalid_provenance() {
         let said = |text: &str| Provenance::parse(text, Profile::Helm3).unwrap_err().to_string();
         for text in ["", "apiVersion: v1\n", BEGIN, "-----BEGIN PGP SIGNED MESSAGE-----\n\nname: c\n"] {
             assert_eq!(said(text), "signature block not found", "{text:?}");

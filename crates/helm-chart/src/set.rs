@@ -26,7 +26,7 @@ const MAX_ELEMENTS: usize = 1 << 20;
 
 /// A flag of the family, in the order in which Helm applies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SetFlag {
     /// `--set-json`: values are JSON.
     Json,
     /// `--set`: numbers, booleans and nulls are recognised.
@@ -39,7 +39,7 @@ pub enum Kind {
     Literal,
 }
 
-impl Kind {
+impl SetFlag {
     pub fn flag(self) -> &'static str {
         match self {
             Self::Json => "--set-json",
@@ -53,50 +53,50 @@ impl Kind {
 
 /// Parses a line into `values`. `open` reads a file named by the line.
 pub fn apply(
-    kind: Kind,
+    kind: SetFlag,
     line: &str,
     values: &mut Members,
     profile: Profile,
     open: &mut dyn FnMut(&str) -> Result<Str, Str>,
 ) -> Result<(), Str> {
-    let mut parser = Parser { kind, profile, open, rest: Cursor::new(line), elements: 0 };
+    let mut parser = Parser { kind, profile, open, cursor: Cursor::new(line), elements: 0 };
     loop {
         match parser.key(values, 0, 0) {
             Ok(()) => {}
-            Err(Stop::End) => return Ok(()),
-            Err(Stop::Error(error)) => return Err(error),
+            Err(ParseStop::End) => return Ok(()),
+            Err(ParseStop::Error(error)) => return Err(error),
         }
     }
 }
 
 /// Reason why parsing stops.
-enum Stop {
+enum ParseStop {
     /// End of the line.
     End,
     Error(Str),
 }
 
-fn error<T>(text: impl Into<Str>) -> Result<T, Stop> {
-    Err(Stop::Error(text.into()))
+fn error<T>(text: impl Into<Str>) -> Result<T, ParseStop> {
+    Err(ParseStop::Error(text.into()))
 }
 
 struct Parser<'p, 'o> {
-    kind: Kind,
+    kind: SetFlag,
     profile: Profile,
     open: &'p mut (dyn FnMut(&str) -> Result<Str, Str> + 'o),
-    rest: Cursor<'p>,
+    cursor: Cursor<'p>,
     /// Number of list elements created so far.
     elements: usize,
 }
 
 impl Parser<'_, '_> {
     /// Parses one name and its value into `table`.
-    fn key(&mut self, table: &mut Members, names: usize, indexes: usize) -> Result<(), Stop> {
+    fn key(&mut self, table: &mut Members, names: usize, indexes: usize) -> Result<(), ParseStop> {
         let stops: &[char] =
-            if self.kind == Kind::Literal { &['=', '[', '.'] } else { &['=', '[', ',', '.'] };
-        let (key, stop) = self.until(stops);
+            if self.kind == SetFlag::Literal { &['=', '[', '.'] } else { &['=', '[', ',', '.'] };
+        let (key, stop) = self.read_until(stops);
         match stop {
-            None if key.is_empty() => Err(Stop::End),
+            None if key.is_empty() => Err(ParseStop::End),
             None => error(format!("key {} has no value", quote(&key))),
             Some('[') => {
                 let index = self.index()?;
@@ -104,7 +104,7 @@ impl Parser<'_, '_> {
                     None => Vec::new(),
                     Some(Data::List(list)) if key.is_empty() => list.clone(),
                     Some(Data::List(list)) => std::mem::take(list),
-                    Some(other) => return not_a(other, "[]interface {}"),
+                    Some(other) => return type_error(other, "[]interface {}"),
                 };
                 let result = self.element(&mut list, index, names, indexes);
                 put(table, key, Data::List(list));
@@ -112,7 +112,7 @@ impl Parser<'_, '_> {
             }
             Some('=') => {
                 let value = self.value()?;
-                let result = if value.is_some() { Ok(()) } else { Err(Stop::End) };
+                let result = if value.is_some() { Ok(()) } else { Err(ParseStop::End) };
                 put(table, key, value.unwrap_or_else(|| Data::string("")));
                 result
             }
@@ -126,7 +126,7 @@ impl Parser<'_, '_> {
                 let inner = match table.get_mut(&*key) {
                     None => &mut fresh,
                     Some(Data::Map(inner)) => inner,
-                    Some(other) => return not_a(other, "map[string]interface {}"),
+                    Some(other) => return type_error(other, "map[string]interface {}"),
                 };
                 let result = self.key(inner, names + 1, indexes);
                 if result.is_ok() && inner.is_empty() {
@@ -148,14 +148,14 @@ impl Parser<'_, '_> {
         index: i64,
         names: usize,
         indexes: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), ParseStop> {
         if indexes == MAX_INDEXES {
             return error(format!("value name has more than {MAX_INDEXES} indexes"));
         }
         if index < 0 {
             return error(format!("negative {index} index not allowed"));
         }
-        let (stray, stop) = self.until(&['[', '.', '=']);
+        let (stray, stop) = self.read_until(&['[', '.', '=']);
         if !stray.is_empty() {
             let stray: Vec<_> =
                 stray.chars().map(|c| printf("%q", &[Value::Int(i64::from(u32::from(c)))])).collect();
@@ -163,7 +163,7 @@ impl Parser<'_, '_> {
         }
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         match stop {
-            None => Err(Stop::End),
+            None => Err(ParseStop::End),
             Some('=') => {
                 let value = self.value()?.unwrap_or_else(|| Data::string(""));
                 self.put_at(list, index, value)
@@ -174,7 +174,7 @@ impl Parser<'_, '_> {
                 match list.get_mut(at) {
                     None | Some(Data::Null) => {}
                     Some(Data::List(inner)) => return self.element(inner, next, names, indexes + 1),
-                    Some(other) => return not_a(other, "[]interface {}"),
+                    Some(other) => return type_error(other, "[]interface {}"),
                 }
                 self.element(&mut fresh, next, names, indexes + 1)?;
                 self.put_at(list, index, Data::List(fresh))
@@ -196,7 +196,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    fn put_at(&mut self, list: &mut Vec<Data>, index: i64, value: Data) -> Result<(), Stop> {
+    fn put_at(&mut self, list: &mut Vec<Data>, index: i64, value: Data) -> Result<(), ParseStop> {
         if index > MAX_INDEX {
             return error(format!("index of {index} is greater than maximum supported index of {MAX_INDEX}"));
         }
@@ -215,13 +215,13 @@ impl Parser<'_, '_> {
     }
 
     /// Parses the number between `[` and `]`.
-    fn index(&mut self) -> Result<i64, Stop> {
-        let (text, stop) = self.until(&[']']);
+    fn index(&mut self) -> Result<i64, ParseStop> {
+        let (text, stop) = self.read_until(&[']']);
         if stop.is_none() {
             // Helm 4 wraps the end of the line so that it is still recognised as one.
             return match self.profile {
                 Profile::Helm3 => error("error parsing index: EOF"),
-                Profile::Helm4 => Err(Stop::End),
+                Profile::Helm4 => Err(ParseStop::End),
             };
         }
         text.parse().or_else(|_| {
@@ -233,35 +233,35 @@ impl Parser<'_, '_> {
     }
 
     /// Parses the part after `=`; `None` at the end of the line.
-    fn value(&mut self) -> Result<Option<Data>, Stop> {
+    fn value(&mut self) -> Result<Option<Data>, ParseStop> {
         match self.kind {
-            Kind::Json => return self.json().map(Some),
-            Kind::Literal => return Ok(Some(Data::string(self.rest.take_all()))),
+            SetFlag::Json => return self.json().map(Some),
+            SetFlag::Literal => return Ok(Some(Data::string(self.cursor.take_all()))),
             _ => {}
         }
-        match self.rest.peek() {
+        match self.cursor.peek() {
             None => Ok(None),
             Some('{') => {
-                self.rest.next();
+                self.cursor.next();
                 self.list().map(|list| Some(Data::List(list)))
             }
             Some(_) => {
-                let (text, _) = self.until(&[',']);
+                let (text, _) = self.read_until(&[',']);
                 self.one(text).map(Some)
             }
         }
     }
 
     /// Parses the strings of a list, up to `}` and an optional comma.
-    fn list(&mut self) -> Result<Vec<Data>, Stop> {
+    fn list(&mut self) -> Result<Vec<Data>, ParseStop> {
         let mut list = Vec::new();
         loop {
-            let (text, stop) = self.until(&[',', '}']);
+            let (text, stop) = self.read_until(&[',', '}']);
             if stop.is_none() {
                 return error("list must terminate with '}'");
             }
-            if stop == Some('}') && self.rest.peek() == Some(',') {
-                self.rest.next();
+            if stop == Some('}') && self.cursor.peek() == Some(',') {
+                self.cursor.next();
             }
             list.push(self.one(text)?);
             if stop == Some('}') {
@@ -270,33 +270,33 @@ impl Parser<'_, '_> {
         }
     }
 
-    fn one(&mut self, text: String) -> Result<Data, Stop> {
+    fn one(&mut self, text: String) -> Result<Data, ParseStop> {
         match self.kind {
-            Kind::Typed => Ok(typed(text)),
-            Kind::File => (self.open)(&text).map(Data::String).map_err(Stop::Error),
-            Kind::Json | Kind::Text | Kind::Literal => Ok(Data::string(text)),
+            SetFlag::Typed => Ok(infer_type(text)),
+            SetFlag::File => (self.open)(&text).map(Data::String).map_err(ParseStop::Error),
+            SetFlag::Json | SetFlag::Text | SetFlag::Literal => Ok(Data::string(text)),
         }
     }
 
     /// Parses a JSON value with following blanks and a comma. An empty value is null.
-    fn json(&mut self) -> Result<Data, Stop> {
-        if self.rest.skip_blanks_and_comma() {
+    fn json(&mut self) -> Result<Data, ParseStop> {
+        if self.cursor.skip_blanks_and_comma() {
             return Ok(Data::Null);
         }
-        let value = json::take(&mut self.rest).map_err(Stop::Error)?;
-        self.rest.skip_blanks_and_comma();
+        let value = json::take_value(&mut self.cursor).map_err(ParseStop::Error)?;
+        self.cursor.skip_blanks_and_comma();
         Ok(value)
     }
 
     /// Reads text up to one of `stops` and returns both. A backslash escapes the next character.
-    fn until(&mut self, stops: &[char]) -> (String, Option<char>) {
+    fn read_until(&mut self, stops: &[char]) -> (String, Option<char>) {
         let mut text = String::new();
-        while let Some(c) = self.rest.next() {
+        while let Some(c) = self.cursor.next() {
             if stops.contains(&c) {
                 return (text, Some(c));
             }
-            if c == '\\' && self.kind != Kind::Literal {
-                text.extend(self.rest.next());
+            if c == '\\' && self.kind != SetFlag::Literal {
+                text.extend(self.cursor.next());
             } else {
                 text.push(c);
             }
@@ -312,7 +312,7 @@ fn put(table: &mut Members, key: String, value: Data) {
     }
 }
 
-fn not_a<T>(data: &Data, wanted: &str) -> Result<T, Stop> {
+fn type_error<T>(data: &Data, wanted: &str) -> Result<T, ParseStop> {
     let is = match data {
         Data::Null => "nil",
         Data::Bool(_) => "bool",
@@ -326,7 +326,7 @@ fn not_a<T>(data: &Data, wanted: &str) -> Result<T, Stop> {
 }
 
 /// Infers the type of a text. Numbers with a leading zero are strings, such as versions and telephone numbers.
-fn typed(text: String) -> Data {
+fn infer_type(text: String) -> Data {
     // Go's case folding includes the long s.
     let is = |word: &str| {
         text.chars().map(|c| if c == 'ſ' { 's' } else { c.to_ascii_lowercase() }).eq(word.chars())

@@ -10,7 +10,7 @@ use helm_template::profile::Profile;
 use helm_template::value::Str;
 use helm_template::yaml;
 
-use crate::moment;
+use crate::timestamp;
 
 /// Expected shape of a value.
 #[derive(Clone, Copy)]
@@ -111,26 +111,26 @@ impl Shape {
 
 /// Whether keys must be known and unique.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keys {
+pub(crate) enum KeyMode {
     Any,
     Strict,
 }
 
 /// Parses YAML as a struct. Errors are those of `sigs.k8s.io/yaml`.
-pub(crate) fn read(text: &[u8], of: &'static Struct, profile: Profile, keys: Keys) -> Result<Data, Str> {
+pub(crate) fn read(text: &[u8], of: &'static Struct, profile: Profile, keys: KeyMode) -> Result<Data, Str> {
     let data = match keys {
-        Keys::Any => yaml::parse_as(text, &of.texts)?,
-        Keys::Strict => yaml::parse_strict(text, &of.texts)?,
+        KeyMode::Any => yaml::parse_as(text, &of.texts)?,
+        KeyMode::Strict => yaml::parse_strict(text, &of.texts)?,
     };
     decode(data, Shape::Struct(of), profile, keys)
         .map_err(|error| format!("error unmarshaling JSON: while decoding JSON: {error}").into())
 }
 
 /// Decodes data into a shape as Go's JSON decoder does. Nulls that Go would ignore are omitted.
-pub(crate) fn decode(data: Data, shape: Shape, profile: Profile, keys: Keys) -> Result<Data, Str> {
-    let mut decoder = Decoder { profile, keys, within: None, path: Vec::new(), first: None };
+pub(crate) fn decode(data: Data, shape: Shape, profile: Profile, keys: KeyMode) -> Result<Data, Str> {
+    let mut decoder = Decoder { profile, keys, current_struct: None, path: Vec::new(), first_error: None };
     let data = decoder.value(data, shape)?;
-    match decoder.first {
+    match decoder.first_error {
         Some(error) => Err(error),
         None => Ok(data.unwrap_or_default()),
     }
@@ -138,11 +138,11 @@ pub(crate) fn decode(data: Data, shape: Shape, profile: Profile, keys: Keys) -> 
 
 struct Decoder {
     profile: Profile,
-    keys: Keys,
-    within: Option<&'static Struct>,
+    keys: KeyMode,
+    current_struct: Option<&'static Struct>,
     path: Vec<&'static str>,
     /// Go continues after a type error and reports the first one at the end.
-    first: Option<Str>,
+    first_error: Option<Str>,
 }
 
 impl Decoder {
@@ -156,7 +156,7 @@ impl Decoder {
             (Shape::Any, data) | (_, data @ Data::Null) => data,
             (Shape::Text, text @ Data::String(_)) => text,
             (Shape::Flag, flag @ Data::Bool(_)) => flag,
-            (Shape::Time, Data::String(text)) => Data::string(moment::normal(&text)?),
+            (Shape::Time, Data::String(text)) => Data::string(timestamp::normalize(&text)?),
             (Shape::Time, _) => return Err("Time.UnmarshalJSON: input is not a JSON string".into()),
             (Shape::List(of), Data::List(items)) => {
                 let mut list = Vec::with_capacity(items.len());
@@ -175,19 +175,20 @@ impl Decoder {
             }
             (Shape::Struct(of), Data::Map(members)) => self.members(members, of)?,
             (shape, data) => {
-                self.wrong(&data, shape);
+                self.record_type_error(&data, shape);
                 return Ok(None);
             }
         }))
     }
 
     fn members(&mut self, members: Members, of: &'static Struct) -> Result<Data, Str> {
-        let outer = self.within.replace(of);
+        let outer = self.current_struct.replace(of);
         let mut found = Members::new();
         for (key, value) in members {
             let Some((&(name, shape), embedded)) = of.field(&key) else {
-                if self.keys == Keys::Strict {
-                    self.first.get_or_insert_with(|| format!("json: unknown field {}", quote(&key)).into());
+                if self.keys == KeyMode::Strict {
+                    self.first_error
+                        .get_or_insert_with(|| format!("json: unknown field {}", quote(&key)).into());
                 }
                 continue;
             };
@@ -205,18 +206,18 @@ impl Decoder {
                 found.insert(if &*key == name { key } else { name.into() }, value);
             }
         }
-        self.within = outer;
+        self.current_struct = outer;
         Ok(Data::Map(found))
     }
 
-    fn wrong(&mut self, data: &Data, shape: Shape) {
-        if self.first.is_some() {
+    fn record_type_error(&mut self, data: &Data, shape: Shape) {
+        if self.first_error.is_some() {
             return;
         }
         let given = yaml::json_kind(data);
         let wanted = shape.go_name(self.profile);
-        self.first = Some(
-            match self.within {
+        self.first_error = Some(
+            match self.current_struct {
                 Some(within) => format!(
                     "json: cannot unmarshal {given} into Go struct field {}.{} of type {wanted}",
                     within.name,

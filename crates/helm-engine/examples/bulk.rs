@@ -9,7 +9,7 @@ use std::io::Read;
 
 use base64::Engine as _;
 use helm_chart::{Chart, File, Metadata};
-use helm_engine::{Capabilities, Engine, Prepared, Request};
+use helm_engine::{Capabilities, Engine, EngineRequest, ParsedChart};
 use helm_template::profile::Profile;
 use helm_template::yaml;
 use serde::Deserialize;
@@ -69,11 +69,12 @@ fn render(case: &Case, engine: &Engine) -> Result<BTreeMap<String, String>, Stri
     };
     let values =
         yaml::parse_map(case.values.as_bytes(), "map[string]interface {}").map_err(|why| why.to_string())?;
-    let capabilities = Capabilities::default_of(engine.profile());
-    let request = Request::new("x", &values, &capabilities);
+    let capabilities = Capabilities::default_for(engine.profile());
+    let request = EngineRequest::new("x", &values, &capabilities);
     let host = helm_host::Host::new();
-    let files =
-        engine.files(&Prepared::new(chart), &request, host.outside()).map_err(|failure| failure.why)?;
+    let files = engine
+        .render_files(&ParsedChart::new(chart), &request, host.render_env())
+        .map_err(|failure| failure.message)?;
     let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
     Ok(files.iter().map(|file| (file.name.to_string(), text(&file.content))).collect())
 }

@@ -7,8 +7,8 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::process::ExitCode;
 
-use helm_chart::values::{Source, user_values};
-use helm_engine::{Capabilities, Engine, Prepared, Request, Shown, Stage};
+use helm_chart::values::{ValuesSource, user_values};
+use helm_engine::{Capabilities, Engine, EngineRequest, OutputOptions, ParsedChart, RenderStage};
 use helm_template::profile::Profile;
 
 /// As in the program.
@@ -38,7 +38,7 @@ fn run() -> Result<Vec<u8>, String> {
             "-f" => {
                 let file = arguments.next().ok_or("-f needs a file")?;
                 let text = std::fs::read(&file).map_err(|error| format!("cannot read {file}: {error}"))?;
-                sources.push(Source::File { name: file.into(), text: text.into() });
+                sources.push(ValuesSource::File { name: file.into(), text: text.into() });
             }
             "--helm" if arguments.next().as_deref() == Some("3") => profile = Profile::Helm3,
             "--helm" | "template" => {}
@@ -50,19 +50,19 @@ fn run() -> Result<Vec<u8>, String> {
     let mut open = |name: &str| Err(format!("no file {name}").into());
     let values = user_values(&sources, profile, &mut open).map_err(|error| error.to_string())?;
     let engine = Engine::new(profile);
-    let capabilities = Capabilities::default_of(profile);
-    let request = Request::new(name, &values, &capabilities);
+    let capabilities = Capabilities::default_for(profile);
+    let request = EngineRequest::new(name, &values, &capabilities);
     let host = helm_host::Host::new();
     // The process ends soon: taking all that was parsed apart would be work for nothing.
-    let prepared = ManuallyDrop::new(Prepared::new(loaded.chart));
-    let rendered = helm_host::beside(
+    let prepared = ManuallyDrop::new(ParsedChart::new(loaded.chart));
+    let rendered = helm_host::run_alongside(
         prepared.is_large(),
         || engine.parse_ahead(&prepared),
-        || engine.render(&prepared, &request, host.outside()),
+        || engine.render(&prepared, &request, host.render_env()),
     );
     let release = rendered.map_err(|failure| match failure.stage {
-        Stage::Values => failure.why,
-        _ => format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why),
+        RenderStage::Values => failure.message,
+        _ => format!("{}\n\nUse --debug flag to render out invalid YAML", failure.message),
     })?;
-    Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
+    Ok(release.text(OutputOptions { crds: false, hooks: true, tests: true }))
 }

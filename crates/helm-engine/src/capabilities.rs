@@ -18,14 +18,14 @@ pub struct KubeVersion {
     /// The full version, such as `v1.33.4-gke.1245000`.
     pub version: Str,
     /// In Helm 4, the version without vendor suffix. Chart constraints are checked against it.
-    pub plain: Str,
+    pub without_suffix: Str,
     pub major: Str,
     pub minor: Str,
 }
 
 impl Capabilities {
     /// The capabilities that Helm assumes without a cluster.
-    pub fn default_of(profile: Profile) -> Self {
+    pub fn default_for(profile: Profile) -> Self {
         let minor = match profile {
             Profile::Helm3 => 32,
             Profile::Helm4 => 37,
@@ -33,17 +33,17 @@ impl Capabilities {
         let version: Str = format!("v1.{minor}.0").into();
         Self {
             kube_version: KubeVersion {
-                plain: version.clone(),
+                without_suffix: version.clone(),
                 version,
                 major: "1".into(),
                 minor: minor.to_string().into(),
             },
-            api_versions: GROUPS.iter().flat_map(|row| of_group(row, profile)).collect(),
+            api_versions: API_GROUPS.iter().flat_map(|row| group_versions(row, profile)).collect(),
         }
     }
 }
 
-fn of_group((group, three, four): &'static Group, profile: Profile) -> impl Iterator<Item = Str> {
+fn group_versions((group, three, four): &'static ApiGroup, profile: Profile) -> impl Iterator<Item = Str> {
     let versions = match profile {
         Profile::Helm3 => three,
         Profile::Helm4 => four,
@@ -62,26 +62,26 @@ impl KubeVersion {
                 let version = Version::parse(text, profile)?;
                 let whole: Str = format!("v{version}").into();
                 Ok(Self {
-                    plain: whole.clone(),
+                    without_suffix: whole.clone(),
                     version: whole,
                     major: version.major.to_string().into(),
                     minor: version.minor.to_string().into(),
                 })
             }
-            Profile::Helm4 => generic(text),
+            Profile::Helm4 => parse_generic(text),
         }
     }
 
     /// Whether the version satisfies a chart's `kubeVersion`. An invalid constraint or version is not satisfied.
-    pub fn fits(&self, constraint: &str, profile: Profile) -> bool {
-        let version = Version::parse(&self.plain, profile);
+    pub fn satisfies(&self, constraint: &str, profile: Profile) -> bool {
+        let version = Version::parse(&self.without_suffix, profile);
         let constraints = Constraints::parse(constraint, profile);
         matches!((version, constraints), (Ok(version), Ok(constraints)) if constraints.check(&version))
     }
 }
 
 /// Parses a version as Kubernetes' `version.ParseGeneric` does: numbers followed by an arbitrary suffix.
-fn generic(text: &str) -> Result<KubeVersion, Str> {
+fn parse_generic(text: &str) -> Result<KubeVersion, Str> {
     let trimmed = text.trim_start_matches(['\t', '\n', '\u{c}', '\r', ' ']);
     let bare = trimmed.strip_prefix('v').unwrap_or(trimmed);
     let end = bare.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(bare.len());
@@ -111,18 +111,18 @@ fn generic(text: &str) -> Result<KubeVersion, Str> {
     }
     Ok(KubeVersion {
         version: if text.starts_with('v') { text.into() } else { format!("v{text}").into() },
-        plain: format!("v{}", plain.join(".")).into(),
+        without_suffix: format!("v{}", plain.join(".")).into(),
         major: major.parse::<u64>().unwrap_or_default().to_string().into(),
         minor: minor.parse::<u64>().unwrap_or_default().to_string().into(),
     })
 }
 
 /// An API group, with its versions in Helm 3 and in Helm 4.
-type Group = (&'static str, &'static str, &'static str);
+type ApiGroup = (&'static str, &'static str, &'static str);
 
 /// The API groups and versions of the client libraries in Helm 3.17 and Helm 4.3, in their order.
 #[rustfmt::skip]
-const GROUPS: &[Group] = &[
+const API_GROUPS: &[ApiGroup] = &[
     ("",                              "v1",                          "v1"),
     ("admissionregistration.k8s.io",  "v1 v1alpha1 v1beta1",         "v1 v1alpha1 v1beta1"),
     ("internal.apiserver.k8s.io",     "v1alpha1",                    "v1alpha1"),
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kubernetes_versions() {
+    fn kube_version_parse_matches_helm() {
         let table = [
             (Profile::Helm3, "1.20", "v1.20.0 v1.20.0 1 20"),
             (Profile::Helm3, "v1.20.3-gke.1+x", "v1.20.3-gke.1+x v1.20.3-gke.1+x 1 20"),
@@ -168,7 +168,7 @@ mod tests {
         ];
         for (profile, text, wanted) in table {
             let got = match KubeVersion::parse(text, profile) {
-                Ok(KubeVersion { version, plain, major, minor }) => {
+                Ok(KubeVersion { version, without_suffix: plain, major, minor }) => {
                     format!("{version} {plain} {major} {minor}")
                 }
                 Err(why) => why.to_string(),
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn what_helm_assumes() {
-        let [three, four] = [Profile::Helm3, Profile::Helm4].map(Capabilities::default_of);
+    fn default_capabilities_match_helm() {
+        let [three, four] = [Profile::Helm3, Profile::Helm4].map(Capabilities::default_for);
         assert_eq!((three.api_versions.len(), four.api_versions.len()), (56, 57));
-        assert!(three.kube_version.fits(">=1.16.0-0", Profile::Helm3));
+        assert!(three.kube_version.satisfies(">=1.16.0-0", Profile::Helm3));
         assert!(
-            !four.kube_version.fits(">1.99", Profile::Helm4)
-                && !four.kube_version.fits("x y", Profile::Helm4)
+            !four.kube_version.satisfies(">1.99", Profile::Helm4)
+                && !four.kube_version.satisfies("x y", Profile::Helm4)
         );
     }
 }

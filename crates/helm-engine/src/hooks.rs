@@ -10,7 +10,7 @@ use crate::manifests::Manifest;
 
 /// The event at which a hook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum HookEvent {
     PreInstall,
     PostInstall,
     PreDelete,
@@ -30,7 +30,7 @@ pub struct Hook {
     /// The source file.
     pub source: Str,
     pub content: Bytes,
-    pub events: Vec<Event>,
+    pub events: Vec<HookEvent>,
     pub weight: i64,
     /// In lower case, as in the annotation.
     pub delete_policies: Vec<Str>,
@@ -38,7 +38,7 @@ pub struct Hook {
     pub output_log_policies: Vec<Str>,
 }
 
-impl Event {
+impl HookEvent {
     /// The name in the annotation and in the release record.
     pub fn name(self) -> &'static str {
         EVENTS.iter().find(|(_, event)| *event == self).expect("every event has a row").0
@@ -47,46 +47,48 @@ impl Event {
 
 impl Hook {
     pub fn is_test(&self) -> bool {
-        self.events.contains(&Event::Test)
+        self.events.contains(&HookEvent::Test)
     }
 }
 
-const HOOK: &str = "helm.sh/hook";
-const WEIGHT: &str = "helm.sh/hook-weight";
-const DELETE_POLICY: &str = "helm.sh/hook-delete-policy";
-const OUTPUT_LOG_POLICY: &str = "helm.sh/hook-output-log-policy";
+const HOOK_ANNOTATION: &str = "helm.sh/hook";
+const WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
+const DELETE_POLICY_ANNOTATION: &str = "helm.sh/hook-delete-policy";
+const OUTPUT_LOG_POLICY_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
 
-const EVENTS: &[(&str, Event)] = &[
-    ("pre-install", Event::PreInstall),
-    ("post-install", Event::PostInstall),
-    ("pre-delete", Event::PreDelete),
-    ("post-delete", Event::PostDelete),
-    ("pre-upgrade", Event::PreUpgrade),
-    ("post-upgrade", Event::PostUpgrade),
-    ("pre-rollback", Event::PreRollback),
-    ("post-rollback", Event::PostRollback),
-    ("test", Event::Test),
+const EVENTS: &[(&str, HookEvent)] = &[
+    ("pre-install", HookEvent::PreInstall),
+    ("post-install", HookEvent::PostInstall),
+    ("pre-delete", HookEvent::PreDelete),
+    ("post-delete", HookEvent::PostDelete),
+    ("pre-upgrade", HookEvent::PreUpgrade),
+    ("post-upgrade", HookEvent::PostUpgrade),
+    ("pre-rollback", HookEvent::PreRollback),
+    ("post-rollback", HookEvent::PostRollback),
+    ("test", HookEvent::Test),
     // An alias from Helm 2.
-    ("test-success", Event::Test),
+    ("test-success", HookEvent::Test),
 ];
 
 /// The classification of a document.
-pub enum Found {
+pub enum ClassifiedDocument {
     Manifest(Manifest),
     Hook(Hook),
     /// A hook with an unknown event. It is left out with this warning.
-    Unknown(String),
+    UnknownHook(String),
 }
 
 /// Classifies a document by its hook annotations.
-pub fn of(manifest: Manifest, profile: Profile) -> Found {
-    let Some(when) = annotation(&manifest, HOOK) else { return Found::Manifest(manifest) };
+pub fn classify(manifest: Manifest, profile: Profile) -> ClassifiedDocument {
+    let Some(when) = annotation(&manifest, HOOK_ANNOTATION) else {
+        return ClassifiedDocument::Manifest(manifest);
+    };
     let event = |name: &str| {
         let name = name.trim().to_lowercase();
         EVENTS.iter().find(|(known, _)| *known == name).map(|(_, event)| *event)
     };
     let Some(events) = when.split(',').map(event).collect::<Option<Vec<_>>>() else {
-        return Found::Unknown(match profile {
+        return ClassifiedDocument::UnknownHook(match profile {
             Profile::Helm3 => format!("manifest_sorter.go:190: info: skipping unknown hook: {}", quote(when)),
             Profile::Helm4 => format!("level=INFO msg=\"skipping unknown hooks\" hookTypes={}", quoted(when)),
         });
@@ -95,35 +97,40 @@ pub fn of(manifest: Manifest, profile: Profile) -> Found {
         Some(words) => words.split(',').map(|word| word.trim().to_lowercase().into()).collect(),
         None => Vec::new(),
     };
-    Found::Hook(Hook {
-        name: manifest.head.name.clone(),
-        kind: manifest.head.kind.clone(),
+    ClassifiedDocument::Hook(Hook {
+        name: manifest.header.name.clone(),
+        kind: manifest.header.kind.clone(),
         events,
-        weight: annotation(&manifest, WEIGHT).and_then(|weight| weight.parse().ok()).unwrap_or(0),
-        delete_policies: words(DELETE_POLICY),
-        output_log_policies: if profile == Profile::Helm4 { words(OUTPUT_LOG_POLICY) } else { Vec::new() },
+        weight: annotation(&manifest, WEIGHT_ANNOTATION).and_then(|weight| weight.parse().ok()).unwrap_or(0),
+        delete_policies: words(DELETE_POLICY_ANNOTATION),
+        output_log_policies: if profile == Profile::Helm4 {
+            words(OUTPUT_LOG_POLICY_ANNOTATION)
+        } else {
+            Vec::new()
+        },
         source: manifest.source,
         content: manifest.content,
     })
 }
 
 fn annotation<'m>(manifest: &'m Manifest, name: &str) -> Option<&'m str> {
-    manifest.head.annotations.get(name).map(|value| &**value)
+    manifest.header.annotations.get(name).map(|value| &**value)
 }
 
 #[cfg(test)]
 mod tests {
-    use helm_template::yaml::head;
+    use helm_template::yaml::read_header;
 
     use super::*;
 
-    fn found(annotations: &str, profile: Profile) -> String {
+    fn classify_to_text(annotations: &str, profile: Profile) -> String {
         let content = format!("kind: Job\nmetadata:\n  name: h\n  annotations: {{{annotations}}}\n");
-        let head = head(content.as_bytes(), profile).unwrap();
-        match of(Manifest { source: "c/a.yaml".into(), content: content.into(), head }, profile) {
-            Found::Manifest(_) => "manifest".into(),
-            Found::Unknown(warning) => warning,
-            Found::Hook(hook) => format!(
+        let head = read_header(content.as_bytes(), profile).unwrap();
+        match classify(Manifest { source: "c/a.yaml".into(), content: content.into(), header: head }, profile)
+        {
+            ClassifiedDocument::Manifest(_) => "manifest".into(),
+            ClassifiedDocument::UnknownHook(warning) => warning,
+            ClassifiedDocument::Hook(hook) => format!(
                 "{:?} {} {:?} {:?}",
                 hook.events, hook.weight, hook.delete_policies, hook.output_log_policies
             ),
@@ -132,7 +139,7 @@ mod tests {
 
     /// Compared with Helm's own manifest sorter.
     #[test]
-    fn annotations_make_hooks() {
+    fn classify_reads_hook_annotations() {
         const TABLE: &[(&str, &str)] = &[
             ("a: b", "manifest"),
             ("helm.sh/hook-weight: '3'", "manifest"),
@@ -153,20 +160,23 @@ mod tests {
         ];
         for (annotations, want) in TABLE {
             for profile in [Profile::Helm3, Profile::Helm4] {
-                assert_eq!(found(annotations, profile), *want, "{annotations} {profile:?}");
+                assert_eq!(classify_to_text(annotations, profile), *want, "{annotations} {profile:?}");
             }
         }
     }
 
     #[test]
-    fn only_helm_4_has_policies_for_logs() {
+    fn output_log_policies_are_read_only_for_helm4() {
         let logs = "helm.sh/hook: test, helm.sh/hook-output-log-policy: 'hook-succeeded,HOOK-FAILED'";
-        assert_eq!(found(logs, Profile::Helm3), "[Test] 0 [] []");
-        assert_eq!(found(logs, Profile::Helm4), "[Test] 0 [] [\"hook-succeeded\", \"hook-failed\"]");
+        assert_eq!(classify_to_text(logs, Profile::Helm3), "[Test] 0 [] []");
+        assert_eq!(
+            classify_to_text(logs, Profile::Helm4),
+            "[Test] 0 [] [\"hook-succeeded\", \"hook-failed\"]"
+        );
     }
 
     #[test]
-    fn an_unknown_event_is_said_and_left_out() {
+    fn unknown_event_is_skipped_with_warning() {
         const THREE: &str = "manifest_sorter.go:190: info: skipping unknown hook: ";
         const FOUR: &str = "level=INFO msg=\"skipping unknown hooks\" hookTypes=";
         for (when, three, four) in [
@@ -176,8 +186,8 @@ mod tests {
             ("'pre-install,nope'", "\"pre-install,nope\"", "pre-install,nope"),
         ] {
             let annotations = format!("helm.sh/hook: {when}");
-            assert_eq!(found(&annotations, Profile::Helm3), format!("{THREE}{three}"));
-            assert_eq!(found(&annotations, Profile::Helm4), format!("{FOUR}{four}"));
+            assert_eq!(classify_to_text(&annotations, Profile::Helm3), format!("{THREE}{three}"));
+            assert_eq!(classify_to_text(&annotations, Profile::Helm4), format!("{FOUR}{four}"));
         }
     }
 }

@@ -3,24 +3,26 @@
 use std::collections::HashMap;
 
 use helm_chart::lint::Severity::{Error, Warning};
-use helm_chart::lint::{Entry, Message, Report, Subject, chart_file, crds, dependencies, manifests, values};
-use helm_chart::values::Warning as Note;
+use helm_chart::lint::{
+    DirContent, LintMessage, LintReport, LintSubject, chart_file, crds, dependencies, manifests, values,
+};
+use helm_chart::values::ValuesWarning as Note;
 use helm_chart::{Chart, dependencies as subcharts};
-use helm_template::budget::{Budget, Limits, VALUE_BYTES};
+use helm_template::budget::{Budget, RenderLimits, VALUE_BYTES};
 use helm_template::data::{Data, Members};
-use helm_template::exec::Overlooked;
-use helm_template::outside::Outside;
+use helm_template::env::RenderEnv;
+use helm_template::exec::IgnoredFailure;
 use helm_template::profile::Profile;
 use helm_template::value::Value;
 
 use crate::capabilities::{Capabilities, KubeVersion};
 use crate::objects;
-use crate::prepared::Prepared;
-use crate::release::{Engine, about};
-use crate::render::{Setting, render};
-use crate::scope::Common;
+use crate::parsed_chart::ParsedChart;
+use crate::release::{Engine, release_object};
+use crate::render::{RenderContext, render};
+use crate::scope::CommonScope;
 
-const TEMPLATES: &str = "templates/";
+const TEMPLATES_DIR: &str = "templates/";
 
 /// Input of a lint run.
 pub struct LintRequest<'r> {
@@ -31,22 +33,27 @@ pub struct LintRequest<'r> {
     pub kube_version: Option<KubeVersion>,
     /// Whether values are validated against the schemas of charts.
     pub check_schema: bool,
-    pub limits: Limits,
+    pub limits: RenderLimits,
 }
 
 /// The result of a lint run.
 #[derive(Debug)]
-pub struct Linted {
-    pub messages: Vec<Message>,
+pub struct LintResult {
+    pub messages: Vec<LintMessage>,
     /// Lines for the user, with Helm's messages.
     pub warnings: Vec<String>,
 }
 
 impl Engine {
     /// Lints a chart.
-    pub fn lint(&self, subject: &Subject<'_>, request: &LintRequest<'_>, outside: Outside<'_>) -> Linted {
+    pub fn lint(
+        &self,
+        subject: &LintSubject<'_>,
+        request: &LintRequest<'_>,
+        outside: RenderEnv<'_>,
+    ) -> LintResult {
         let profile = self.profile();
-        let mut report = Report::default();
+        let mut report = LintReport::default();
         let mut warnings = Vec::new();
         chart_file::check(subject, profile, &mut report);
         values::check(subject, request.values, request.check_schema, profile, &mut report, &mut warnings);
@@ -56,48 +63,48 @@ impl Engine {
             crds::check(subject, profile, &mut report);
         }
         let warnings = warnings.iter().map(|warning| warning.line().to_owned()).collect();
-        Linted { messages: report.messages, warnings }
+        LintResult { messages: report.messages, warnings }
     }
 
     fn lint_templates(
         &self,
-        subject: &Subject<'_>,
+        subject: &LintSubject<'_>,
         request: &LintRequest<'_>,
-        outside: Outside<'_>,
-        report: &mut Report,
+        outside: RenderEnv<'_>,
+        report: &mut LintReport,
         warnings: &mut Vec<Note>,
     ) {
         let profile = self.profile();
         match (&subject.templates, profile) {
-            (Entry::Folder, _) | (Entry::Missing, Profile::Helm3) => {}
-            (Entry::Missing, Profile::Helm4) => {
-                report.check(Warning, TEMPLATES, Err("directory does not exist".into()));
+            (DirContent::Directory, _) | (DirContent::Missing, Profile::Helm3) => {}
+            (DirContent::Missing, Profile::Helm4) => {
+                report.record(Warning, TEMPLATES_DIR, Err("directory does not exist".into()));
                 return;
             }
             (_, profile) => {
                 let severity = if profile == Profile::Helm3 { Warning } else { Error };
-                report.check(severity, TEMPLATES, Err("not a directory".into()));
+                report.record(severity, TEMPLATES_DIR, Err("not a directory".into()));
                 return;
             }
         }
         let chart = match &subject.chart {
             Ok(chart) => chart,
             Err(why) => {
-                report.check(Error, TEMPLATES, Err(why.clone()));
+                report.record(Error, TEMPLATES_DIR, Err(why.clone()));
                 return;
             }
         };
-        let prepared = Prepared::new(chart.clone());
+        let prepared = ParsedChart::new(chart.clone());
         let rendered = match self.render_for_lint(&prepared, request, outside, warnings) {
             Ok(Some(rendered)) => rendered,
             // Helm does not report dependencies and values that do not match.
             Ok(None) => return,
             Err(why) => {
-                report.check(Error, TEMPLATES, Err(why));
+                report.record(Error, TEMPLATES_DIR, Err(why));
                 return;
             }
         };
-        let kubernetes = self.kubernetes(request);
+        let kubernetes = self.target_kube_version(request);
         for template in &chart.templates {
             let name = format!("{}/{}", chart.metadata.name, template.name);
             let content = rendered.get(&*name).map_or(&b""[..], |content| content);
@@ -110,9 +117,9 @@ impl Engine {
     /// Renders the templates. Returns their output by name, or `None` if values or dependencies are invalid.
     fn render_for_lint(
         &self,
-        prepared: &Prepared,
+        prepared: &ParsedChart,
         request: &LintRequest<'_>,
-        outside: Outside<'_>,
+        outside: RenderEnv<'_>,
         warnings: &mut Vec<Note>,
     ) -> Result<Option<HashMap<String, bytes::Bytes>>, String> {
         let profile = self.profile();
@@ -121,31 +128,39 @@ impl Engine {
         else {
             return Ok(None);
         };
-        let Some(user) = merged(&chart, request.values, profile, &budget, warnings) else { return Ok(None) };
+        let Some(user) = merge_values(&chart, request.values, profile, &budget, warnings) else {
+            return Ok(None);
+        };
         let check_schema = request.check_schema;
         let values =
             helm_chart::values::render_values(&chart, &user, check_schema, profile, &budget, warnings)
                 .map_err(|why| why.to_string())?;
-        let mut capabilities = Capabilities::default_of(profile);
+        let mut capabilities = Capabilities::default_for(profile);
         if let Some(version) = &request.kube_version {
             capabilities.kube_version = version.clone();
         }
-        let common = Common {
-            release: about("test-release", request.namespace, 0, None),
+        let common = CommonScope {
+            release: release_object("test-release", request.namespace, 0, None),
             capabilities: objects::capabilities(&capabilities, profile),
             profile,
         };
-        let setting = Setting { functions: self.functions(), outside, budget: &budget, profile, lint: true };
+        let setting = RenderContext {
+            functions: self.functions(),
+            env: outside,
+            budget: &budget,
+            profile,
+            is_lint: true,
+        };
         let mut overlooked = Vec::new();
         let files = render(prepared, &chart, &values, &common, &setting, &mut overlooked);
-        warnings.extend(overlooked.iter().map(|what| spelt(what, profile)));
+        warnings.extend(overlooked.iter().map(|what| log_message(what, profile)));
         let files = files?;
         Ok(Some(files.into_iter().map(|file| (file.name.to_string(), file.content)).collect()))
     }
 
     /// The Kubernetes version that API deprecations are checked against.
-    fn kubernetes(&self, request: &LintRequest<'_>) -> manifests::Release {
-        let assumed = || Capabilities::default_of(self.profile()).kube_version;
+    fn target_kube_version(&self, request: &LintRequest<'_>) -> manifests::KubeMinorVersion {
+        let assumed = || Capabilities::default_for(self.profile()).kube_version;
         let version = request.kube_version.clone().unwrap_or_else(assumed);
         // Both are known to be numbers.
         (version.major.parse().unwrap_or_default(), version.minor.parse().unwrap_or_default())
@@ -153,18 +168,18 @@ impl Engine {
 }
 
 /// Helm's log message for a failure that lint mode ignores.
-fn spelt(what: &Overlooked, profile: Profile) -> Note {
+fn log_message(what: &IgnoredFailure, profile: Profile) -> Note {
     match what {
-        Overlooked::Failed(message) => {
+        IgnoredFailure::Failed(message) => {
             let text = format!("[INFO] Fail: {message}");
             Note::informed(profile, ("engine.go:227", &text), "funcMap fail", &[("message", message)])
         }
-        Overlooked::Missing(message) => {
+        IgnoredFailure::MissingValue(message) => {
             let text = format!("[INFO] Missing required value: {message}");
             let attributes = [("message", &**message)];
             Note::structured(profile, ("engine.go:206", &text), "missing required value", &attributes)
         }
-        Overlooked::Empty(message) => {
+        IgnoredFailure::EmptyValue(message) => {
             let text = format!("[INFO] Missing required value: {message}");
             let attributes = [("message", &**message)];
             Note::structured(profile, ("engine.go:214", &text), "missing required values", &attributes)
@@ -173,7 +188,7 @@ fn spelt(what: &Overlooked, profile: Profile) -> Note {
 }
 
 /// Merges the user's values over the chart's. Lint merges the result once more, so defaults that the user deleted reappear.
-fn merged(
+fn merge_values(
     chart: &Chart,
     user: &Members,
     profile: Profile,
@@ -181,7 +196,7 @@ fn merged(
     warnings: &mut Vec<Note>,
 ) -> Option<Members> {
     let values = Value::from(helm_chart::values::coalesce(chart, user, profile, budget, warnings).ok()?);
-    budget.take(values.count().saturating_mul(VALUE_BYTES)).ok()?;
+    budget.allocate(values.count().saturating_mul(VALUE_BYTES)).ok()?;
     match Data::try_from(&values) {
         Ok(Data::Map(members)) => Some(members),
         _ => None,

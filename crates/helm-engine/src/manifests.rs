@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
-use helm_template::yaml::{Head, head};
+use helm_template::yaml::{ManifestHeader, read_header};
 
 use crate::hooks::{self, Hook};
-use crate::render::Rendered;
+use crate::render::RenderedFile;
 use crate::scope::is_partial;
 use crate::split::{split, trim};
 
@@ -16,12 +16,12 @@ pub struct Manifest {
     /// The source file.
     pub source: Str,
     pub content: Bytes,
-    pub head: Head,
+    pub header: ManifestHeader,
 }
 
 /// The documents of all files; manifests and hooks are each in installation order.
 #[derive(Debug, Default)]
-pub struct Sorted {
+pub struct SortedManifests {
     pub manifests: Vec<Manifest>,
     pub hooks: Vec<Hook>,
     /// Warnings for the user.
@@ -29,31 +29,33 @@ pub struct Sorted {
 }
 
 /// Splits files into documents and classifies them.
-pub fn sort(files: &[Rendered], profile: Profile) -> Result<Sorted, String> {
+pub fn sort_manifests(files: &[RenderedFile], profile: Profile) -> Result<SortedManifests, String> {
     let mut files: Vec<_> = files.iter().filter(|file| !is_partial(&file.name)).collect();
     files.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut sorted = Sorted::default();
+    let mut sorted = SortedManifests::default();
     for file in files.into_iter().filter(|file| !trim(&file.content).is_empty()) {
         for content in split(&file.content, profile) {
-            let head =
-                head(&content, profile).map_err(|why| format!("YAML parse error on {}: {why}", file.name))?;
-            let manifest = Manifest { source: file.name.clone(), content, head };
-            match hooks::of(manifest, profile) {
-                hooks::Found::Manifest(manifest) => sorted.manifests.push(manifest),
-                hooks::Found::Hook(hook) => sorted.hooks.push(hook),
-                hooks::Found::Unknown(warning) => sorted.warnings.push(warning),
+            let head = read_header(&content, profile)
+                .map_err(|why| format!("YAML parse error on {}: {why}", file.name))?;
+            let manifest = Manifest { source: file.name.clone(), content, header: head };
+            match hooks::classify(manifest, profile) {
+                hooks::ClassifiedDocument::Manifest(manifest) => sorted.manifests.push(manifest),
+                hooks::ClassifiedDocument::Hook(hook) => sorted.hooks.push(hook),
+                hooks::ClassifiedDocument::UnknownHook(warning) => sorted.warnings.push(warning),
             }
         }
     }
-    sorted.manifests.sort_by(|a, b| rank(&a.head.kind, profile).cmp(&rank(&b.head.kind, profile)));
-    sorted.hooks.sort_by(|a, b| rank(&a.kind, profile).cmp(&rank(&b.kind, profile)));
+    sorted
+        .manifests
+        .sort_by(|a, b| install_rank(&a.header.kind, profile).cmp(&install_rank(&b.header.kind, profile)));
+    sorted.hooks.sort_by(|a, b| install_rank(&a.kind, profile).cmp(&install_rank(&b.kind, profile)));
     Ok(sorted)
 }
 
 /// Sort key of a kind: known kinds by position, unknown kinds after them by name.
-fn rank(kind: &str, profile: Profile) -> (usize, &str) {
+fn install_rank(kind: &str, profile: Profile) -> (usize, &str) {
     match INSTALL_ORDER.iter().position(|known| *known == kind) {
-        Some(at) if profile == Profile::Helm4 || at < WITH_HELM4 => (at, ""),
+        Some(at) if profile == Profile::Helm4 || at < FIRST_HELM4_KIND => (at, ""),
         _ => (usize::MAX, kind),
     }
 }
@@ -101,22 +103,22 @@ const INSTALL_ORDER: &[&str] = &[
 ];
 
 /// The index of the first kind that only Helm 4 orders.
-const WITH_HELM4: usize = 36;
+const FIRST_HELM4_KIND: usize = 36;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// The sorted documents as `source content`; hooks follow after a bar.
-    fn sorted(files: &[(&str, &str)], profile: Profile) -> Result<String, String> {
+    fn sorted_to_text(files: &[(&str, &str)], profile: Profile) -> Result<String, String> {
         let files: Vec<_> = files
             .iter()
-            .map(|(name, content)| Rendered {
+            .map(|(name, content)| RenderedFile {
                 name: (*name).into(),
                 content: Bytes::copy_from_slice(content.as_bytes()),
             })
             .collect();
-        let sorted = sort(&files, profile)?;
+        let sorted = sort_manifests(&files, profile)?;
         let line = |source: &str, content: &Bytes| {
             format!("{source} {}", String::from_utf8_lossy(content).trim_end().replace('\n', "; "))
         };
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_installation_then_of_files_then_of_documents() {
+    fn manifests_sort_by_install_order_then_file_then_document() {
         let files = [
             ("c/b.yaml", "kind: Service\n---\nkind: ConfigMap\n"),
             ("c/a.yaml", "kind: Service\nx: 1\n---\nkind: Zed\n---\nkind: Alpha\n---\nkind: Namespace\n"),
@@ -136,25 +138,25 @@ mod tests {
             c/a.yaml kind: Service; x: 1\nc/b.yaml kind: Service\nc/p.yaml kind: 1\nc/a.yaml kind: Alpha\n\
             c/a.yaml kind: Zed";
         for profile in [Profile::Helm3, Profile::Helm4] {
-            assert_eq!(sorted(&files, profile).unwrap(), want);
+            assert_eq!(sorted_to_text(&files, profile).unwrap(), want);
         }
     }
 
     #[test]
-    fn only_helm_4_knows_where_webhooks_belong() {
+    fn webhooks_are_ordered_only_for_helm4() {
         let files = [(
             "c/a.yaml",
             "kind: MutatingWebhookConfiguration\n---\nkind: Alpha\n---\nkind: ValidatingWebhookConfiguration\n---\n\
              kind: APIService\n",
         )];
-        let kinds = |profile| sorted(&files, profile).unwrap().replace("c/a.yaml kind: ", "");
+        let kinds = |profile| sorted_to_text(&files, profile).unwrap().replace("c/a.yaml kind: ", "");
         let [three, four] = [Profile::Helm3, Profile::Helm4].map(kinds);
         assert_eq!(three, "APIService\nAlpha\nMutatingWebhookConfiguration\nValidatingWebhookConfiguration");
         assert_eq!(four, "APIService\nMutatingWebhookConfiguration\nValidatingWebhookConfiguration\nAlpha");
     }
 
     #[test]
-    fn hooks_go_by_kind_and_not_by_weight() {
+    fn hooks_sort_by_kind_not_weight() {
         let hook = |kind, weight| {
             format!(
                 "kind: {kind}\nmetadata:\n  annotations: {{helm.sh/hook: test, helm.sh/hook-weight: '{weight}'}}\n"
@@ -166,12 +168,15 @@ mod tests {
         );
         let files = [("c/b.yaml", b.as_str()), ("c/a.yaml", a.as_str())];
         for profile in [Profile::Helm3, Profile::Helm4] {
-            assert_eq!(sorted(&files, profile).unwrap(), "| Secret 0\n| ConfigMap 1\n| Pod 2\n| Job -1");
+            assert_eq!(
+                sorted_to_text(&files, profile).unwrap(),
+                "| Secret 0\n| ConfigMap 1\n| Pod 2\n| Job -1"
+            );
         }
     }
 
     #[test]
-    fn partials_and_blank_files_are_none() {
+    fn partials_and_blank_files_are_skipped() {
         let files = [
             ("c/_a.yaml", "kind: Service\n"),
             ("c/d/_x.yaml", "kind: x\n"),
@@ -180,13 +185,13 @@ mod tests {
             ("c/f.yaml", "a: 1"),
         ];
         for profile in [Profile::Helm3, Profile::Helm4] {
-            assert_eq!(sorted(&files, profile).unwrap(), "c/e.yaml # nothing\nc/f.yaml a: 1");
+            assert_eq!(sorted_to_text(&files, profile).unwrap(), "c/e.yaml # nothing\nc/f.yaml a: 1");
         }
     }
 
     #[test]
-    fn what_is_no_manifest_is_refused() {
-        let why = |content, profile| sorted(&[("c/a.yaml", content)], profile).unwrap_err();
+    fn invalid_manifests_are_rejected() {
+        let why = |content, profile| sorted_to_text(&[("c/a.yaml", content)], profile).unwrap_err();
         for profile in [Profile::Helm3, Profile::Helm4] {
             assert_eq!(
                 why("kind: [\n", profile),

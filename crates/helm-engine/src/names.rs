@@ -3,18 +3,18 @@
 use helm_template::go::quote;
 
 /// Helm's maximum length of a release name, which leaves space for suffixes that charts add.
-const LONGEST: usize = 53;
+const MAX_NAME_LEN: usize = 53;
 
 /// Checks a release name. Errors carry Helm's message.
 pub fn check(name: &str) -> Result<(), String> {
     if name.is_empty() {
         return Err(format!("release name {}: no name provided", quote(name)));
     }
-    if name.len() > LONGEST || !name.split('.').all(is_label) {
+    if name.len() > MAX_NAME_LEN || !name.split('.').all(is_label) {
         return Err(format!(
             "release name {}: invalid release name, must match regex \
              ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than \
-             {LONGEST}",
+             {MAX_NAME_LEN}",
             quote(name)
         ));
     }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn check_accepts_and_rejects_names_like_helm() {
         for name in ["x", "a-b", "a.b-c.9", &"a".repeat(53)] {
             assert!(check(name).is_ok(), "{name}");
         }

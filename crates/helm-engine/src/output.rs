@@ -5,55 +5,55 @@ use helm_template::profile::Profile;
 
 use crate::hooks::Hook;
 use crate::release::{Crd, Release};
-use crate::render::Rendered;
+use crate::render::RenderedFile;
 use crate::split::{split, trim};
 
 /// The parts of a release to print.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shown {
+pub struct OutputOptions {
     pub crds: bool,
     pub hooks: bool,
     pub tests: bool,
 }
 
 /// Source file and content of a document.
-type Part<'r> = (&'r str, &'r Bytes);
+type OutputDocument<'r> = (&'r str, &'r Bytes);
 
 impl Release {
     /// The CRDs, if selected, and the manifests.
-    pub fn parts(&self, shown: Shown) -> impl Iterator<Item = Part<'_>> {
+    pub fn manifest_documents(&self, shown: OutputOptions) -> impl Iterator<Item = OutputDocument<'_>> {
         let crds = self.crds.iter().filter(move |_| shown.crds);
         let crds = crds.map(|Crd { source, content }| (&**source, content));
         crds.chain(self.manifests.iter().map(|manifest| (&*manifest.source, &manifest.content)))
     }
 
     /// The hooks that are selected.
-    pub fn hook_parts(&self, shown: Shown) -> impl Iterator<Item = Part<'_>> {
+    pub fn hook_documents(&self, shown: OutputOptions) -> impl Iterator<Item = OutputDocument<'_>> {
         let hooks = self.hooks.iter().filter(move |hook| shown.hooks && (shown.tests || !hook.is_test()));
         hooks.map(|Hook { source, content, .. }| (&**source, content))
     }
 
     /// The whole output as one text.
-    pub fn text(&self, shown: Shown) -> Vec<u8> {
-        let size = |(source, content): Part<'_>| source.len() + content.len() + AROUND;
-        let parts = self.parts(shown).chain(self.hook_parts(shown));
+    pub fn text(&self, shown: OutputOptions) -> Vec<u8> {
+        let size = |(source, content): OutputDocument<'_>| source.len() + content.len() + DOCUMENT_OVERHEAD;
+        let parts = self.manifest_documents(shown).chain(self.hook_documents(shown));
         let mut text = Vec::with_capacity(parts.map(size).sum::<usize>() + 1);
-        self.parts(shown).for_each(|part| write(&mut text, part));
+        self.manifest_documents(shown).for_each(|part| write_document(&mut text, part));
         let length = trim(&text).len();
         text.truncate(length);
         text.push(b'\n');
-        self.hook_parts(shown).for_each(|part| write(&mut text, part));
+        self.hook_documents(shown).for_each(|part| write_document(&mut text, part));
         text
     }
 }
 
 /// The rendered files as text, although they are not valid YAML.
-pub fn broken(files: &[Rendered]) -> Vec<u8> {
+pub fn invalid_manifests_text(files: &[RenderedFile]) -> Vec<u8> {
     let mut files: Vec<_> = files.iter().filter(|file| !trim(&file.content).is_empty()).collect();
     files.sort_by(|a, b| a.name.cmp(&b.name));
     let mut text = Vec::new();
     for file in files {
-        write(&mut text, (&file.name, &file.content));
+        write_document(&mut text, (&file.name, &file.content));
     }
     let length = trim(&text).len();
     text.truncate(length);
@@ -62,10 +62,10 @@ pub fn broken(files: &[Rendered]) -> Vec<u8> {
 }
 
 /// Bytes written around the source and content of a document.
-const AROUND: usize = 16;
+const DOCUMENT_OVERHEAD: usize = 16;
 
 /// Writes a document with its `# Source:` line.
-pub fn write(text: &mut Vec<u8>, (source, content): Part<'_>) {
+pub fn write_document(text: &mut Vec<u8>, (source, content): OutputDocument<'_>) {
     text.extend_from_slice(b"---\n# Source: ");
     text.extend_from_slice(source.as_bytes());
     text.push(b'\n');
@@ -74,13 +74,13 @@ pub fn write(text: &mut Vec<u8>, (source, content): Part<'_>) {
 }
 
 /// Keeps only the documents of files that match the patterns, which are relative to the chart directory. Ordered by pattern.
-pub fn only(text: Vec<u8>, files: &[String], profile: Profile) -> Result<Vec<u8>, String> {
+pub fn filter_by_source(text: Vec<u8>, files: &[String], profile: Profile) -> Result<Vec<u8>, String> {
     let documents = split(&Bytes::from(text), profile);
     let mut shown = Vec::new();
     for pattern in files {
         let mut missing = true;
         for document in &documents {
-            if source(document).is_some_and(|name| crate::path::matches(pattern, name)) {
+            if source_path(document).is_some_and(|name| crate::path::matches(pattern, name)) {
                 missing = false;
                 shown.extend_from_slice(b"---\n");
                 shown.extend_from_slice(document);
@@ -95,7 +95,7 @@ pub fn only(text: Vec<u8>, files: &[String], profile: Profile) -> Result<Vec<u8>
 }
 
 /// The source file in a document's comment, without the chart name.
-fn source(document: &[u8]) -> Option<&str> {
+fn source_path(document: &[u8]) -> Option<&str> {
     const SOURCE: &[u8] = b"# Source: ";
     memchr::memmem::find_iter(document, SOURCE).find_map(|at| {
         let line = document[at + SOURCE.len()..].split(|byte| *byte == b'\n').next()?;
@@ -107,10 +107,10 @@ fn source(document: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hooks::Event;
+    use crate::hooks::HookEvent;
     use crate::manifests::Manifest;
 
-    fn hook(source: &str, event: Event) -> Hook {
+    fn hook(source: &str, event: HookEvent) -> Hook {
         Hook {
             name: "h".into(),
             kind: "Job".into(),
@@ -127,7 +127,7 @@ mod tests {
         let manifest = |source: &str, content: &'static str| Manifest {
             source: source.into(),
             content: content.into(),
-            head: helm_template::yaml::Head::default(),
+            header: helm_template::yaml::ManifestHeader::default(),
         };
         Release {
             chart: helm_chart::Chart::default(),
@@ -136,8 +136,8 @@ mod tests {
                 manifest("c/charts/s/templates/a.yaml", "b: 2\n\n"),
             ],
             hooks: vec![
-                hook("c/templates/h.yaml", Event::PreInstall),
-                hook("c/templates/t.yaml", Event::Test),
+                hook("c/templates/h.yaml", HookEvent::PreInstall),
+                hook("c/templates/t.yaml", HookEvent::Test),
             ],
             notes: String::new(),
             crds: vec![Crd { source: "c/crds/x.yaml".into(), content: "kind: X\n".into() }],
@@ -153,11 +153,11 @@ mod tests {
     const TEST: &str = "---\n# Source: c/templates/t.yaml\nkind: Job\n\n";
 
     #[test]
-    fn what_is_shown() {
-        let table: &[(Shown, &[&str])] = &[
-            (Shown { crds: false, hooks: true, tests: true }, &[MANIFESTS, HOOK, TEST]),
-            (Shown { crds: true, hooks: true, tests: false }, &[CRD, MANIFESTS, HOOK]),
-            (Shown { crds: true, hooks: false, tests: true }, &[CRD, MANIFESTS]),
+    fn text_includes_selected_documents() {
+        let table: &[(OutputOptions, &[&str])] = &[
+            (OutputOptions { crds: false, hooks: true, tests: true }, &[MANIFESTS, HOOK, TEST]),
+            (OutputOptions { crds: true, hooks: true, tests: false }, &[CRD, MANIFESTS, HOOK]),
+            (OutputOptions { crds: true, hooks: false, tests: true }, &[CRD, MANIFESTS]),
         ];
         for (shown, parts) in table {
             assert_eq!(String::from_utf8(release().text(*shown)).unwrap(), parts.concat(), "{shown:?}");
@@ -165,11 +165,11 @@ mod tests {
     }
 
     #[test]
-    fn only_some_files() {
-        let text = || release().text(Shown { crds: false, hooks: true, tests: true });
+    fn filter_by_source_keeps_matching_files() {
+        let text = || release().text(OutputOptions { crds: false, hooks: true, tests: true });
         let shown = |patterns: &[&str], profile| {
             let patterns: Vec<_> = patterns.iter().map(ToString::to_string).collect();
-            only(text(), &patterns, profile).map(|text| String::from_utf8(text).unwrap())
+            filter_by_source(text(), &patterns, profile).map(|text| String::from_utf8(text).unwrap())
         };
         assert_eq!(
             shown(&["templates/a.yaml"], Profile::Helm3).unwrap(),

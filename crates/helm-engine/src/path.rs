@@ -18,7 +18,7 @@ pub fn matches(pattern: &str, path: &str) -> bool {
                 continue;
             }
             (Some('?'), Some(c)) if *c != '/' => Some(p + 1),
-            (Some('['), Some(c)) => match class(&pattern[p + 1..], *c) {
+            (Some('['), Some(c)) => match match_class(&pattern[p + 1..], *c) {
                 Some((fits, length)) => fits.then_some(p + 1 + length),
                 None => return false,
             },
@@ -44,7 +44,7 @@ pub fn matches(pattern: &str, path: &str) -> bool {
 }
 
 /// Whether a character is in the class that starts here, and the length of the class; `None` if it is malformed.
-fn class(pattern: &[char], c: char) -> Option<(bool, usize)> {
+fn match_class(pattern: &[char], c: char) -> Option<(bool, usize)> {
     let not = pattern.first() == Some(&'^');
     let mut at = usize::from(not);
     let (mut found, mut ranges) = (false, 0);
@@ -52,10 +52,10 @@ fn class(pattern: &[char], c: char) -> Option<(bool, usize)> {
         if pattern.get(at) == Some(&']') && ranges > 0 {
             return Some((found != not, at + 1));
         }
-        let low = one(pattern, &mut at)?;
+        let low = next_char(pattern, &mut at)?;
         let high = if pattern.get(at) == Some(&'-') {
             at += 1;
-            one(pattern, &mut at)?
+            next_char(pattern, &mut at)?
         } else {
             low
         };
@@ -64,7 +64,7 @@ fn class(pattern: &[char], c: char) -> Option<(bool, usize)> {
     }
 }
 
-fn one(pattern: &[char], at: &mut usize) -> Option<char> {
+fn next_char(pattern: &[char], at: &mut usize) -> Option<char> {
     if matches!(pattern.get(*at)?, '-' | ']') {
         return None;
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths() {
+    fn matches_agrees_with_go() {
         let table = [
             ("templates/a.yaml", "templates/a.yaml", true),
             ("templates/*", "templates/a.yaml", true),

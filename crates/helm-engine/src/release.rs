@@ -6,9 +6,9 @@ use bytes::Bytes;
 use helm_chart::{Chart, dependencies, values};
 use helm_template::budget::Budget;
 use helm_template::data::Members;
-use helm_template::exec::{Functions, Limits};
+use helm_template::env::RenderEnv;
+use helm_template::exec::{Functions, RenderLimits};
 use helm_template::functions;
-use helm_template::outside::Outside;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
@@ -17,9 +17,9 @@ use crate::hooks::Hook;
 use crate::manifests::{self, Manifest};
 use crate::names;
 use crate::objects;
-use crate::prepared::Prepared;
-use crate::render::{Rendered, Setting, render};
-use crate::scope::{Common, full_path};
+use crate::parsed_chart::ParsedChart;
+use crate::render::{RenderContext, RenderedFile, render};
+use crate::scope::{CommonScope, full_path};
 
 /// Renders charts like one major version of Helm. Can be shared between threads.
 pub struct Engine {
@@ -28,7 +28,7 @@ pub struct Engine {
 }
 
 /// Input of a rendering.
-pub struct Request<'r> {
+pub struct EngineRequest<'r> {
     pub name: &'r str,
     pub namespace: &'r str,
     pub revision: i64,
@@ -41,10 +41,10 @@ pub struct Request<'r> {
     pub check_schema: bool,
     /// Whether notes of subcharts are included.
     pub subchart_notes: bool,
-    pub limits: Limits,
+    pub limits: RenderLimits,
 }
 
-impl<'r> Request<'r> {
+impl<'r> EngineRequest<'r> {
     /// The request of `helm template NAME` without options.
     pub fn new(name: &'r str, values: &'r Members, capabilities: &'r Capabilities) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl<'r> Request<'r> {
             capabilities,
             check_schema: true,
             subchart_notes: false,
-            limits: Limits::default(),
+            limits: RenderLimits::default(),
         }
     }
 }
@@ -84,30 +84,30 @@ pub struct Crd {
 
 /// A failed rendering, with Helm's message.
 #[derive(Debug)]
-pub struct Failure {
-    pub why: String,
-    pub stage: Stage,
+pub struct EngineError {
+    pub message: String,
+    pub stage: RenderStage,
     pub warnings: Vec<String>,
 }
 
 /// The stage at which a rendering failed.
 #[derive(Debug)]
-pub enum Stage {
+pub enum RenderStage {
     /// The name, dependencies or values were rejected.
     Values,
     /// Templates failed, or the chart does not support the cluster's version.
     Templates,
     /// The rendered files are not valid manifests.
-    Manifests(Vec<Rendered>),
+    Manifests(Vec<RenderedFile>),
 }
 
-impl Display for Failure {
+impl Display for EngineError {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.why)
+        f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for EngineError {}
 
 impl Engine {
     pub fn new(profile: Profile) -> Self {
@@ -124,52 +124,52 @@ impl Engine {
 
     /// Parses the templates of a chart while [`Engine::render`] runs on another thread. Returns early when the rendering needs nothing
     /// more.
-    pub fn parse_ahead(&self, prepared: &Prepared) {
+    pub fn parse_ahead(&self, prepared: &ParsedChart) {
         prepared.parse_ahead(&self.functions);
     }
 
     /// Renders a release.
     pub fn render(
         &self,
-        prepared: &Prepared,
-        request: &Request<'_>,
-        outside: Outside<'_>,
-    ) -> Result<Release, Failure> {
+        prepared: &ParsedChart,
+        request: &EngineRequest<'_>,
+        outside: RenderEnv<'_>,
+    ) -> Result<Release, EngineError> {
         let mut warnings = Vec::new();
-        let released = self.release(prepared, request, outside, &mut warnings);
-        prepared.enough();
+        let released = self.render_release(prepared, request, outside, &mut warnings);
+        prepared.stop_parse_ahead();
         match released {
             Ok(release) => Ok(Release { warnings, ..release }),
-            Err((why, stage)) => Err(Failure { why, stage, warnings }),
+            Err((why, stage)) => Err(EngineError { message: why, stage, warnings }),
         }
     }
 
     /// Renders the template files only. Returns them in execution order.
-    pub fn files(
+    pub fn render_files(
         &self,
-        prepared: &Prepared,
-        request: &Request<'_>,
-        outside: Outside<'_>,
-    ) -> Result<Vec<Rendered>, Failure> {
+        prepared: &ParsedChart,
+        request: &EngineRequest<'_>,
+        outside: RenderEnv<'_>,
+    ) -> Result<Vec<RenderedFile>, EngineError> {
         let mut warnings = Vec::new();
-        match self.templates(prepared, request, outside, &mut warnings) {
+        match self.render_templates(prepared, request, outside, &mut warnings) {
             Ok((_, files)) => Ok(files),
-            Err((why, stage)) => Err(Failure { why, stage, warnings }),
+            Err((why, stage)) => Err(EngineError { message: why, stage, warnings }),
         }
     }
 
-    fn release(
+    fn render_release(
         &self,
-        prepared: &Prepared,
-        request: &Request<'_>,
-        outside: Outside<'_>,
+        prepared: &ParsedChart,
+        request: &EngineRequest<'_>,
+        outside: RenderEnv<'_>,
         said: &mut Vec<String>,
-    ) -> Result<Release, (String, Stage)> {
-        let (chart, files) = self.templates(prepared, request, outside, said)?;
-        let (notes, files) = take_notes(files, &chart.metadata.name, request.subchart_notes);
-        let sorted = match manifests::sort(&files, self.profile) {
+    ) -> Result<Release, (String, RenderStage)> {
+        let (chart, files) = self.render_templates(prepared, request, outside, said)?;
+        let (notes, files) = split_notes(files, &chart.metadata.name, request.subchart_notes);
+        let sorted = match manifests::sort_manifests(&files, self.profile) {
             Ok(sorted) => sorted,
-            Err(why) => return Err((why, Stage::Manifests(files))),
+            Err(why) => return Err((why, RenderStage::Manifests(files))),
         };
         said.extend(sorted.warnings);
         let mut crds = Vec::new();
@@ -178,69 +178,74 @@ impl Engine {
         Ok(Release { chart, manifests, hooks, notes, crds, warnings: Vec::new() })
     }
 
-    fn templates(
+    fn render_templates(
         &self,
-        prepared: &Prepared,
-        request: &Request<'_>,
-        outside: Outside<'_>,
+        prepared: &ParsedChart,
+        request: &EngineRequest<'_>,
+        outside: RenderEnv<'_>,
         said: &mut Vec<String>,
-    ) -> Result<(Chart, Vec<Rendered>), (String, Stage)> {
+    ) -> Result<(Chart, Vec<RenderedFile>), (String, RenderStage)> {
         if let Err(why) = names::check(request.name) {
             let why = match self.profile {
                 Profile::Helm3 => why,
                 Profile::Helm4 => {
-                    said.push(logged("release name check failed", &why));
+                    said.push(log_line("release name check failed", &why));
                     format!("release name check failed: {why}")
                 }
             };
-            return Err((why, Stage::Values));
+            return Err((why, RenderStage::Values));
         }
         let mut warnings = Vec::new();
         let budget = Budget::new(request.limits, outside.admission);
-        let settled = self.settle(prepared, request, &budget, &mut warnings);
-        said.extend(warnings.iter().map(|warning: &values::Warning| warning.line().to_owned()));
+        let settled = self.prepare_values(prepared, request, &budget, &mut warnings);
+        said.extend(warnings.iter().map(|warning: &values::ValuesWarning| warning.line().to_owned()));
         if let Err(why) = &settled
-            && let Some(cause) = why.strip_prefix(UNSETTLED).and_then(|why| why.strip_prefix(": "))
+            && let Some(cause) = why.strip_prefix(DEPENDENCIES_FAILED).and_then(|why| why.strip_prefix(": "))
         {
-            said.push(logged(UNSETTLED, cause));
+            said.push(log_line(DEPENDENCIES_FAILED, cause));
         }
-        let (chart, values) = settled.map_err(|why| (why.to_string(), Stage::Values))?;
+        let (chart, values) = settled.map_err(|why| (why.to_string(), RenderStage::Values))?;
 
         let wanted = &chart.metadata.kube_version;
         let version = &request.capabilities.kube_version;
-        if !wanted.is_empty() && !version.fits(wanted, self.profile) {
+        if !wanted.is_empty() && !version.satisfies(wanted, self.profile) {
             let why = format!(
                 "chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {}",
                 version.version
             );
-            return Err((why, Stage::Templates));
+            return Err((why, RenderStage::Templates));
         }
-        let common = Common {
-            release: about(request.name, request.namespace, request.revision, Some(request.is_upgrade)),
+        let common = CommonScope {
+            release: release_object(
+                request.name,
+                request.namespace,
+                request.revision,
+                Some(request.is_upgrade),
+            ),
             capabilities: objects::capabilities(request.capabilities, self.profile),
             profile: self.profile,
         };
-        let setting = Setting {
+        let setting = RenderContext {
             functions: &self.functions,
-            outside,
+            env: outside,
             budget: &budget,
             profile: self.profile,
-            lint: false,
+            is_lint: false,
         };
         let files = render(prepared, &chart, &values, &common, &setting, &mut Vec::new())
-            .map_err(|why| (why, Stage::Templates))?;
+            .map_err(|why| (why, RenderStage::Templates))?;
         Ok((chart, files))
     }
 
     /// The chart with its enabled dependencies, and the values for its templates.
-    fn settle(
+    fn prepare_values(
         &self,
-        prepared: &Prepared,
-        request: &Request<'_>,
+        prepared: &ParsedChart,
+        request: &EngineRequest<'_>,
         budget: &Budget<'_>,
-        warnings: &mut Vec<values::Warning>,
+        warnings: &mut Vec<values::ValuesWarning>,
     ) -> Result<(Chart, Map), Str> {
-        let &Request { values: user, check_schema, .. } = request;
+        let &EngineRequest { values: user, check_schema, .. } = request;
         let chart = dependencies::prepare(&prepared.chart, user, self.profile, budget, warnings)?;
         let values = values::render_values(&chart, user, check_schema, self.profile, budget, warnings)?;
         Ok((chart, values))
@@ -248,15 +253,15 @@ impl Engine {
 }
 
 /// Helm 4's message prefix for invalid dependencies.
-const UNSETTLED: &str = "chart dependencies processing failed";
+const DEPENDENCIES_FAILED: &str = "chart dependencies processing failed";
 
 /// Formats a log line: Helm 4 logs some errors besides returning them.
-fn logged(what: &str, why: &str) -> String {
+fn log_line(what: &str, why: &str) -> String {
     format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
 }
 
 /// The `.Release` object. Lint is neither an installation nor an upgrade.
-pub(crate) fn about(name: &str, namespace: &str, revision: i64, is_upgrade: Option<bool>) -> Value {
+pub(crate) fn release_object(name: &str, namespace: &str, revision: i64, is_upgrade: Option<bool>) -> Value {
     Map::from_entries([
         ("Name".into(), name.into()),
         ("Namespace".into(), namespace.into()),
@@ -269,7 +274,7 @@ pub(crate) fn about(name: &str, namespace: &str, revision: i64, is_upgrade: Opti
 }
 
 /// Separates the notes from the rendered files.
-fn take_notes(files: Vec<Rendered>, chart: &str, of_subcharts: bool) -> (String, Vec<Rendered>) {
+fn split_notes(files: Vec<RenderedFile>, chart: &str, of_subcharts: bool) -> (String, Vec<RenderedFile>) {
     const NOTES: &str = "NOTES.txt";
     let own = format!("{chart}/templates/{NOTES}");
     let (mut notes, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| file.name.ends_with(NOTES));

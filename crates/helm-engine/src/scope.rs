@@ -8,25 +8,25 @@ use helm_template::budget::Budget;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
-use crate::objects::{Files, metadata};
+use crate::objects::{FilesObject, metadata};
 
 /// A template with its scope.
-pub struct Renderable<'c> {
+pub struct RenderableTemplate<'c> {
     pub file: &'c File,
     /// The root context (dot), shared by all templates of the chart.
     pub dot: Map,
     /// The template directory of the chart.
-    pub folder: Str,
+    pub base_path: Str,
 }
 
 /// Data shared by all charts of a rendering.
-pub struct Common {
+pub struct CommonScope {
     pub release: Value,
     pub capabilities: Value,
     pub profile: Profile,
 }
 
-impl Common {
+impl CommonScope {
     /// The Go type of `.Values` and of the root context.
     pub fn values_type(&self) -> &'static str {
         match self.profile {
@@ -41,32 +41,32 @@ const FILE_BYTES: usize = 160;
 const TEMPLATE_BYTES: usize = 256;
 
 /// The templates of a chart and its subcharts by name. Of two templates with the same name, the last found wins.
-pub fn collect<'c>(
+pub fn collect_templates<'c>(
     chart: &'c Chart,
     values: &Map,
-    common: &Common,
+    common: &CommonScope,
     budget: &Budget<'_>,
-) -> Result<HashMap<Str, Renderable<'c>>, Str> {
+) -> Result<HashMap<Str, RenderableTemplate<'c>>, Str> {
     let mut found = HashMap::new();
     let values = values.named(common.values_type());
-    gather(chart, &chart.metadata.name, &values, true, (common, budget), &mut found)?;
+    collect_chart(chart, &chart.metadata.name, &values, true, (common, budget), &mut found)?;
     Ok(found)
 }
 
-fn gather<'c>(
+fn collect_chart<'c>(
     chart: &'c Chart,
     path: &str,
     values: &Map,
     is_root: bool,
-    (common, budget): (&Common, &Budget<'_>),
-    found: &mut HashMap<Str, Renderable<'c>>,
+    (common, budget): (&CommonScope, &Budget<'_>),
+    found: &mut HashMap<Str, RenderableTemplate<'c>>,
 ) -> Result<Map, Str> {
     budget.charge((chart.files.len() + chart.templates.len()) as u64)?;
-    budget.take(chart.files.len().saturating_mul(FILE_BYTES))?;
+    budget.allocate(chart.files.len().saturating_mul(FILE_BYTES))?;
     let subcharts = Map::new();
     let dot = Map::from_entries([
         ("Chart".into(), metadata(&chart.metadata, is_root, common.profile)),
-        ("Files".into(), Value::Object(Rc::new(Files::new(&chart.files, common.profile)))),
+        ("Files".into(), Value::Object(Rc::new(FilesObject::new(&chart.files, common.profile)))),
         ("Release".into(), common.release.clone()),
         ("Capabilities".into(), common.capabilities.clone()),
         ("Values".into(), values.clone().into()),
@@ -76,14 +76,14 @@ fn gather<'c>(
         let name = &child.metadata.name;
         // `Table` treats a name with dots as a path, so such a chart gets no values.
         let values = values::table(&values.plain(), name).unwrap_or_default().named(common.values_type());
-        let below = gather(child, &full_path(path, child), &values, false, (common, budget), found)?;
+        let below = collect_chart(child, &full_path(path, child), &values, false, (common, budget), found)?;
         subcharts.insert(name.clone(), below.into());
     }
     let folder: Str = format!("{path}/templates").into();
     for file in templates(chart) {
         let name = template_name(path, file);
-        budget.take(name.len().saturating_mul(2).saturating_add(TEMPLATE_BYTES))?;
-        found.insert(name, Renderable { file, dot: dot.clone(), folder: folder.clone() });
+        budget.allocate(name.len().saturating_mul(2).saturating_add(TEMPLATE_BYTES))?;
+        found.insert(name, RenderableTemplate { file, dot: dot.clone(), base_path: folder.clone() });
     }
     Ok(dot)
 }
@@ -128,7 +128,7 @@ fn clean(path: &str) -> Str {
 }
 
 /// Helm's parse and execution order: deepest path first, then in reverse alphabetical order.
-pub fn in_order<'n>(names: impl Iterator<Item = &'n Str>) -> Vec<Str> {
+pub fn execution_order<'n>(names: impl Iterator<Item = &'n Str>) -> Vec<Str> {
     let depth = |name: &Str| name.bytes().filter(|byte| *byte == b'/').count();
     let mut names: Vec<_> = names.map(|name| (depth(name), name.clone())).collect();
     names.sort_unstable_by(|a, b| b.cmp(a));
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deepest_first_and_from_the_end_of_the_alphabet() {
+    fn execution_order_is_deepest_first_then_reverse_alphabetical() {
         let names = [
             "c/templates/a.yaml",
             "c/templates/b.yaml",
@@ -148,7 +148,7 @@ mod tests {
             "c/templates/d/a.yaml",
         ];
         let names: Vec<Str> = names.into_iter().map(Str::from).collect();
-        let order = in_order(names.iter());
+        let order = execution_order(names.iter());
         let want = [
             "c/charts/s/templates/a.yaml",
             "c/templates/d/a.yaml",
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn partials_are_named_by_their_last_part() {
+    fn is_partial_checks_last_path_segment() {
         for (name, is) in
             [("c/templates/_a.tpl", true), ("c/_d/a.yaml", false), ("_", true), ("c/a_b", false)]
         {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_without_detours() {
+    fn clean_removes_dots_and_repeated_slashes() {
         for (path, want) in [("c/a", "c/a"), ("c/./a//b", "c/a/b"), ("c/a/../b", "c/b"), ("../a", "../a")] {
             assert_eq!(&*clean(path), want);
         }

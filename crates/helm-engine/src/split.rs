@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents() {
+    fn split_matches_helm() {
         let table: &[(&str, &[&str], &[&str])] = &[
             ("", &[], &[]),
             (" \n\u{a0}\n", &[], &[]),

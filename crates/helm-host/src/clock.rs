@@ -1,6 +1,6 @@
 //! The system clock and time zone.
 
-use helm_template::outside::Clock;
+use helm_template::env::Clock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 

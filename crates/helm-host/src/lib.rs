@@ -2,26 +2,26 @@
 //!
 //! The rendering crates do no I/O of their own; the command line and the server pass them this implementation.
 
-mod beside;
-mod chance;
+mod alongside;
 mod clock;
-pub mod folder;
+pub mod disk;
 mod keys;
+mod rng;
 mod sniff;
 
-pub use beside::beside;
-pub use folder::{load, load_unasked};
+pub use alongside::run_alongside;
+pub use disk::{load, load_without_detection};
 
 use std::fmt::Write;
 
-use helm_template::outside::Outside;
+use helm_template::env::RenderEnv;
 
-use crate::keys::Keys;
+use crate::keys::HostCrypto;
 
 /// The host environment of this process. Shared by any number of renderings on several threads.
 #[derive(Default)]
 pub struct Host {
-    keys: Keys,
+    crypto: HostCrypto,
 }
 
 impl Host {
@@ -30,8 +30,8 @@ impl Host {
     }
 
     /// The environment without a cluster and without DNS lookups.
-    pub fn outside(&self) -> Outside<'_> {
-        Outside { clock: self, random: self, crypto: &self.keys, ..Outside::NOWHERE }
+    pub fn render_env(&self) -> RenderEnv<'_> {
+        RenderEnv { clock: self, random: self, crypto: &self.crypto, ..RenderEnv::NULL }
     }
 }
 

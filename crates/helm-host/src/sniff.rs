@@ -2,7 +2,7 @@
 //! chart archive.
 
 /// Signatures at the start of the content.
-const EXACT: &[(&[u8], &str)] = &[
+const MAGIC_NUMBERS: &[(&[u8], &str)] = &[
     (b"%PDF-", "application/pdf"),
     (b"%!PS-Adobe-", "application/postscript"),
     (b"\xfe\xff", "text/plain; charset=utf-16be"),
@@ -31,7 +31,7 @@ const EXACT: &[(&[u8], &str)] = &[
 ];
 
 /// HTML tags at the start of the content.
-const TAGS: &[&[u8]] = &[
+const HTML_TAGS: &[&[u8]] = &[
     b"<!DOCTYPE HTML",
     b"<HTML",
     b"<HEAD",
@@ -57,13 +57,13 @@ pub(crate) fn content_type(bytes: &[u8]) -> &'static str {
         text.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag))
             && matches!(text.get(tag.len()), Some(b' ' | b'>'))
     };
-    if TAGS.iter().find(page).is_some() || text.starts_with(b"<!--") {
+    if HTML_TAGS.iter().find(page).is_some() || text.starts_with(b"<!--") {
         return "text/html; charset=utf-8";
     }
     if text.starts_with(b"<?xml") {
         return "text/xml; charset=utf-8";
     }
-    if let Some((_, kind)) = EXACT.iter().find(|(start, _)| bytes.starts_with(start)) {
+    if let Some((_, kind)) = MAGIC_NUMBERS.iter().find(|(start, _)| bytes.starts_with(start)) {
         return kind;
     }
     if text.iter().any(|b| matches!(b, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f)) {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use helm_host::Host;
 use helm_template::budget::Budget;
+use helm_template::env::KeyKind;
 use helm_template::exec::{Machine, Templates};
 use helm_template::functions;
-use helm_template::outside::KeyKind;
 use helm_template::parse::parse;
 use helm_template::profile::Profile;
 use helm_template::value::Value;
@@ -20,7 +20,7 @@ fn render(host: &Host, text: &str) -> String {
     let parsed = parse("t", text, &functions).unwrap();
     let templates = Templates::default().with(parsed.into_iter().map(Arc::new));
     let budget = Budget::default();
-    let mut machine = Machine::new(templates, &functions, host.outside(), &budget);
+    let mut machine = Machine::new(templates, &functions, host.render_env(), &budget);
     match machine.run("t", Value::Nil) {
         Ok(out) => String::from_utf8(out).unwrap(),
         Err(why) => why.to_string(),
@@ -28,7 +28,7 @@ fn render(host: &Host, text: &str) -> String {
 }
 
 /// All PEM blocks of a text.
-fn blocks(text: &str) -> Vec<Pem> {
+fn pem_blocks(text: &str) -> Vec<Pem> {
     Pem::iter_from_buffer(text.as_bytes()).collect::<Result<_, _>>().unwrap()
 }
 
@@ -37,11 +37,11 @@ fn common_name(name: &X509Name<'_>) -> String {
 }
 
 #[test]
-fn an_authority_signs_for_a_server() {
+fn gen_signed_cert_is_signed_by_ca() {
     let text = r#"{{ $ca := genCA "the authority" 365 }}
         {{- $c := genSignedCert "web" (list "10.0.0.1" "::1") (list "web.example" "*.web") 10 $ca }}
         {{- $ca.Cert }}{{ $c.Cert }}{{ $c.Key }}"#;
-    let blocks = blocks(&render(&Host::new(), text));
+    let blocks = pem_blocks(&render(&Host::new(), text));
     let labels: Vec<_> = blocks.iter().map(|block| block.label.as_str()).collect();
     assert_eq!(labels, ["CERTIFICATE", "CERTIFICATE", "RSA PRIVATE KEY"]);
 
@@ -72,19 +72,19 @@ fn an_authority_signs_for_a_server() {
 }
 
 #[test]
-fn every_kind_of_key_signs_for_itself() {
+fn gen_self_signed_cert_accepts_each_key_type() {
     for (kind, label) in [("ecdsa", "EC PRIVATE KEY"), ("ed25519", "PRIVATE KEY")] {
         let text = format!(
             r#"{{{{ $c := genSelfSignedCertWithKey "x" nil nil 1 (genPrivateKey "{kind}") }}}}{{{{ $c.Cert }}}}{{{{ $c.Key }}}}"#
         );
-        let blocks = blocks(&render(&Host::new(), &text));
+        let blocks = pem_blocks(&render(&Host::new(), &text));
         assert_eq!(blocks[1].label, label);
         blocks[0].parse_x509().unwrap().verify_signature(None).unwrap();
     }
 }
 
 #[test]
-fn another_s_key_does_not_sign() {
+fn gen_signed_cert_fails_when_ca_key_does_not_match() {
     let text = r#"{{ $a := genCA "a" 1 }}{{ $b := genCA "b" 1 }}
         {{- genSignedCert "x" nil nil 1 (buildCustomCert (b64enc $a.Cert) (b64enc $b.Key)) }}"#;
     let why = render(&Host::new(), text);
@@ -92,9 +92,9 @@ fn another_s_key_does_not_sign() {
 }
 
 #[test]
-fn keys_made_ahead_are_all_different() {
+fn prepared_keys_are_distinct() {
     let host = Host::new();
-    host.outside().crypto.prepare(KeyKind::Rsa { bits: 2048 }, 3);
+    host.render_env().crypto.prepare(KeyKind::Rsa { bits: 2048 }, 3);
     let made: Vec<_> = (0..4).map(|_| render(&host, r#"{{ (genCA "x" 1).Key }}"#)).collect();
     for (at, key) in made.iter().enumerate() {
         assert!(key.starts_with("-----BEGIN RSA PRIVATE KEY-----\n"));

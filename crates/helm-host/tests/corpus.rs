@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use helm_chart::{Chart, File, Loader, archive};
-use helm_host::folder::load;
+use helm_host::disk::load;
 use helm_template::profile::Profile;
 
 #[test]
-fn what_is_packed_is_what_was_loaded() {
+fn packed_chart_equals_loaded_chart() {
     let corpus = std::env::var_os("LONGSHORE_CORPUS").map(PathBuf::from);
     let Some(charts) = corpus.map(|corpus| corpus.join("charts/dev")).filter(|charts| charts.is_dir()) else {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "LONGSHORE_CORPUS names no folder with charts");
@@ -24,18 +24,18 @@ fn what_is_packed_is_what_was_loaded() {
     paths.sort();
     assert!(!paths.is_empty());
     for (path, profile) in paths.iter().step_by(8).zip([Profile::Helm3, Profile::Helm4].into_iter().cycle()) {
-        round(path, profile);
+        check_round_trip(path, profile);
     }
 }
 
-fn round(path: &Path, profile: Profile) {
+fn check_round_trip(path: &Path, profile: Profile) {
     let chart = load(path, profile).unwrap_or_else(|error| panic!("{}: {error}", path.display())).chart;
     let packed = archive::write(&chart, profile, 0).unwrap();
-    let again = Loader::new(profile).archive(&packed).unwrap();
-    same(&chart, &again, path);
+    let again = Loader::new(profile).load_archive(&packed).unwrap();
+    assert_same_chart(&chart, &again, path);
 }
 
-fn same(a: &Chart, b: &Chart, path: &Path) {
+fn assert_same_chart(a: &Chart, b: &Chart, path: &Path) {
     let path = path.display();
     // A chart with API version v1 and no `requirements.yaml` loses the dependencies that its `Chart.yaml` must not have.
     assert_eq!(a.metadata.to_yaml().unwrap(), b.metadata.to_yaml().unwrap(), "{path}");
@@ -51,6 +51,6 @@ fn same(a: &Chart, b: &Chart, path: &Path) {
     assert_eq!(sorted(&a.files), sorted(&b.files), "{path}");
     assert_eq!(a.dependencies.len(), b.dependencies.len(), "{path}");
     for (a, b) in a.dependencies.iter().zip(&b.dependencies) {
-        same(a, b, Path::new(&format!("{path}")));
+        assert_same_chart(a, b, Path::new(&format!("{path}")));
     }
 }

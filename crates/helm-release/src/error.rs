@@ -3,11 +3,11 @@
 //! Messages are Helm's where Helm has one. Invariant: no message repeats a value or the data of a Secret; text from
 //! other sources is masked by [`kube_apply::Mask`] first.
 
-use domain::Kind;
-use helm_engine::Event;
-use kube_apply::{ApplyError, Failure, NotReady, ParseError};
+use domain::ErrorKind;
+use helm_engine::HookEvent;
+use kube_apply::{ApplyError, NotReadyError, ObjectError, ParseError};
 
-use crate::hold::HoldError;
+use crate::lock::LockError;
 use crate::record::Record;
 use crate::render::RenderError;
 use crate::render::share::WorkError;
@@ -17,7 +17,7 @@ use crate::storage::StorageError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
-    Name(String),
+    InvalidName(String),
     #[error("cannot reuse a name that is still in use")]
     NameInUse,
     #[error("release: not found")]
@@ -27,16 +27,16 @@ pub enum Error {
     #[error("release has no {0} version")]
     NoRevision(i64),
     #[error("invalid release revision")]
-    BadRevision,
+    InvalidRevision,
     #[error("the release named {name:?} is already deleted")]
     AlreadyDeleted { name: String },
     #[error("description must be 256 characters or less, got {0}")]
-    Description(usize),
+    DescriptionTooLong(usize),
     /// The operation belongs to a client that uses no Lease, such as the helm command.
     #[error("another operation (install/upgrade/rollback) is in progress")]
     Pending,
     #[error(transparent)]
-    Hold(#[from] HoldError),
+    Lock(#[from] LockError),
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
@@ -48,50 +48,51 @@ pub enum Error {
     #[error("unable to build kubernetes objects from {which} release manifest: {source}")]
     Manifest { which: &'static str, source: ParseError },
     #[error("failed to install CRD {file}: {why}")]
-    Crd { file: String, why: String, kind: Kind },
+    Crd { file: String, why: String, kind: ErrorKind },
     #[error("cannot look at namespace {namespace:?}, or make it: {why}")]
-    Namespace { namespace: String, why: String, kind: Kind },
+    Namespace { namespace: String, why: String, kind: ErrorKind },
     /// Rejected before anything was written.
     #[error("unable to continue with {act}: {why}")]
-    Refused { act: &'static str, why: String, kind: Kind },
+    Rejected { act: &'static str, why: String, kind: ErrorKind },
     /// The failure is recorded in `record`.
     #[error("{said}")]
-    Failed { said: String, kind: Kind, record: Box<Record> },
+    Failed { said: String, kind: ErrorKind, record: Box<Record> },
     #[error("failed to delete release: {name}: {why}")]
-    NotDeleted { name: String, why: String, kind: Kind },
+    NotDeleted { name: String, why: String, kind: ErrorKind },
     #[error("uninstallation completed with 1 error(s): {why}")]
-    Uninstalled { why: String, kind: Kind },
+    Uninstalled { why: String, kind: ErrorKind },
     #[error("uninstall: Release not loaded: {name}: release: not found")]
     NotLoaded { name: String },
     #[error("cannot record the digest of the new revision: {0}")]
     Ledger(String),
     /// Another client changed the release during the operation, and its change stands.
     #[error("release {name:?} was changed by somebody else in the middle of it")]
-    Overtaken { name: String },
+    ChangedConcurrently { name: String },
 }
 
 impl Error {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Name(_)
-            | Self::BadRevision
-            | Self::Description(_)
+            Self::InvalidName(_)
+            | Self::InvalidRevision
+            | Self::DescriptionTooLong(_)
             | Self::Values(_)
             | Self::PostRender(_)
-            | Self::Manifest { .. } => Kind::Invalid,
+            | Self::Manifest { .. } => ErrorKind::Invalid,
             Self::NotFound | Self::NotLoaded { .. } | Self::NoneDeployed { .. } | Self::NoRevision(_) => {
-                Kind::NotFound
+                ErrorKind::NotFound
             }
-            Self::NameInUse | Self::AlreadyDeleted { .. } | Self::Pending | Self::Overtaken { .. } => {
-                Kind::Conflict
-            }
-            Self::Ledger(_) => Kind::Unavailable,
-            Self::Hold(error) => error.kind(),
+            Self::NameInUse
+            | Self::AlreadyDeleted { .. }
+            | Self::Pending
+            | Self::ChangedConcurrently { .. } => ErrorKind::Conflict,
+            Self::Ledger(_) => ErrorKind::Unavailable,
+            Self::Lock(error) => error.kind(),
             Self::Storage(error) => error.kind(),
             Self::Render(error) => error.kind(),
             Self::Crd { kind, .. }
             | Self::Namespace { kind, .. }
-            | Self::Refused { kind, .. }
+            | Self::Rejected { kind, .. }
             | Self::Failed { kind, .. }
             | Self::NotDeleted { kind, .. }
             | Self::Uninstalled { kind, .. } => *kind,
@@ -105,34 +106,34 @@ impl Error {
 
 /// Failure between the first and the last record of an operation.
 #[derive(Debug, thiserror::Error)]
-pub enum Cause {
+pub enum FailureCause {
     #[error("{}{error}", before(*event))]
-    Hook { event: Event, error: HookError },
+    Hook { event: HookEvent, error: HookError },
     #[error("{0}")]
     Apply(Box<ApplyError>),
     #[error(transparent)]
-    NotReady(NotReady),
+    NotReady(NotReadyError),
     /// The record could not be written.
     #[error(transparent)]
     Storage(StorageError),
 }
 
-impl Cause {
+impl FailureCause {
     pub(crate) fn apply(error: ApplyError) -> Self {
         Self::Apply(Box::new(error))
     }
 
     /// Whether another client wrote or deleted the record.
-    pub(crate) fn is_overtaken(&self) -> bool {
+    pub(crate) fn is_concurrent_change(&self) -> bool {
         match self {
             Self::Storage(error) | Self::Hook { error: HookError::Storage(error), .. } => {
-                error.is_overtaken()
+                error.is_concurrent_change()
             }
             Self::Hook { .. } | Self::Apply(_) | Self::NotReady(_) => false,
         }
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Hook { error, .. } => error.kind(),
             Self::Apply(error) => error.kind(),
@@ -143,13 +144,17 @@ impl Cause {
 }
 
 /// Helm's prefix for a failed event.
-fn before(event: Event) -> &'static str {
+fn before(event: HookEvent) -> &'static str {
     match event {
-        Event::PreInstall => "failed pre-install: ",
-        Event::PostInstall => "failed post-install: ",
-        Event::PreUpgrade => "pre-upgrade hooks failed: ",
-        Event::PostUpgrade => "post-upgrade hooks failed: ",
-        Event::PreDelete | Event::PostDelete | Event::PreRollback | Event::PostRollback | Event::Test => "",
+        HookEvent::PreInstall => "failed pre-install: ",
+        HookEvent::PostInstall => "failed post-install: ",
+        HookEvent::PreUpgrade => "pre-upgrade hooks failed: ",
+        HookEvent::PostUpgrade => "post-upgrade hooks failed: ",
+        HookEvent::PreDelete
+        | HookEvent::PostDelete
+        | HookEvent::PreRollback
+        | HookEvent::PostRollback
+        | HookEvent::Test => "",
     }
 }
 
@@ -161,9 +166,9 @@ pub enum HookError {
     #[error("warning: Hook {event} {path} failed: {source}")]
     Apply { event: &'static str, path: String, source: Box<ApplyError> },
     #[error(transparent)]
-    NotDone(NotReady),
+    NotReady(NotReadyError),
     #[error("unable to delete hook {path}: {}", said(failures))]
-    Remove { path: String, failures: Vec<Failure> },
+    Remove { path: String, failures: Vec<ObjectError> },
     #[error(transparent)]
     Storage(StorageError),
     #[error("the hook cannot be parsed: {0}")]
@@ -171,26 +176,26 @@ pub enum HookError {
 }
 
 impl HookError {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Manifest { .. } => Kind::Invalid,
+            Self::Manifest { .. } => ErrorKind::Invalid,
             Self::Apply { source, .. } => source.kind(),
-            Self::NotDone(error) => error.kind(),
-            Self::Remove { failures, .. } => failures.first().map_or(Kind::Internal, Failure::kind),
+            Self::NotReady(error) => error.kind(),
+            Self::Remove { failures, .. } => failures.first().map_or(ErrorKind::Internal, ObjectError::kind),
             Self::Storage(error) => error.kind(),
             Self::Work(error) => RenderError::from(*error).kind(),
         }
     }
 }
 
-fn said(failures: &[Failure]) -> String {
+fn said(failures: &[ObjectError]) -> String {
     let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
     failures.join("; ")
 }
 
 impl StorageError {
     /// Whether another client wrote or deleted the record.
-    pub(crate) fn is_overtaken(&self) -> bool {
-        matches!(self, Self::Changed { .. } | Self::Gone { .. })
+    pub(crate) fn is_concurrent_change(&self) -> bool {
+        matches!(self, Self::ChangedConcurrently { .. } | Self::NotFound { .. })
     }
 }

@@ -7,14 +7,14 @@ use domain::clock::Clock;
 use futures::future::BoxFuture;
 use helm_template::profile::Profile;
 use kube::Client;
-use kube_access::Sightings;
-use kube_apply::{Discovery, Reserved, Target};
+use kube_access::LeaseObserver;
+use kube_apply::{Discovery, ReservedObjects, Target};
 
 use crate::error::Error;
-use crate::hold::Hold;
+use crate::lock::ReleaseLock;
 use crate::record::Record;
-use crate::render::share::Share;
-use crate::render::{Cluster, Renderer};
+use crate::render::share::PoolShare;
+use crate::render::{LookupTarget, Renderer};
 use crate::storage::Storage;
 use crate::trust::{Origin, Trust};
 
@@ -33,17 +33,17 @@ pub struct Helm {
     /// Holder identity in the Lease, shown to other clients that wait.
     pub holder: String,
     /// Observed Leases of other holders.
-    pub sightings: Sightings,
+    pub lease_observer: LeaseObserver,
     /// How long to wait for another live holder of the release lock.
-    pub patience: Duration,
+    pub lock_timeout: Duration,
     /// Trust in stored records, checked before their content is executed. `None` trusts all records; that is safe
     /// only where `objects` is the caller's own client, as in the command line.
     pub trust: Option<Trust>,
     /// Objects that are not written with `objects`: another client writes them if they were rendered in this
     /// operation, else they are left alone.
-    pub reserved: Reserved,
+    pub reserved: ReservedObjects,
     /// Rejects records that do not fit into one Secret, because the omitted parts would be stored nowhere.
-    pub whole_records: bool,
+    pub single_secret_records: bool,
     /// Flow (such as an account) whose share of the renderer is used; defaults to the namespace.
     pub flow: Option<Arc<str>>,
 }
@@ -65,11 +65,11 @@ impl Helm {
             clock,
             profile: Profile::Helm4,
             holder: holder.to_owned(),
-            sightings: Sightings::default(),
-            patience: Duration::ZERO,
+            lease_observer: LeaseObserver::default(),
+            lock_timeout: Duration::ZERO,
             trust: None,
-            reserved: Reserved::default(),
-            whole_records: false,
+            reserved: ReservedObjects::default(),
+            single_secret_records: false,
             flow: None,
         }
     }
@@ -77,12 +77,12 @@ impl Helm {
     /// Storage for the records of a namespace.
     pub fn storage(&self, namespace: &str) -> Storage {
         let storage = Storage::new(self.records.clone(), namespace, self.clock.clone());
-        let storage = storage.sharing(self.share(namespace));
-        if self.whole_records { storage.whole_only() } else { storage }
+        let storage = storage.with_share(self.share(namespace));
+        if self.single_secret_records { storage.single_secret_only() } else { storage }
     }
 
     /// Share of the worker pool for the flow, or for the namespace if no flow is set.
-    pub fn share(&self, namespace: &str) -> Share {
+    pub fn share(&self, namespace: &str) -> PoolShare {
         self.renderer.share(self.flow.as_deref().unwrap_or(namespace))
     }
 
@@ -92,12 +92,14 @@ impl Helm {
     }
 
     /// Target for untrusted content.
-    pub(crate) fn foreign_target(&self, namespace: &str) -> Target {
+    pub(crate) fn untrusted_target(&self, namespace: &str) -> Target {
         let target = self.target(namespace);
         match &self.trust {
-            Some(trust) => {
-                Target { client: trust.foreign.clone(), reserved: self.reserved.without_client(), ..target }
-            }
+            Some(trust) => Target {
+                client: trust.untrusted_client.clone(),
+                reserved: self.reserved.without_client(),
+                ..target
+            },
             None => target,
         }
     }
@@ -106,34 +108,39 @@ impl Helm {
         self.trust.as_ref().map_or(Origin::Own, |trust| trust.ledger.origin(record))
     }
 
-    pub(crate) fn cluster(&self) -> Cluster {
-        Cluster { client: self.objects.clone(), discovery: self.discovery.clone(), flow: self.flow.clone() }
+    pub(crate) fn lookup_target(&self) -> LookupTarget {
+        LookupTarget {
+            client: self.objects.clone(),
+            discovery: self.discovery.clone(),
+            flow: self.flow.clone(),
+        }
     }
 
     /// Runs `work` while holding the lock of the release. Boxed, because the futures of actions are large.
-    pub(crate) async fn held<T>(
+    pub(crate) async fn with_lock<T>(
         &self,
         namespace: &str,
         name: &str,
         work: BoxFuture<'_, Result<T, Error>>,
     ) -> Result<T, Error> {
-        let hold = Hold::new(self.records.clone(), namespace, &self.holder).seeing(&self.sightings);
+        let hold = ReleaseLock::new(self.records.clone(), namespace, &self.holder)
+            .with_observer(&self.lease_observer);
         // Boxed again: the future would otherwise be copied onto the stack by every caller that passes it on.
         let work = Box::pin(work);
-        hold.during(name, self.patience, || work).await?
+        hold.with_lock(name, self.lock_timeout, || work).await?
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actions::{Install, Rollback, Run, Test, Uninstall, Upgrade};
+    use crate::actions::{ActionOptions, Install, Rollback, Test, Uninstall, Upgrade};
 
     /// Compile-time check only.
     #[expect(dead_code, reason = "for the compiler")]
-    fn every_act_can_be_done_on_any_thread(
+    fn action_futures_are_send(
         helm: &Helm,
-        asks: (&Install<'_>, &Upgrade<'_>, &Rollback<'_>, &Uninstall<'_>, &Test<'_>, &Run<'_>),
+        asks: (&Install<'_>, &Upgrade<'_>, &Rollback<'_>, &Uninstall<'_>, &Test<'_>, &ActionOptions<'_>),
     ) {
         fn is_send(_: impl Send) {}
         let (install, upgrade, rollback, uninstall, test, run) = asks;

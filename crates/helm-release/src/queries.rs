@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use domain::clock::Clock;
-use domain::failure::Kind;
+use domain::error::ErrorKind;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use helm_chart::values::{self, Tree};
+use helm_chart::values::{self, ChartTree};
 use helm_engine::output;
 use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
@@ -18,11 +18,13 @@ use helm_template::value::Value;
 use kube::Client;
 use regex::Regex;
 
-use crate::record::{Moment, Record, Status};
-use crate::storage::{Head, Scope, Storage, StorageError, Stored, heads, newest};
+use crate::record::{HelmTime, Record, Status};
+use crate::storage::{
+    ListScope, RecordMeta, Storage, StorageError, StoredRecord, list_metadata, newest_revisions,
+};
 
 /// Records fetched concurrently.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT: usize = 16;
 
 /// Error of a query.
 #[derive(Debug, thiserror::Error)]
@@ -36,22 +38,22 @@ pub enum QueryError {
 }
 
 impl QueryError {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotFound { .. } => Kind::NotFound,
+            Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Storage(error) => error.kind(),
-            Self::Values { .. } => Kind::Internal,
+            Self::Values { .. } => ErrorKind::Internal,
         }
     }
 }
 
 /// Row of a release list or of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
+pub struct RevisionSummary {
     pub name: String,
     pub namespace: String,
     pub revision: i64,
-    pub updated: Moment,
+    pub updated: HelmTime,
     pub status: Status,
     /// `nginx`
     pub chart: String,
@@ -65,8 +67,8 @@ pub struct Summary {
 
 /// Options of a list: filters, order, page.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    pub scope: Scope,
+pub struct ListOptions {
+    pub scope: ListScope,
     /// Only releases whose name matches.
     pub name: Option<Regex>,
     /// Only releases whose newest revision has one of these statuses.
@@ -82,17 +84,17 @@ pub struct Wanted {
 
 /// Result of a list.
 #[derive(Clone, Debug, Default)]
-pub struct Listed {
-    pub releases: Vec<Summary>,
+pub struct ListResult {
+    pub releases: Vec<RevisionSummary>,
     /// Number of releases without offset and limit.
     pub total: usize,
     /// Records that could not be decoded, with the reason.
     pub damaged: Vec<String>,
 }
 
-impl Wanted {
+impl ListOptions {
     /// The defaults of Helm 4's `helm list`.
-    pub fn new(scope: Scope) -> Self {
+    pub fn new(scope: ListScope) -> Self {
         Self {
             scope,
             name: None,
@@ -106,9 +108,9 @@ impl Wanted {
     }
 }
 
-impl Summary {
-    pub fn of(record: &Record) -> Self {
-        let chart = record.chart.head();
+impl RevisionSummary {
+    pub fn from_record(record: &Record) -> Self {
+        let chart = record.chart.metadata();
         Self {
             name: record.name.clone(),
             namespace: record.namespace.clone(),
@@ -126,36 +128,40 @@ impl Summary {
 }
 
 /// Returns one revision of a release, the newest if `revision` is `None`.
-pub async fn get(storage: &Storage, name: &str, revision: Option<i64>) -> Result<Stored, QueryError> {
+pub async fn get(storage: &Storage, name: &str, revision: Option<i64>) -> Result<StoredRecord, QueryError> {
     let found = match revision {
         Some(revision) => storage.get(name, revision).await?,
-        None => storage.last(name).await?,
+        None => storage.newest(name).await?,
     };
     found.ok_or_else(|| QueryError::NotFound { name: name.to_owned(), revision })
 }
 
-/// Returns the newest `most` revisions of a release, oldest first.
-pub async fn history(storage: &Storage, name: &str, most: usize) -> Result<Vec<Summary>, QueryError> {
+/// Returns the newest `limit` revisions of a release, oldest first.
+pub async fn history(
+    storage: &Storage,
+    name: &str,
+    limit: usize,
+) -> Result<Vec<RevisionSummary>, QueryError> {
     let entries = storage.entries(name).await?;
     if entries.is_empty() {
         return Err(QueryError::NotFound { name: name.to_owned(), revision: None });
     }
     let mut history = Vec::new();
-    for entry in &entries[entries.len().saturating_sub(most)..] {
-        history.push(Summary::of(&entry.peek()?));
+    for entry in &entries[entries.len().saturating_sub(limit)..] {
+        history.push(RevisionSummary::from_record(&entry.decode()?));
     }
     Ok(history)
 }
 
 /// User values merged over chart defaults, as shown by `helm get values --all`.
 pub fn all_values(record: &Record, profile: Profile) -> Result<Members, QueryError> {
-    coalesced(record, profile).map_err(|why| QueryError::Values { name: record.name.clone(), why })
+    coalesce_values(record, profile).map_err(|why| QueryError::Values { name: record.name.clone(), why })
 }
 
 /// User values merged over the chart's defaults.
-pub(crate) fn coalesced(record: &Record, profile: Profile) -> Result<Members, String> {
+pub(crate) fn coalesce_values(record: &Record, profile: Profile) -> Result<Members, String> {
     let defaults = record.chart.values().map_err(|error| error.to_string())?;
-    let chart = Alone { name: &record.chart.head().name, values: &defaults };
+    let chart = ValuesTree { name: &record.chart.metadata().name, values: &defaults };
     let values = values::coalesce(chart, &record.config, profile, &Budget::default(), &mut Vec::new())
         .map_err(|mismatch| mismatch.to_string())?;
     match Data::try_from(&Value::from(values)).map_err(|why| why.to_string())? {
@@ -167,12 +173,12 @@ pub(crate) fn coalesced(record: &Record, profile: Profile) -> Result<Members, St
 
 /// Chart of a record as a tree without subcharts.
 #[derive(Clone, Copy)]
-struct Alone<'c> {
+struct ValuesTree<'c> {
     name: &'c str,
     values: &'c Members,
 }
 
-impl Tree for Alone<'_> {
+impl ChartTree for ValuesTree<'_> {
     fn name(&self) -> &str {
         self.name
     }
@@ -190,74 +196,82 @@ impl Tree for Alone<'_> {
 pub fn hooks_text(record: &Record) -> String {
     let mut text = Vec::new();
     for hook in &record.hooks {
-        output::write(&mut text, (&hook.path, &hook.manifest.clone().into()));
+        output::write_document(&mut text, (&hook.path, &hook.manifest.clone().into()));
     }
     String::from_utf8_lossy(&text).into_owned()
 }
 
 /// Lists releases.
-pub async fn list(client: &Client, clock: &Arc<dyn Clock>, wanted: &Wanted) -> Result<Listed, StorageError> {
-    let mut found = chosen(client, wanted).await?;
+pub async fn list(
+    client: &Client,
+    clock: &Arc<dyn Clock>,
+    options: &ListOptions,
+) -> Result<ListResult, StorageError> {
+    let mut found = filter_records(client, options).await?;
     let total = found.len();
-    if !wanted.by_date {
+    if !options.by_date {
         found.sort_by(|a, b| (&a.name, &a.namespace).cmp(&(&b.name, &b.namespace)));
-        if wanted.reverse {
+        if options.reverse {
             found.reverse();
         }
-        found = page(found, wanted);
+        found = paginate(found, options);
     }
-    let mut listed = open(client, clock, found).await?;
-    if wanted.by_date {
+    let mut listed = load_summaries(client, clock, found).await?;
+    if options.by_date {
         // Newest first, as in Helm.
-        listed.releases.sort_by_key(|release| std::cmp::Reverse(release.updated.at()));
-        if wanted.reverse {
+        listed.releases.sort_by_key(|release| std::cmp::Reverse(release.updated.timestamp()));
+        if options.reverse {
             listed.releases.reverse();
         }
-        listed.releases = page(listed.releases, wanted);
+        listed.releases = paginate(listed.releases, options);
     }
-    Ok(Listed { total, ..listed })
+    Ok(ListResult { total, ..listed })
 }
 
 /// Record metadata that passes all filters.
-async fn chosen(client: &Client, wanted: &Wanted) -> Result<Vec<Head>, StorageError> {
-    let mut found = heads(client, &wanted.scope, "").await?;
+async fn filter_records(client: &Client, options: &ListOptions) -> Result<Vec<RecordMeta>, StorageError> {
+    let mut found = list_metadata(client, &options.scope, "").await?;
     // A superseded revision is never the newest, so a filter for superseded alone keeps all revisions.
-    if wanted.states != BTreeSet::from([Status::Superseded]) {
-        found = newest(found);
+    if options.states != BTreeSet::from([Status::Superseded]) {
+        found = newest_revisions(found);
     }
     found.retain(|head| {
-        wanted.states.contains(&head.status)
-            && wanted.name.as_ref().is_none_or(|name| name.is_match(&head.name))
+        options.states.contains(&head.status)
+            && options.name.as_ref().is_none_or(|name| name.is_match(&head.name))
     });
-    if !wanted.selector.is_empty() {
+    if !options.selector.is_empty() {
         // The newest revision is chosen among all records before the selector applies; the cluster evaluates the
         // selector.
-        let key = |head: &Head| (head.namespace.clone(), head.name.clone(), head.revision);
-        let selected = heads(client, &wanted.scope, &wanted.selector).await?;
+        let key = |head: &RecordMeta| (head.namespace.clone(), head.name.clone(), head.revision);
+        let selected = list_metadata(client, &options.scope, &options.selector).await?;
         let selected: HashSet<_> = selected.iter().map(key).collect();
         found.retain(|head| selected.contains(&key(head)));
     }
     Ok(found)
 }
 
-fn page<T>(all: Vec<T>, wanted: &Wanted) -> Vec<T> {
-    let limit = if wanted.limit == 0 { usize::MAX } else { wanted.limit };
-    all.into_iter().skip(wanted.offset).take(limit).collect()
+fn paginate<T>(all: Vec<T>, options: &ListOptions) -> Vec<T> {
+    let limit = if options.limit == 0 { usize::MAX } else { options.limit };
+    all.into_iter().skip(options.offset).take(limit).collect()
 }
 
 /// Decodes records in order. Records deleted since the list are skipped.
-async fn open(client: &Client, clock: &Arc<dyn Clock>, heads: Vec<Head>) -> Result<Listed, StorageError> {
-    let fetch = |head: Head| async move {
+async fn load_summaries(
+    client: &Client,
+    clock: &Arc<dyn Clock>,
+    heads: Vec<RecordMeta>,
+) -> Result<ListResult, StorageError> {
+    let fetch = |head: RecordMeta| async move {
         let storage = Storage::new(client.clone(), &head.namespace, clock.clone());
         let entry = storage.fetch(&head.name, head.revision).await?;
-        Ok::<_, StorageError>(match entry.map(|entry| entry.peek()) {
+        Ok::<_, StorageError>(match entry.map(|entry| entry.decode()) {
             None => (None, None),
-            Some(Ok(record)) => (Some(Summary::of(&record)), None),
+            Some(Ok(record)) => (Some(RevisionSummary::from_record(&record)), None),
             Some(Err(error)) => (None, Some(format!("{}: {error}", head.namespace))),
         })
     };
-    let mut listed = Listed::default();
-    let mut fetched = stream::iter(heads.into_iter().map(fetch)).buffered(AT_ONCE);
+    let mut listed = ListResult::default();
+    let mut fetched = stream::iter(heads.into_iter().map(fetch)).buffered(MAX_CONCURRENT);
     while let Some((summary, damage)) = fetched.try_next().await? {
         listed.releases.extend(summary);
         listed.damaged.extend(damage);

@@ -2,7 +2,7 @@
 //!
 //! A record is a Secret in the release's namespace, which tenants can edit. Hooks, manifests and removals that come from a
 //! stored record are therefore executed as the identity of the release only if the [`Ledger`] has the digest of exactly that
-//! content; content of any other record is executed as the `foreign` identity.
+//! content; content of any other record is executed by [`Trust::untrusted_client`].
 //!
 //! Invariant: the decision is made on the bytes that are executed. A record is decoded once, then checked and executed from
 //! memory.
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_template::data::Data;
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 use kube::Client;
 
-use crate::hooks::BEFORE;
+use crate::hooks::BEFORE_HOOK_CREATION;
 use crate::record::{HookRecord, Record};
 
 /// Origin of the content of a record.
@@ -35,7 +35,7 @@ pub trait Ledger: Send + Sync {
 
     /// Enters the content of a new revision before its record is written. `kept` are the revisions that stay in the history;
     /// `restored` is the revision that a rollback restores.
-    fn enter<'a>(
+    fn insert<'a>(
         &'a self,
         record: &'a Record,
         restored: Option<i64>,
@@ -47,7 +47,7 @@ pub trait Ledger: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     #[error("another operation has taken over")]
-    Overtaken,
+    Superseded,
     #[error("{0}")]
     Unavailable(String),
 }
@@ -56,20 +56,20 @@ pub enum LedgerError {
 #[derive(Clone)]
 pub struct Trust {
     pub ledger: Arc<dyn Ledger>,
-    pub foreign: Client,
+    pub untrusted_client: Client,
 }
 
 impl Record {
     /// SHA-256 over the executable content: chart, values, manifest and hooks. Status, times, notes and labels are not included,
     /// nor are the chart's templates and files, which are left out of large records and never executed from a record.
     pub fn digest(&self) -> String {
-        let mut text = Encoding::default();
+        let mut text = DigestEncoding::default();
         text.add(&self.name);
         text.add(&self.namespace);
         text.add(&self.version.to_string());
         text.add(self.chart.without_files().text().unwrap_or_default());
         // Values that cannot be written as JSON cannot be stored either.
-        text.add(&json::write(&Data::Map(self.config.clone()), Style::Plain).unwrap_or_default());
+        text.add(&json::write(&Data::Map(self.config.clone()), JsonStyle::Plain).unwrap_or_default());
         text.add(&self.manifest);
         text.add(self.apply_method.map_or("", super::record::ApplyMethod::as_str));
         text.add(&self.hooks.len().to_string());
@@ -82,9 +82,9 @@ impl Record {
 
 /// Length-prefixed encoding of fields, so that different sequences of fields have different bytes.
 #[derive(Default)]
-struct Encoding(Vec<u8>);
+struct DigestEncoding(Vec<u8>);
 
-impl Encoding {
+impl DigestEncoding {
     fn add(&mut self, field: &str) {
         self.0.extend_from_slice(field.len().to_string().as_bytes());
         self.0.push(b':');
@@ -116,7 +116,7 @@ impl Encoding {
         }
         self.list(events);
         // The default policy, which a hook without one gets when it runs.
-        let usual = [BEFORE.to_owned()];
+        let usual = [BEFORE_HOOK_CREATION.to_owned()];
         self.list(if delete_policies.is_empty() { &usual } else { delete_policies });
         self.list(output_log_policies);
     }
@@ -125,7 +125,7 @@ impl Encoding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{LastRun, Phase, Status};
+    use crate::record::{HookPhase, LastRun, Status};
 
     fn record() -> Record {
         let hook = HookRecord {
@@ -156,8 +156,8 @@ mod tests {
         ran.set_status(Status::Superseded, "Upgrade complete");
         ran.labels.insert("longshore.dev/version".into(), "7".into());
         ran.info.notes = "notes".into();
-        ran.hooks[0].last_run = LastRun { phase: Phase::Succeeded, ..LastRun::default() };
-        ran.hooks[0].delete_policies = vec![BEFORE.into()];
+        ran.hooks[0].last_run = LastRun { phase: HookPhase::Succeeded, ..LastRun::default() };
+        ran.hooks[0].delete_policies = vec![BEFORE_HOOK_CREATION.into()];
         assert_eq!(ran.digest(), digest);
     }
 

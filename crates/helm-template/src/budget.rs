@@ -14,7 +14,7 @@ use crate::value::Str;
 
 /// Limits of one rendering.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RenderLimits {
     /// Nodes, iterations and calls; one step is about twenty nanoseconds. Slower work counts as several steps.
     pub steps: u64,
     /// Total bytes of merged values, schemas and their messages, all outputs and all function results.
@@ -23,7 +23,7 @@ pub struct Limits {
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Default for RenderLimits {
     fn default() -> Self {
         Self { steps: 50_000_000, memory: 128 << 20, depth: 100_000 }
     }
@@ -58,11 +58,11 @@ pub const VALUE_BYTES: usize = 64;
 const CHECK_INTERVAL: u64 = 10_000;
 
 /// Unit of memory reservation, in bytes.
-const RESERVATION: usize = 1 << 20;
+const RESERVATION_UNIT: usize = 1 << 20;
 
 /// The budget of one rendering. Once exceeded, it stays exceeded.
 pub struct Budget<'b> {
-    limits: Limits,
+    limits: RenderLimits,
     admission: &'b dyn Admission,
     steps: Cell<u64>,
     /// The step count at which the limit and the host are checked next.
@@ -73,12 +73,12 @@ pub struct Budget<'b> {
 
 impl Default for Budget<'_> {
     fn default() -> Self {
-        Self::new(Limits::default(), &Unlimited)
+        Self::new(RenderLimits::default(), &Unlimited)
     }
 }
 
 impl<'b> Budget<'b> {
-    pub fn new(limits: Limits, admission: &'b dyn Admission) -> Self {
+    pub fn new(limits: RenderLimits, admission: &'b dyn Admission) -> Self {
         Self {
             limits,
             admission,
@@ -89,7 +89,7 @@ impl<'b> Budget<'b> {
         }
     }
 
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> RenderLimits {
         self.limits
     }
 
@@ -113,16 +113,16 @@ impl<'b> Budget<'b> {
     }
 
     /// Counts memory; call it before allocating.
-    pub fn take(&self, bytes: usize) -> Result<(), Str> {
+    pub fn allocate(&self, bytes: usize) -> Result<(), Str> {
         self.fits(bytes)?;
         self.memory.set(self.memory.get() + bytes);
         Ok(())
     }
 
     /// Counts the memory of `count` values.
-    pub fn take_values(&self, count: usize) -> Result<(), Str> {
+    pub fn allocate_values(&self, count: usize) -> Result<(), Str> {
         self.charge(count as u64)?;
-        self.take(count.saturating_mul(VALUE_BYTES))
+        self.allocate(count.saturating_mul(VALUE_BYTES))
     }
 
     /// Fails if `bytes` more would exceed the budget. Does not count them.
@@ -133,7 +133,7 @@ impl<'b> Budget<'b> {
         }
         let missing = needed.saturating_sub(self.reserved.get());
         if missing > 0 {
-            let more = missing.div_ceil(RESERVATION) * RESERVATION;
+            let more = missing.div_ceil(RESERVATION_UNIT) * RESERVATION_UNIT;
             self.admission.reserve(more as u64)?;
             self.reserved.set(self.reserved.get() + more);
         }
@@ -141,7 +141,7 @@ impl<'b> Budget<'b> {
     }
 
     /// The number of bytes left.
-    pub fn left(&self) -> usize {
+    pub fn remaining_bytes(&self) -> usize {
         self.limits.memory.saturating_sub(self.memory.get())
     }
 
@@ -155,31 +155,31 @@ impl<'b> Budget<'b> {
 }
 
 /// The size in bytes of all members: values and strings.
-pub fn weigh_members(members: &Members) -> usize {
-    members.iter().map(|(key, value)| key.len() + weigh(value)).sum()
+pub fn members_size(members: &Members) -> usize {
+    members.iter().map(|(key, value)| key.len() + data_size(value)).sum()
 }
 
 /// The size in bytes of a tree of data, including its root.
-pub fn weigh(data: &Data) -> usize {
+pub fn data_size(data: &Data) -> usize {
     VALUE_BYTES
         + match data {
             Data::String(text) => text.len(),
-            Data::List(items) => items.iter().map(weigh).sum(),
-            Data::Map(members) => weigh_members(members),
+            Data::List(items) => items.iter().map(data_size).sum(),
+            Data::Map(members) => members_size(members),
             _ => 0,
         }
 }
 
 /// The number of values in all members, including maps and lists.
-pub fn count_members(members: &Members) -> usize {
-    members.values().map(count).sum()
+pub fn count_member_values(members: &Members) -> usize {
+    members.values().map(count_values).sum()
 }
 
 /// The number of values in a tree of data, including its root.
-pub fn count(data: &Data) -> usize {
+pub fn count_values(data: &Data) -> usize {
     1 + match data {
-        Data::List(items) => items.iter().map(count).sum(),
-        Data::Map(members) => count_members(members),
+        Data::List(items) => items.iter().map(count_values).sum(),
+        Data::Map(members) => count_member_values(members),
         _ => 0,
     }
 }
@@ -216,33 +216,33 @@ mod tests {
 
     #[test]
     fn budget_ends_at_its_limits() {
-        let budget = Budget::new(Limits { steps: 20_000, memory: 100, depth: 1 }, &Unlimited);
+        let budget = Budget::new(RenderLimits { steps: 20_000, memory: 100, depth: 1 }, &Unlimited);
         assert_eq!(budget.charge(20_000), Ok(()));
         assert_eq!(budget.charge(1), Err("too much work: stopped after 20000 steps".into()));
         assert_eq!(budget.charge(u64::MAX), Err("too much work: stopped after 20000 steps".into()));
-        assert_eq!(budget.take(60), Ok(()));
+        assert_eq!(budget.allocate(60), Ok(()));
         assert_eq!(budget.fits(40), Ok(()));
-        assert_eq!(budget.take(41), Err("too much memory: stopped after 100 bytes".into()));
-        assert_eq!(budget.take(usize::MAX), Err("too much memory: stopped after 100 bytes".into()));
-        assert_eq!(budget.left(), 40);
+        assert_eq!(budget.allocate(41), Err("too much memory: stopped after 100 bytes".into()));
+        assert_eq!(budget.allocate(usize::MAX), Err("too much memory: stopped after 100 bytes".into()));
+        assert_eq!(budget.remaining_bytes(), 40);
     }
 
     #[test]
     fn budget_reserves_memory_before_it_is_allocated() {
         let host = host(3 << 20, u32::MAX);
-        let budget = Budget::new(Limits::default(), &host);
-        budget.take(10).unwrap();
-        budget.take(10).unwrap();
+        let budget = Budget::new(RenderLimits::default(), &host);
+        budget.allocate(10).unwrap();
+        budget.allocate(10).unwrap();
         budget.fits(2 << 20).unwrap();
         assert_eq!(*host.reserved.borrow(), [1 << 20, 2 << 20]);
-        assert_eq!(budget.take(3 << 20), Err("the pool is full".into()));
+        assert_eq!(budget.allocate(3 << 20), Err("the pool is full".into()));
         assert_eq!(budget.used_memory(), 20);
     }
 
     #[test]
     fn budget_asks_the_host_at_intervals() {
         let host = host(0, 3);
-        let budget = Budget::new(Limits::default(), &host);
+        let budget = Budget::new(RenderLimits::default(), &host);
         let stopped = (0..1_000_000).find_map(|_| budget.charge(1).err());
         assert_eq!(stopped, Some("cancelled".into()));
         assert!((2 * CHECK_INTERVAL..=4 * CHECK_INTERVAL).contains(&budget.used_steps()));

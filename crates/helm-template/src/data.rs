@@ -91,7 +91,7 @@ impl TryFrom<&Value> for Data {
 
     /// Converts as Go's `encoding/json` does. Values without a JSON form fail with Go's error message.
     fn try_from(value: &Value) -> Result<Self, Str> {
-        Self::inside(value, 0)
+        Self::from_nested(value, 0)
     }
 }
 
@@ -99,7 +99,7 @@ impl TryFrom<&Value> for Data {
 const MAX_DEPTH: usize = 1_000;
 
 impl Data {
-    fn inside(value: &Value, depth: usize) -> Result<Self, Str> {
+    fn from_nested(value: &Value, depth: usize) -> Result<Self, Str> {
         if depth > MAX_DEPTH {
             return Err(format!("the value is nested more than {MAX_DEPTH} deep").into());
         }
@@ -119,14 +119,14 @@ impl Data {
             Value::Raw(bytes) => Self::string(String::from_utf8_lossy(bytes)),
             Value::Bytes(bytes) => Self::string(crate::go::base64(bytes)),
             Value::List(items) if items.is_nil() => Self::Null,
-            Value::List(items) => {
-                Self::List(items.iter().map(|item| Self::inside(item, depth + 1)).collect::<Result<_, _>>()?)
-            }
+            Value::List(items) => Self::List(
+                items.iter().map(|item| Self::from_nested(item, depth + 1)).collect::<Result<_, _>>()?,
+            ),
             Value::Map(map) if map.is_nil() => Self::Null,
             Value::Map(map) => {
                 let mut members = Members::new();
                 for (key, value) in map.entries().iter() {
-                    members.insert(key.clone(), Self::inside(value, depth + 1)?);
+                    members.insert(key.clone(), Self::from_nested(value, depth + 1)?);
                 }
                 Self::Map(members)
             }

@@ -8,7 +8,7 @@
 //! - [`functions`]: functions that charts call.
 //! - [`data`], [`yaml`], [`json`], [`toml`]: the formats that those functions read and write.
 //! - [`semver`]: versions and constraints.
-//! - [`outside`]: clock, randomness, cryptography, `lookup` and DNS as traits.
+//! - [`env`]: clock, randomness, cryptography, `lookup` and DNS as traits.
 //! - [`budget`]: limits on time and memory.
 //! - [`profile`]: differences between Helm 3 and Helm 4.
 //!
@@ -18,12 +18,12 @@
 
 pub mod budget;
 pub mod data;
+pub mod env;
 pub mod exec;
 pub mod functions;
 pub mod go;
 pub mod json;
 mod nesting;
-pub mod outside;
 pub mod parse;
 pub mod profile;
 pub mod semver;
@@ -32,4 +32,4 @@ pub mod toml;
 pub mod value;
 pub mod yaml;
 
-pub use nesting::Unwritable;
+pub use nesting::EncodeError;

@@ -14,20 +14,20 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use kube::client::Body;
 use tower::service_fn;
 
-use crate::patience;
+use crate::timeout;
 use crate::verb::InvalidCall;
 
-const USER: HeaderName = HeaderName::from_static("impersonate-user");
-const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
-const ALL: &str = "impersonate-";
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
+const IMPERSONATE_PREFIX: &str = "impersonate-";
 
 /// Why a request was not sent.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum Unsent {
+pub(crate) enum ImpersonationError {
     #[error("`{user}` or one of its groups is no name that a request can carry")]
-    NoName { user: String },
+    InvalidName { user: String },
     #[error("a client that acts as `{user}` was asked to act as somebody else besides")]
-    TwoNames { user: String },
+    AlreadyImpersonated { user: String },
     #[error(transparent)]
     Invalid(InvalidCall),
 }
@@ -35,67 +35,77 @@ pub(crate) enum Unsent {
 /// The kubeconfig itself impersonates (`as`).
 #[derive(Debug, thiserror::Error)]
 #[error("it acts as somebody else (`as`), whose groups everybody would have that the platform acts as")]
-pub struct ActsAs;
+pub struct KubeconfigImpersonates;
 
 /// Refuses a kubeconfig that impersonates: `kube` would add its headers to those of every impersonated request.
-pub fn check(config: &kube::Config) -> Result<(), ActsAs> {
+pub fn reject_impersonation(config: &kube::Config) -> Result<(), KubeconfigImpersonates> {
     let auth = &config.auth_info;
     let named = auth.impersonate.is_some() || auth.impersonate_uid.is_some();
     let more = auth.impersonate_groups.is_some() || auth.impersonate_user_extra.is_some();
-    if named || more { Err(ActsAs) } else { Ok(()) }
+    if named || more { Err(KubeconfigImpersonates) } else { Ok(()) }
 }
 
 /// Clients of one cluster, which share one connection.
 #[derive(Clone)]
 pub struct Clients {
-    line: kube::Client,
-    own: kube::Client,
-    limit: Duration,
+    base: kube::Client,
+    platform: kube::Client,
+    timeout: Duration,
 }
 
 impl Clients {
     /// Clients over `own`, which authenticates as the platform.
     pub fn new(own: kube::Client) -> Self {
-        Self::with_limit(own, patience::LIMIT)
+        Self::with_timeout(own, timeout::REQUEST_TIMEOUT)
     }
 
     /// As [`Clients::new`], with another request timeout.
-    pub fn with_limit(own: kube::Client, limit: Duration) -> Self {
-        Self { own: client(own.clone(), Ok(HeaderMap::new()), limit), line: own, limit }
+    pub fn with_timeout(own: kube::Client, limit: Duration) -> Self {
+        Self {
+            platform: impersonating_client(own.clone(), Ok(HeaderMap::new()), limit),
+            base: own,
+            timeout: limit,
+        }
     }
 
     /// The client for the platform's own requests.
-    pub fn own(&self) -> kube::Client {
-        self.own.clone()
+    pub fn platform(&self) -> kube::Client {
+        self.platform.clone()
     }
 
     /// The client for requests on behalf of `who`. Kubernetes authorises them.
-    pub fn acting_as(&self, who: &Impersonation) -> kube::Client {
-        client(self.line.clone(), headers(who), self.limit)
+    pub fn impersonating(&self, who: &Impersonation) -> kube::Client {
+        impersonating_client(self.base.clone(), impersonation_headers(who), self.timeout)
     }
 }
 
-fn headers(who: &Impersonation) -> Result<HeaderMap, Unsent> {
-    let value =
-        |name: &str| HeaderValue::from_str(name).map_err(|_| Unsent::NoName { user: who.user().to_owned() });
+fn impersonation_headers(who: &Impersonation) -> Result<HeaderMap, ImpersonationError> {
+    let value = |name: &str| {
+        HeaderValue::from_str(name)
+            .map_err(|_| ImpersonationError::InvalidName { user: who.user().to_owned() })
+    };
     let mut headers = HeaderMap::new();
-    headers.insert(USER, value(who.user())?);
+    headers.insert(IMPERSONATE_USER, value(who.user())?);
     for group in who.groups() {
-        headers.append(GROUP, value(group)?);
+        headers.append(IMPERSONATE_GROUP, value(group)?);
     }
     Ok(headers)
 }
 
-fn client(line: kube::Client, headers: Result<HeaderMap, Unsent>, limit: Duration) -> kube::Client {
+fn impersonating_client(
+    line: kube::Client,
+    headers: Result<HeaderMap, ImpersonationError>,
+    limit: Duration,
+) -> kube::Client {
     let namespace = line.default_namespace().to_owned();
     let headers = Arc::new(headers);
     let call = move |mut request: Request<Body>| {
         let (line, headers) = (line.clone(), headers.clone());
         async move {
-            let dressed = headers.as_ref().as_ref().map_err(Unsent::clone);
-            let dressed = dressed.and_then(|headers| dress(&mut request, headers));
+            let dressed = headers.as_ref().as_ref().map_err(ImpersonationError::clone);
+            let dressed = dressed.and_then(|headers| set_impersonation_headers(&mut request, headers));
             dressed.map_err(|unsent| kube::Error::Service(Box::new(unsent)))?;
-            patience::send(&line, request, limit).await
+            timeout::send(&line, request, limit).await
         }
     };
     kube::Client::new(service_fn(call), namespace)
@@ -103,23 +113,31 @@ fn client(line: kube::Client, headers: Result<HeaderMap, Unsent>, limit: Duratio
 
 /// Request extension: the headers were set by one of these clients. The type is private, so no other code can add it.
 #[derive(Clone)]
-struct Dressed;
+struct Impersonated;
 
 /// Sets the impersonation headers of a request to exactly those of one client.
-fn dress(request: &mut Request<Body>, headers: &HeaderMap) -> Result<(), Unsent> {
-    let ours = request.extensions_mut().insert(Dressed).is_some();
-    let worn = request.headers_mut();
-    let others: Vec<HeaderName> =
-        worn.keys().filter(|name| name.as_str().starts_with(ALL)).cloned().collect();
+fn set_impersonation_headers(
+    request: &mut Request<Body>,
+    headers: &HeaderMap,
+) -> Result<(), ImpersonationError> {
+    let ours = request.extensions_mut().insert(Impersonated).is_some();
+    let request_headers = request.headers_mut();
+    let others: Vec<HeaderName> = request_headers
+        .keys()
+        .filter(|name| name.as_str().starts_with(IMPERSONATE_PREFIX))
+        .cloned()
+        .collect();
     if ours && !others.is_empty() {
-        let Some(user) = headers.get(USER) else { return Ok(()) };
-        return Err(Unsent::TwoNames { user: String::from_utf8_lossy(user.as_bytes()).into_owned() });
+        let Some(user) = headers.get(IMPERSONATE_USER) else { return Ok(()) };
+        return Err(ImpersonationError::AlreadyImpersonated {
+            user: String::from_utf8_lossy(user.as_bytes()).into_owned(),
+        });
     }
     for name in others {
-        worn.remove(name);
+        request_headers.remove(name);
     }
     for (name, value) in headers {
-        worn.append(name, value.clone());
+        request_headers.append(name, value.clone());
     }
     Ok(())
 }

@@ -1,28 +1,28 @@
 //! Kubernetes client layer shared by all components; uses only a `kube::Client`.
 //!
 //! Modules:
-//! - [`clients`]: impersonating clients; [`verb`]: checks of path and query; [`patience`]: request timeouts
-//! - [`failure`]: error reasons for tenants; [`review`]: SubjectAccessReviews; [`storage_budget`]: storage quota errors
-//! - [`install`]: installation of CRDs
-//! - [`feed`]: watch-fed caches
+//! - [`clients`]: impersonating clients; [`verb`]: checks of path and query; [`timeout`]: request timeouts
+//! - [`errors`]: error reasons for tenants; [`access_review`]: SubjectAccessReviews; [`storage_budget`]: storage quota errors
+//! - [`crds`]: installation of CRDs
+//! - [`cache`]: watch-fed caches
 //! - [`controller`]: controller runtime
-//! - [`judge`], [`lock`]: Lease rules, leader election and exclusive operations
+//! - [`lease_rules`], [`lease`]: Lease rules, leader election and exclusive operations
 
+pub mod access_review;
+pub mod cache;
 pub mod clients;
 pub mod controller;
-pub mod failure;
-pub mod feed;
-pub mod install;
-pub mod judge;
-pub mod lock;
-pub mod patience;
-pub mod review;
+pub mod crds;
+pub mod errors;
+pub mod lease;
+pub mod lease_rules;
 pub mod storage_budget;
+pub mod timeout;
 pub mod verb;
 
+pub use access_review::is_allowed;
+pub use cache::{CacheEvent, WatchCache};
 pub use clients::Clients;
 pub use controller::queue;
-pub use feed::{Change, Feed};
-pub use install::{InstallError, install};
-pub use lock::{Lock, Lost, Missed, Sightings};
-pub use review::may;
+pub use crds::{CrdInstallError, install_crds};
+pub use lease::{AcquireError, LeaseElection, LeaseLost, LeaseObserver};

@@ -7,7 +7,7 @@
 const REASON: &str = "StorageBudgetExceeded";
 
 /// The message with the budget's name, usage and limit, if the error is of this kind.
-pub fn exceeded(error: &kube::Error) -> Option<&str> {
+pub fn exceeded_message(error: &kube::Error) -> Option<&str> {
     let kube::Error::Api(status) = error else { return None };
     let causes = &status.details.as_ref()?.causes;
     causes.iter().find(|cause| cause.reason == REASON).map(|cause| cause.message.as_str())

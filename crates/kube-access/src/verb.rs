@@ -21,7 +21,7 @@ pub struct InvalidCall {
 
 /// Kind of path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum PathKind {
     Collection,
     Object,
     Subresource,
@@ -32,14 +32,14 @@ enum Shape {
 struct Verb {
     name: &'static str,
     method: Method,
-    shape: Shape,
+    path_kind: PathKind,
     query: &'static [&'static str],
     /// Whether the response ends only when client or server closes it.
-    streams: bool,
+    is_streaming: bool,
 }
 
-const READ: &[&str] = &["resourceVersion"];
-const SELECT: &[&str] = &[
+const GET_PARAMS: &[&str] = &["resourceVersion"];
+const LIST_PARAMS: &[&str] = &[
     "labelSelector",
     "fieldSelector",
     "limit",
@@ -48,7 +48,7 @@ const SELECT: &[&str] = &[
     "resourceVersionMatch",
     "timeoutSeconds",
 ];
-const WATCH: &[&str] = &[
+const WATCH_PARAMS: &[&str] = &[
     "watch",
     "labelSelector",
     "fieldSelector",
@@ -58,8 +58,8 @@ const WATCH: &[&str] = &[
     "allowWatchBookmarks",
     "sendInitialEvents",
 ];
-const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force"];
-const LOGS: &[&str] = &[
+const WRITE_PARAMS: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force"];
+const LOG_PARAMS: &[&str] = &[
     "container",
     "limitBytes",
     "pretty",
@@ -69,7 +69,7 @@ const LOGS: &[&str] = &[
     "tailLines",
     "timestamps",
 ];
-const FOLLOW: &[&str] = &[
+const LOG_STREAM_PARAMS: &[&str] = &[
     "follow",
     "container",
     "limitBytes",
@@ -83,41 +83,41 @@ const FOLLOW: &[&str] = &[
 
 #[rustfmt::skip]
 const VERBS: &[Verb] = &[
-    verb("get",                  Method::GET,    Shape::Object,      READ),
-    verb("get_metadata",         Method::GET,    Shape::Object,      READ),
-    verb("list",                 Method::GET,    Shape::Collection,  SELECT),
-    verb("list_metadata",        Method::GET,    Shape::Collection,  SELECT),
-    stream("watch",              Method::GET,    Shape::Collection,  WATCH),
-    stream("watch_metadata",     Method::GET,    Shape::Collection,  WATCH),
-    verb("create",               Method::POST,   Shape::Collection,  WRITE),
-    verb("replace",              Method::PUT,    Shape::Object,      WRITE),
-    verb("patch",                Method::PATCH,  Shape::Object,      WRITE),
-    verb("patch_metadata",       Method::PATCH,  Shape::Object,      WRITE),
-    verb("delete",               Method::DELETE, Shape::Object,      &[]),
-    verb("delete_collection",    Method::DELETE, Shape::Collection,  SELECT),
-    verb("get_status",           Method::GET,    Shape::Subresource, READ),
-    verb("patch_status",         Method::PATCH,  Shape::Subresource, WRITE),
-    verb("replace_status",       Method::PUT,    Shape::Subresource, WRITE),
-    verb("get_scale",            Method::GET,    Shape::Subresource, READ),
-    verb("patch_scale",          Method::PATCH,  Shape::Subresource, WRITE),
-    verb("replace_scale",        Method::PUT,    Shape::Subresource, WRITE),
-    verb("get_subresource",      Method::GET,    Shape::Subresource, READ),
-    verb("create_subresource",   Method::POST,   Shape::Subresource, WRITE),
-    verb("patch_subresource",    Method::PATCH,  Shape::Subresource, WRITE),
-    verb("replace_subresource",  Method::PUT,    Shape::Subresource, WRITE),
-    verb("approval",             Method::PATCH,  Shape::Subresource, WRITE),
-    verb("create_token_request", Method::POST,   Shape::Subresource, WRITE),
-    verb("evict",                Method::POST,   Shape::Subresource, WRITE),
-    verb("logs",                 Method::GET,    Shape::Subresource, LOGS),
-    stream("log_stream",         Method::GET,    Shape::Subresource, FOLLOW),
+    verb("get",                  Method::GET,    PathKind::Object,      GET_PARAMS),
+    verb("get_metadata",         Method::GET,    PathKind::Object,      GET_PARAMS),
+    verb("list",                 Method::GET,    PathKind::Collection,  LIST_PARAMS),
+    verb("list_metadata",        Method::GET,    PathKind::Collection,  LIST_PARAMS),
+    stream("watch",              Method::GET,    PathKind::Collection,  WATCH_PARAMS),
+    stream("watch_metadata",     Method::GET,    PathKind::Collection,  WATCH_PARAMS),
+    verb("create",               Method::POST,   PathKind::Collection,  WRITE_PARAMS),
+    verb("replace",              Method::PUT,    PathKind::Object,      WRITE_PARAMS),
+    verb("patch",                Method::PATCH,  PathKind::Object,      WRITE_PARAMS),
+    verb("patch_metadata",       Method::PATCH,  PathKind::Object,      WRITE_PARAMS),
+    verb("delete",               Method::DELETE, PathKind::Object,      &[]),
+    verb("delete_collection",    Method::DELETE, PathKind::Collection,  LIST_PARAMS),
+    verb("get_status",           Method::GET,    PathKind::Subresource, GET_PARAMS),
+    verb("patch_status",         Method::PATCH,  PathKind::Subresource, WRITE_PARAMS),
+    verb("replace_status",       Method::PUT,    PathKind::Subresource, WRITE_PARAMS),
+    verb("get_scale",            Method::GET,    PathKind::Subresource, GET_PARAMS),
+    verb("patch_scale",          Method::PATCH,  PathKind::Subresource, WRITE_PARAMS),
+    verb("replace_scale",        Method::PUT,    PathKind::Subresource, WRITE_PARAMS),
+    verb("get_subresource",      Method::GET,    PathKind::Subresource, GET_PARAMS),
+    verb("create_subresource",   Method::POST,   PathKind::Subresource, WRITE_PARAMS),
+    verb("patch_subresource",    Method::PATCH,  PathKind::Subresource, WRITE_PARAMS),
+    verb("replace_subresource",  Method::PUT,    PathKind::Subresource, WRITE_PARAMS),
+    verb("approval",             Method::PATCH,  PathKind::Subresource, WRITE_PARAMS),
+    verb("create_token_request", Method::POST,   PathKind::Subresource, WRITE_PARAMS),
+    verb("evict",                Method::POST,   PathKind::Subresource, WRITE_PARAMS),
+    verb("logs",                 Method::GET,    PathKind::Subresource, LOG_PARAMS),
+    stream("log_stream",         Method::GET,    PathKind::Subresource, LOG_STREAM_PARAMS),
 ];
 
-const fn verb(name: &'static str, method: Method, shape: Shape, query: &'static [&'static str]) -> Verb {
-    Verb { name, method, shape, query, streams: false }
+const fn verb(name: &'static str, method: Method, shape: PathKind, query: &'static [&'static str]) -> Verb {
+    Verb { name, method, path_kind: shape, query, is_streaming: false }
 }
 
-const fn stream(name: &'static str, method: Method, shape: Shape, query: &'static [&'static str]) -> Verb {
-    Verb { name, method, shape, query, streams: true }
+const fn stream(name: &'static str, method: Method, shape: PathKind, query: &'static [&'static str]) -> Verb {
+    Verb { name, method, path_kind: shape, query, is_streaming: true }
 }
 
 /// Declares the verb of a request that was not built by `kube::Api`: one of its methods, such as `get` or `watch`.
@@ -128,13 +128,13 @@ pub fn declare<B>(mut request: Request<B>, verb: &'static str) -> Request<B> {
 }
 
 /// Whether the response streams until one side closes it. Other responses must be complete within the timeout.
-pub(crate) fn streams<B>(request: &Request<B>) -> bool {
-    declared(request).is_some_and(|verb| verb.streams)
+pub(crate) fn is_streaming<B>(request: &Request<B>) -> bool {
+    declared_verb(request).is_some_and(|verb| verb.is_streaming)
 }
 
 /// Checks method, path and query against the declared verb. A request without a declaration never streams.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<(), InvalidCall> {
-    let verb = declared(request);
+    let verb = declared_verb(request);
     let name = verb.map_or("other", |verb| verb.name);
     let refuse = |problem| Err(InvalidCall { verb: name, problem });
     let path = request.uri().path();
@@ -149,7 +149,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), InvalidCall> {
     if *request.method() != verb.method {
         return refuse("its method is another");
     }
-    if shape(&segments) != verb.shape {
+    if path_kind(&segments) != verb.path_kind {
         return refuse("its path names something else");
     }
     if keys.any(|key| !verb.query.contains(&key)) {
@@ -158,7 +158,7 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), InvalidCall> {
     Ok(())
 }
 
-fn declared<B>(request: &Request<B>) -> Option<&'static Verb> {
+fn declared_verb<B>(request: &Request<B>) -> Option<&'static Verb> {
     let name = request.extensions().get::<&'static str>()?;
     VERBS.iter().find(|verb| verb.name == *name)
 }
@@ -178,19 +178,19 @@ fn segments(path: &str) -> Option<Vec<&str>> {
 }
 
 /// The kind of a path, by the rules of kube-apiserver.
-fn shape(segments: &[&str]) -> Shape {
-    let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = segments else { return Shape::Other };
+fn path_kind(segments: &[&str]) -> PathKind {
+    let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = segments else { return PathKind::Other };
     // `namespaces/NAME/RESOURCE` is a collection, but for the two subresources that a Namespace has.
     let rest = match rest {
-        ["namespaces", _, "status" | "finalize"] => return Shape::Subresource,
+        ["namespaces", _, "status" | "finalize"] => return PathKind::Subresource,
         ["namespaces", _, inside @ ..] if !inside.is_empty() => inside,
         _ => rest,
     };
     match rest {
-        [resource] if !resource.is_empty() => Shape::Collection,
-        [_, name] if !name.is_empty() => Shape::Object,
-        [_, _, subresource] if !subresource.is_empty() => Shape::Subresource,
-        _ => Shape::Other,
+        [resource] if !resource.is_empty() => PathKind::Collection,
+        [_, name] if !name.is_empty() => PathKind::Object,
+        [_, _, subresource] if !subresource.is_empty() => PathKind::Subresource,
+        _ => PathKind::Other,
     }
 }
 

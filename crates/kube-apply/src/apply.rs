@@ -12,27 +12,27 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::{Instant, sleep};
 
-use crate::call;
 use crate::compute::{self, are_large};
-use crate::error::{ApplyError, Failure, Why};
-use crate::object::{Id, Object};
+use crate::error::{ApplyError, ObjectError, ObjectErrorKind};
+use crate::object::{Object, ObjectId};
 use crate::order;
-use crate::owner::Ownership;
-use crate::ready::{self, Strategy};
-use crate::remove::{self, Removal};
-use crate::target::{Placed, Target, is_definition, made_kinds};
-use crate::tell::{Outcome, Step, Tell};
-use crate::write::{self, Work};
+use crate::ownership::Ownership;
+use crate::progress::{ProgressEvent, ProgressSink, WriteOutcome};
+use crate::readiness::{self, WaitStrategy};
+use crate::remove::{self, RemoveOptions};
+use crate::request;
+use crate::target::{ResolvedObject, Target, crd_kinds, is_crd};
+use crate::write::{self, PlannedWrite};
 
 /// Default timeout for CRDs to be established.
-const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
+const CRD_ESTABLISHED_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout for discovery to list the kinds of new CRDs.
-const KNOWN_WITHIN: Duration = Duration::from_secs(10);
-const BETWEEN_READINGS: Duration = Duration::from_millis(100);
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Apply strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ApplyStrategy {
     /// Server-side apply, as Helm 4.
     ServerSide {
         /// Take over fields of other field managers.
@@ -43,8 +43,8 @@ pub enum Way {
 }
 
 #[derive(Clone, Debug)]
-pub struct Options {
-    pub way: Way,
+pub struct ApplyOptions {
+    pub strategy: ApplyStrategy,
     /// Release that owns the objects. Hooks have no owner.
     pub ownership: Option<Ownership>,
     /// Replace live objects instead of merging into them.
@@ -60,10 +60,10 @@ pub struct Options {
     pub merge_only: Vec<Object>,
 }
 
-impl Options {
-    pub fn new(way: Way) -> Self {
+impl ApplyOptions {
+    pub fn new(way: ApplyStrategy) -> Self {
         Self {
-            way,
+            strategy: way,
             ownership: None,
             force_replace: false,
             dry_run: false,
@@ -83,7 +83,7 @@ impl Options {
 
 /// Result of an apply. Objects have the namespace they were written to.
 #[derive(Debug, Default)]
-pub struct Applied {
+pub struct ApplyResult {
     pub created: Vec<Object>,
     pub changed: Vec<Object>,
     pub unchanged: Vec<Object>,
@@ -98,51 +98,58 @@ pub async fn apply(
     target: &Target,
     before: &[Object],
     after: &[Object],
-    options: &Options,
-    tell: &dyn Tell,
-) -> Result<Applied, ApplyError> {
-    look(target, before, after, options).await?.write(target, tell).await
+    options: &ApplyOptions,
+    progress: &dyn ProgressSink,
+) -> Result<ApplyResult, ApplyError> {
+    plan(target, before, after, options).await?.execute(target, progress).await
 }
 
 /// Plan of an apply, for callers that do other work between reading and writing.
-pub struct Looked {
-    works: Vec<Work>,
-    former: HashMap<Id, Placed>,
-    options: Options,
+pub struct ApplyPlan {
+    writes: Vec<PlannedWrite>,
+    previous: HashMap<ObjectId, ResolvedObject>,
+    options: ApplyOptions,
 }
 
 /// Resolves and reads all objects. Writes nothing.
-pub async fn look(
+pub async fn plan(
     target: &Target,
     before: &[Object],
     after: &[Object],
-    options: &Options,
-) -> Result<Looked, ApplyError> {
-    let wanted = target.place(after).await.map_err(ApplyError::before_any_write)?;
+    options: &ApplyOptions,
+) -> Result<ApplyPlan, ApplyError> {
+    let wanted = target.resolve(after).await.map_err(ApplyError::without_writes)?;
     let large = are_large(after.iter().map(Object::value));
     let ownership = options.ownership.clone();
-    let wanted = compute::run(large, move || last_of_each(marked(wanted, ownership.as_ref()))).await;
-    let former: HashMap<Id, Placed> =
-        target.place_former(before).into_iter().map(|placed| (placed.id(), placed)).collect();
-    let works = look_at_all(target, wanted, &former, options).await.map_err(ApplyError::before_any_write)?;
-    Ok(Looked { works, former, options: options.clone() })
+    let wanted = compute::run(large, move || deduplicate(with_ownership(wanted, ownership.as_ref()))).await;
+    let former: HashMap<ObjectId, ResolvedObject> =
+        target.resolve_previous(before).into_iter().map(|placed| (placed.id(), placed)).collect();
+    let works = plan_writes(target, wanted, &former, options).await.map_err(ApplyError::without_writes)?;
+    Ok(ApplyPlan { writes: works, previous: former, options: options.clone() })
 }
 
-impl Looked {
+impl ApplyPlan {
     /// Executes the plan: writes desired objects and removes obsolete ones.
-    pub async fn write(self, target: &Target, tell: &dyn Tell) -> Result<Applied, ApplyError> {
-        let Self { works, former, options } = self;
-        let ids: HashSet<Id> = works.iter().map(|work| work.placed.id()).collect();
-        let mut applied = Applied::default();
-        for wave in order::install(works) {
-            if let Err(failures) = write_wave(target, wave, &options, tell, &mut applied).await {
+    pub async fn execute(
+        self,
+        target: &Target,
+        progress: &dyn ProgressSink,
+    ) -> Result<ApplyResult, ApplyError> {
+        let Self { writes: works, previous: former, options } = self;
+        let ids: HashSet<ObjectId> = works.iter().map(|work| work.placed.id()).collect();
+        let mut applied = ApplyResult::default();
+        for wave in order::install_waves(works) {
+            if let Err(failures) = write_wave(target, wave, &options, progress, &mut applied).await {
                 return Err(ApplyError { failures, applied });
             }
         }
         let gone = former.into_values().filter(|placed| !ids.contains(&placed.id())).collect();
-        let removal =
-            Removal { ownership: options.ownership, dry_run: options.dry_run, ..Removal::default() };
-        match remove::take_away(target, gone, &removal, tell).await {
+        let removal = RemoveOptions {
+            ownership: options.ownership,
+            dry_run: options.dry_run,
+            ..RemoveOptions::default()
+        };
+        match remove::remove_resolved(target, gone, &removal, progress).await {
             Ok(removed) => {
                 applied.removed = removed.removed;
                 applied.kept = removed.kept;
@@ -157,19 +164,22 @@ impl Looked {
     }
 }
 
-pub(crate) fn marked(placed: Vec<Placed>, ownership: Option<&Ownership>) -> Vec<Placed> {
+pub(crate) fn with_ownership(
+    placed: Vec<ResolvedObject>,
+    ownership: Option<&Ownership>,
+) -> Vec<ResolvedObject> {
     let Some(ownership) = ownership else { return placed };
-    let mark = |placed: Placed| {
+    let mark = |placed: ResolvedObject| {
         let mut value = placed.object.value().clone();
-        ownership.mark(&mut value);
+        ownership.set_metadata(&mut value);
         let object = placed.object.with_value(value).expect("marks make no difference to what it is");
-        Placed { object, ..placed }
+        ResolvedObject { object, ..placed }
     };
     placed.into_iter().map(mark).collect()
 }
 
 /// Drops earlier duplicates: of objects that occur twice in a manifest, the last one is written.
-fn last_of_each(placed: Vec<Placed>) -> Vec<Placed> {
+fn deduplicate(placed: Vec<ResolvedObject>) -> Vec<ResolvedObject> {
     let mut last = HashMap::new();
     for (at, placed) in placed.iter().enumerate().filter(|(_, placed)| !placed.object.name().is_empty()) {
         last.insert(placed.id(), at);
@@ -181,14 +191,15 @@ fn last_of_each(placed: Vec<Placed>) -> Vec<Placed> {
 }
 
 /// Reads the live state of all desired objects. Objects of other owners are failures.
-async fn look_at_all(
+async fn plan_writes(
     target: &Target,
-    wanted: Vec<Placed>,
-    former: &HashMap<Id, Placed>,
-    options: &Options,
-) -> Result<Vec<Work>, Vec<Failure>> {
-    let unproven = target.place_former(&options.merge_only);
-    let unproven: HashMap<Id, Placed> = unproven.into_iter().map(|placed| (placed.id(), placed)).collect();
+    wanted: Vec<ResolvedObject>,
+    former: &HashMap<ObjectId, ResolvedObject>,
+    options: &ApplyOptions,
+) -> Result<Vec<PlannedWrite>, Vec<ObjectError>> {
+    let unproven = target.resolve_previous(&options.merge_only);
+    let unproven: HashMap<ObjectId, ResolvedObject> =
+        unproven.into_iter().map(|placed| (placed.id(), placed)).collect();
     let unproven = &unproven;
     let looks = wanted.into_iter().map(|placed| async {
         let id = placed.id();
@@ -196,21 +207,25 @@ async fn look_at_all(
         // The base decides which fields of the live object are deleted.
         let unproven = || unproven.get(&id).filter(|_| !target.is_reserved(&placed));
         let last = owned.or_else(unproven).map(|placed| placed.object.clone());
-        let found = match write::look(target.client_for(&placed), &placed, options).await {
+        let found = match write::read_current(target.client_for(&placed), &placed, options).await {
             Ok(found) => found,
-            Err(error) => return Err(Failure::of_cluster(&placed.object, id, &error)),
+            Err(error) => return Err(ObjectError::from_api_error(&placed.object, id, &error)),
         };
         // An object of the previous manifest is owned by the release; others are checked.
-        let strange = options.ownership.as_ref().filter(|owner| owned.is_none() && !owner.take);
-        match strange.zip(found.as_ref()).and_then(|(owner, found)| owner.complaint(found)) {
-            Some(complaint) => Err(Failure::new(&placed.object, id, Why::Taken(complaint))),
-            None => Ok(Work { placed, last, found }),
+        let ownership_to_check =
+            options.ownership.as_ref().filter(|owner| owned.is_none() && !owner.take_ownership);
+        match ownership_to_check.zip(found.as_ref()).and_then(|(owner, found)| owner.validation_error(found))
+        {
+            Some(complaint) => {
+                Err(ObjectError::new(&placed.object, id, ObjectErrorKind::OwnedByOther(complaint)))
+            }
+            None => Ok(PlannedWrite { placed, previous: last, live: found }),
         }
     });
-    all_or_failures(call::all(looks.map(FutureExt::boxed).collect()).await)
+    collect_results(request::run_all(looks.map(FutureExt::boxed).collect()).await)
 }
 
-fn all_or_failures<T>(answers: Vec<Result<T, Failure>>) -> Result<Vec<T>, Vec<Failure>> {
+fn collect_results<T>(answers: Vec<Result<T, ObjectError>>) -> Result<Vec<T>, Vec<ObjectError>> {
     let mut failures = Vec::new();
     let good = answers.into_iter().filter_map(|answer| answer.map_err(|failure| failures.push(failure)).ok());
     let good: Vec<T> = good.collect();
@@ -220,27 +235,27 @@ fn all_or_failures<T>(answers: Vec<Result<T, Failure>>) -> Result<Vec<T>, Vec<Fa
 /// Writes the objects of one wave concurrently. A failure does not stop the others.
 async fn write_wave(
     target: &Target,
-    wave: Vec<Work>,
-    options: &Options,
-    tell: &dyn Tell,
-    applied: &mut Applied,
-) -> Result<(), Vec<Failure>> {
+    wave: Vec<PlannedWrite>,
+    options: &ApplyOptions,
+    progress: &dyn ProgressSink,
+    applied: &mut ApplyResult,
+) -> Result<(), Vec<ObjectError>> {
     let writes = wave.into_iter().map(|work| async move {
         let (object, id) = (work.placed.object.clone(), work.placed.id());
-        tell.tell(Step::Applying { id: id.clone() });
+        progress.report(ProgressEvent::Applying { id: id.clone() });
         match write::write(target.client_for(&work.placed), &work, options).await {
             Ok(outcome) => {
-                tell.tell(Step::Applied { id, outcome });
+                progress.report(ProgressEvent::Applied { id, outcome });
                 Ok((object, outcome))
             }
             Err(error) => {
-                let failure = Failure::of_cluster(&object, id.clone(), &error);
-                tell.tell(Step::Failed { id, reason: failure.why.to_string() });
+                let failure = ObjectError::from_api_error(&object, id.clone(), &error);
+                progress.report(ProgressEvent::Failed { id, reason: failure.error.to_string() });
                 Err(failure)
             }
         }
     });
-    let answers = call::all(writes.map(FutureExt::boxed).collect()).await;
+    let answers = request::run_all(writes.map(FutureExt::boxed).collect()).await;
     let mut failures = Vec::new();
     let mut definitions = Vec::new();
     for answer in answers {
@@ -251,59 +266,65 @@ async fn write_wave(
                 continue;
             }
         };
-        if is_definition(&object) && outcome != Outcome::Unchanged {
+        if is_crd(&object) && outcome != WriteOutcome::Unchanged {
             definitions.push(object.clone());
         }
         match outcome {
-            Outcome::Created => applied.created.push(object),
-            Outcome::Changed => applied.changed.push(object),
-            Outcome::Unchanged => applied.unchanged.push(object),
+            WriteOutcome::Created => applied.created.push(object),
+            WriteOutcome::Changed => applied.changed.push(object),
+            WriteOutcome::Unchanged => applied.unchanged.push(object),
         }
     }
     if failures.is_empty() && !options.dry_run {
-        failures = established(target, &definitions, options.deadline, tell).await;
+        failures = wait_until_established(target, &definitions, options.deadline, progress).await;
     }
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
 /// Waits until the kinds of these CRDs are served and refreshes discovery.
-async fn established(
+async fn wait_until_established(
     target: &Target,
     definitions: &[Object],
     deadline: Option<Instant>,
-    tell: &dyn Tell,
-) -> Vec<Failure> {
+    progress: &dyn ProgressSink,
+) -> Vec<ObjectError> {
     let Some(first) = definitions.first() else { return Vec::new() };
-    let deadline = deadline.unwrap_or_else(|| Instant::now() + ESTABLISHED_WITHIN);
-    if let Err(not_ready) = ready::wait(target, definitions, Strategy::Watcher, deadline, tell).await {
-        let failure = |(id, why): (Id, String)| {
+    let deadline = deadline.unwrap_or_else(|| Instant::now() + CRD_ESTABLISHED_TIMEOUT);
+    if let Err(not_ready) =
+        readiness::wait_until_ready(target, definitions, WaitStrategy::Watcher, deadline, progress).await
+    {
+        let failure = |(id, why): (ObjectId, String)| {
             let source = definitions.iter().find(|object| object.name() == id.name);
-            Failure {
+            ObjectError {
                 source: source.and_then(|object| object.source.clone()),
                 id,
-                why: Why::NotEstablished(why),
+                error: ObjectErrorKind::NotEstablished(why),
             }
         };
         return not_ready.objects.into_iter().map(failure).collect();
     }
-    match known(target, definitions, deadline.min(Instant::now() + KNOWN_WITHIN)).await {
+    match wait_until_discovered(target, definitions, deadline.min(Instant::now() + DISCOVERY_TIMEOUT)).await {
         Ok(()) => Vec::new(),
-        Err(error) => vec![Failure::of_cluster(first, first.id(), &error)],
+        Err(error) => vec![ObjectError::from_api_error(first, first.id(), &error)],
     }
 }
 
 /// Refreshes discovery until it lists the kinds. The API server lists new kinds shortly after it serves them. On
 /// timeout a later lookup refreshes again.
-async fn known(target: &Target, definitions: &[Object], deadline: Instant) -> Result<(), kube::Error> {
-    let made = made_kinds(definitions);
+async fn wait_until_discovered(
+    target: &Target,
+    definitions: &[Object],
+    deadline: Instant,
+) -> Result<(), kube::Error> {
+    let made = crd_kinds(definitions);
     let is_known =
-        |(api_version, kind): &(String, String)| target.discovery.known(api_version, kind).is_some();
+        |(api_version, kind): &(String, String)| target.discovery.get_cached(api_version, kind).is_some();
     loop {
-        target.discovery.read_again(&target.client).await?;
+        target.discovery.refresh(&target.client).await?;
         if made.keys().all(is_known) || Instant::now() >= deadline {
             return Ok(());
         }
-        sleep(BETWEEN_READINGS).await;
+        sleep(DISCOVERY_POLL_INTERVAL).await;
     }
 }
 

@@ -39,30 +39,30 @@ pub(crate) async fn run<T: Send + 'static>(large: bool, work: impl FnOnce() -> T
 
 /// Whether objects together exceed the inline limits. Stops counting at the limits.
 pub(crate) fn are_large<'v>(objects: impl IntoIterator<Item = &'v Value>) -> bool {
-    let mut left = Left { values: INLINE_VALUES, bytes: INLINE_BYTES };
-    !objects.into_iter().all(|object| left.take(object).is_some())
+    let mut budget = InlineBudget { values: INLINE_VALUES, bytes: INLINE_BYTES };
+    !objects.into_iter().all(|object| budget.consume(object).is_some())
 }
 
-struct Left {
+struct InlineBudget {
     values: usize,
     bytes: usize,
 }
 
-impl Left {
-    fn take(&mut self, value: &Value) -> Option<()> {
+impl InlineBudget {
+    fn consume(&mut self, value: &Value) -> Option<()> {
         self.values = self.values.checked_sub(1)?;
         match value {
-            Value::String(text) => self.take_text(text),
-            Value::Array(items) => items.iter().try_for_each(|item| self.take(item)),
+            Value::String(text) => self.consume_text(text),
+            Value::Array(items) => items.iter().try_for_each(|item| self.consume(item)),
             Value::Object(fields) => fields.iter().try_for_each(|(key, value)| {
-                self.take_text(key)?;
-                self.take(value)
+                self.consume_text(key)?;
+                self.consume(value)
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) => Some(()),
         }
     }
 
-    fn take_text(&mut self, text: &str) -> Option<()> {
+    fn consume_text(&mut self, text: &str) -> Option<()> {
         self.bytes = self.bytes.checked_sub(text.len())?;
         Some(())
     }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn large_objects_are_worked_on_outside_the_workers() {
+    async fn large_objects_are_processed_on_blocking_threads() {
         let small = json!({"data": {"a": "b"}});
         let long = json!({"data": {"a": "x".repeat(INLINE_BYTES)}});
         let many: Value = (0..INLINE_VALUES).map(Value::from).collect();

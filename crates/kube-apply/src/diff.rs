@@ -10,34 +10,34 @@ use serde_json::Value;
 use similar::TextDiff;
 
 use crate::mask::Mask;
-use crate::object::{Id, Object};
+use crate::object::{Object, ObjectId};
 
 /// Time limit of one text diff; beyond it the diff is less minimal.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TEXT_DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time limit of all text diffs together.
-const PATIENCE_IN_ALL: Duration = Duration::from_secs(5);
+const TOTAL_TEXT_DIFF_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum bytes of field changes of one object, and of all differences.
-const OBJECT_BYTES: usize = 4 << 20;
-const BYTES_IN_ALL: usize = 32 << 20;
+const MAX_OBJECT_BYTES: usize = 4 << 20;
+const MAX_TOTAL_BYTES: usize = 32 << 20;
 /// Context lines around a change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// Difference of one object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    pub id: Id,
+pub struct ObjectDiff {
+    pub id: ObjectId,
     /// Chart file of the object.
     pub source: Option<String>,
-    pub what: What,
+    pub kind: DiffKind,
     /// Field changes. Values are masked.
-    pub changes: Vec<Change>,
+    pub changes: Vec<FieldDiff>,
     /// Unified diff of the YAML. Values are masked.
     pub text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum What {
+pub enum DiffKind {
     Added,
     Changed,
     Removed,
@@ -46,7 +46,7 @@ pub enum What {
 /// Change of one field.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Change {
+pub struct FieldDiff {
     /// JSON pointer.
     pub path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,77 +57,77 @@ pub struct Change {
 
 /// Compares two sets of objects: those of `before` in order, then added ones. `sensitive` values are masked; so is
 /// the data of all Secrets among the objects.
-pub fn diff(before: &[Object], after: &[Object], sensitive: &[String]) -> Vec<Difference> {
+pub fn diff(before: &[Object], after: &[Object], sensitive: &[String]) -> Vec<ObjectDiff> {
     let mask = Mask::new(before.iter().chain(after), sensitive);
-    let new: BTreeMap<Id, &Object> = after.iter().map(|object| (object.id(), object)).collect();
-    let old: BTreeMap<Id, &Object> = before.iter().map(|object| (object.id(), object)).collect();
-    let mut left = Left { bytes: BYTES_IN_ALL, until: Instant::now() + PATIENCE_IN_ALL };
+    let new: BTreeMap<ObjectId, &Object> = after.iter().map(|object| (object.id(), object)).collect();
+    let old: BTreeMap<ObjectId, &Object> = before.iter().map(|object| (object.id(), object)).collect();
+    let mut left = DiffBudget { bytes: MAX_TOTAL_BYTES, deadline: Instant::now() + TOTAL_TEXT_DIFF_TIMEOUT };
     let kept = before.iter().map(|object| (Some(object), new.get(&object.id()).copied()));
     let added =
         after.iter().filter(|object| !old.contains_key(&object.id())).map(|object| (None, Some(object)));
-    kept.chain(added).filter_map(|(before, after)| difference(before, after, &mask, &mut left)).collect()
+    kept.chain(added).filter_map(|(before, after)| diff_object(before, after, &mask, &mut left)).collect()
 }
 
 /// Compares two documents and returns field changes and a unified diff. `shown` are the documents to display,
 /// possibly masked.
-pub fn documents(
+pub fn diff_documents(
     (before, after): (&Value, &Value),
     shown: (&Value, &Value),
     titles: (&str, &str),
-) -> (Vec<Change>, String) {
-    let mut changes = compare(Some(before), Some(after), OBJECT_BYTES).0;
+) -> (Vec<FieldDiff>, String) {
+    let mut changes = compare(Some(before), Some(after), MAX_OBJECT_BYTES).0;
     for change in &mut changes {
         change.before = change.before.take().and_then(|_| shown.0.pointer(&change.path).cloned());
         change.after = change.after.take().and_then(|_| shown.1.pointer(&change.path).cloned());
     }
-    (changes, lines(&readable(shown.0), &readable(shown.1), titles, PATIENCE))
+    (changes, unified_diff(&to_yaml(shown.0), &to_yaml(shown.1), titles, TEXT_DIFF_TIMEOUT))
 }
 
 /// Concatenated unified diffs.
-pub fn text(differences: &[Difference]) -> String {
+pub fn unified_text(differences: &[ObjectDiff]) -> String {
     differences.iter().map(|difference| difference.text.as_str()).collect()
 }
 
 /// Remaining budget of a comparison.
-struct Left {
+struct DiffBudget {
     bytes: usize,
-    until: Instant,
+    deadline: Instant,
 }
 
-fn difference(
+fn diff_object(
     before: Option<&Object>,
     after: Option<&Object>,
     mask: &Mask,
-    left: &mut Left,
-) -> Option<Difference> {
+    left: &mut DiffBudget,
+) -> Option<ObjectDiff> {
     let what = match (before, after) {
-        (None, _) => What::Added,
-        (_, None) => What::Removed,
+        (None, _) => DiffKind::Added,
+        (_, None) => DiffKind::Removed,
         (Some(before), Some(after)) if before.value() == after.value() => return None,
-        _ => What::Changed,
+        _ => DiffKind::Changed,
     };
     let object = after.or(before)?;
-    let (old, new) = mask.pair(before.map(Object::value), after.map(Object::value));
-    let (changes, complete) = compare(old.as_ref(), new.as_ref(), left.bytes.min(OBJECT_BYTES));
-    let patience = left.until.saturating_duration_since(Instant::now()).min(PATIENCE);
-    let mut text = if patience.is_zero() || left.bytes == 0 {
+    let (old, new) = mask.mask_pair(before.map(Object::value), after.map(Object::value));
+    let (changes, complete) = compare(old.as_ref(), new.as_ref(), left.bytes.min(MAX_OBJECT_BYTES));
+    let timeout = left.deadline.saturating_duration_since(Instant::now()).min(TEXT_DIFF_TIMEOUT);
+    let mut text = if timeout.is_zero() || left.bytes == 0 {
         format!("{} {what:?}: not shown, the comparison is too large\n", object.id())
     } else {
-        unified(&object.id(), old.as_ref(), new.as_ref(), what, patience)
+        object_diff_text(&object.id(), old.as_ref(), new.as_ref(), what, timeout)
     };
     if text.len() > left.bytes {
         text.truncate(text.floor_char_boundary(left.bytes));
         text.push_str("\n(the rest is not shown, the comparison is too large)\n");
     }
-    let shown: usize = changes.iter().map(Change::bytes).sum();
+    let shown: usize = changes.iter().map(FieldDiff::bytes).sum();
     left.bytes = left.bytes.saturating_sub(shown + text.len());
     if !complete {
         text.push_str("(not all changes are told field by field)\n");
     }
-    Some(Difference { id: object.id(), source: object.source.clone(), what, changes, text })
+    Some(ObjectDiff { id: object.id(), source: object.source.clone(), kind: what, changes, text })
 }
 
-impl Change {
+impl FieldDiff {
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.path.len()
@@ -145,65 +145,82 @@ fn bytes(value: &Value) -> usize {
         }
 }
 
-/// Field changes up to `most` bytes, and whether they are complete. Lists of different lengths are one change.
-pub(crate) fn compare(before: Option<&Value>, after: Option<&Value>, most: usize) -> (Vec<Change>, bool) {
-    let mut comparison = Comparison { path: String::new(), changes: Vec::new(), left: most, complete: true };
-    comparison.fields(before, after);
-    (comparison.changes, comparison.complete)
+/// Field changes up to `max_bytes` bytes, and whether they are complete. Lists of different lengths are one change.
+pub(crate) fn compare(
+    before: Option<&Value>,
+    after: Option<&Value>,
+    max_bytes: usize,
+) -> (Vec<FieldDiff>, bool) {
+    let mut comparison = FieldComparison {
+        path: String::new(),
+        changes: Vec::new(),
+        remaining_bytes: max_bytes,
+        is_complete: true,
+    };
+    comparison.compare_values(before, after);
+    (comparison.changes, comparison.is_complete)
 }
 
-struct Comparison {
+struct FieldComparison {
     /// JSON pointer of the compared value.
     path: String,
-    changes: Vec<Change>,
-    left: usize,
-    complete: bool,
+    changes: Vec<FieldDiff>,
+    remaining_bytes: usize,
+    is_complete: bool,
 }
 
-impl Comparison {
+impl FieldComparison {
     /// Compares the values under a token of the current pointer.
-    fn below(&mut self, token: &str, before: Option<&Value>, after: Option<&Value>) {
+    fn compare_child(&mut self, token: &str, before: Option<&Value>, after: Option<&Value>) {
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(token);
-        self.fields(before, after);
+        self.compare_values(before, after);
         self.path.truncate(length);
     }
 
-    fn fields(&mut self, before: Option<&Value>, after: Option<&Value>) {
+    fn compare_values(&mut self, before: Option<&Value>, after: Option<&Value>) {
         match (before, after) {
             (Some(Value::Object(old)), Some(Value::Object(new))) => {
                 let added = new.keys().filter(|key| !old.contains_key(*key));
                 for key in old.keys().chain(added) {
                     let token = key.replace('~', "~0").replace('/', "~1");
-                    self.below(&token, old.get(key), new.get(key));
+                    self.compare_child(&token, old.get(key), new.get(key));
                 }
             }
             (Some(Value::Array(old)), Some(Value::Array(new))) if old.len() == new.len() => {
                 for (at, (old, new)) in old.iter().zip(new).enumerate() {
-                    self.below(&at.to_string(), Some(old), Some(new));
+                    self.compare_child(&at.to_string(), Some(old), Some(new));
                 }
             }
             (before, after) if before == after => {}
             (before, after) => {
                 let texts: usize = [before, after].into_iter().flatten().map(bytes).sum();
-                let Some(left) = self.left.checked_sub(size_of::<Change>() + self.path.len() + texts) else {
-                    self.complete = false;
+                let Some(left) =
+                    self.remaining_bytes.checked_sub(size_of::<FieldDiff>() + self.path.len() + texts)
+                else {
+                    self.is_complete = false;
                     return;
                 };
-                self.left = left;
+                self.remaining_bytes = left;
                 let (before, after) = (before.cloned(), after.cloned());
-                self.changes.push(Change { path: self.path.clone(), before, after });
+                self.changes.push(FieldDiff { path: self.path.clone(), before, after });
             }
         }
     }
 }
 
-fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What, patience: Duration) -> String {
-    let (old, new) = (before.map(readable).unwrap_or_default(), after.map(readable).unwrap_or_default());
+fn object_diff_text(
+    id: &ObjectId,
+    before: Option<&Value>,
+    after: Option<&Value>,
+    what: DiffKind,
+    timeout: Duration,
+) -> String {
+    let (old, new) = (before.map(to_yaml).unwrap_or_default(), after.map(to_yaml).unwrap_or_default());
     let title = |there: bool| if there { id.to_string() } else { "nothing".to_owned() };
-    let header = (title(what != What::Added), title(what != What::Removed));
-    let text = lines(&old, &new, (&header.0, &header.1), patience);
+    let header = (title(what != DiffKind::Added), title(what != DiffKind::Removed));
+    let text = unified_diff(&old, &new, (&header.0, &header.1), timeout);
     // The objects differ only in masked names.
     if text.is_empty() {
         format!("--- {}\n+++ {}\n(only what is masked differs)\n", header.0, header.1)
@@ -213,19 +230,19 @@ fn unified(id: &Id, before: Option<&Value>, after: Option<&Value>, what: What, p
 }
 
 /// Unified diff; empty if there is no difference.
-fn lines(before: &str, after: &str, titles: (&str, &str), patience: Duration) -> String {
-    let lines = TextDiff::configure().timeout(patience).diff_lines(before, after);
+fn unified_diff(before: &str, after: &str, titles: (&str, &str), timeout: Duration) -> String {
+    let lines = TextDiff::configure().timeout(timeout).diff_lines(before, after);
     let mut unified = lines.unified_diff();
-    unified.context_radius(CONTEXT).header(titles.0, titles.1).missing_newline_hint(false);
+    unified.context_radius(CONTEXT_LINES).header(titles.0, titles.1).missing_newline_hint(false);
     unified.to_string()
 }
 
 /// The value as YAML.
-fn readable(value: &Value) -> String {
-    yaml::write(&data(value)).unwrap_or_else(|_| format!("{value}\n"))
+fn to_yaml(value: &Value) -> String {
+    yaml::write(&to_yaml_data(value)).unwrap_or_else(|_| format!("{value}\n"))
 }
 
-fn data(value: &Value) -> Data {
+fn to_yaml_data(value: &Value) -> Data {
     match value {
         Value::Null => Data::Null,
         Value::Bool(truth) => Data::Bool(*truth),
@@ -234,10 +251,10 @@ fn data(value: &Value) -> Data {
             None => number.as_f64().map_or(Data::Null, Data::Float),
         },
         Value::String(text) => Data::string(text.as_str()),
-        Value::Array(items) => Data::List(items.iter().map(data).collect()),
+        Value::Array(items) => Data::List(items.iter().map(to_yaml_data).collect()),
         Value::Object(map) => {
             let members: Members =
-                map.iter().map(|(key, value)| (key.as_str().into(), data(value))).collect();
+                map.iter().map(|(key, value)| (key.as_str().into(), to_yaml_data(value))).collect();
             Data::Map(members)
         }
     }
@@ -273,8 +290,8 @@ mod tests {
              apiVersion: v1\nkind: ConfigMap\nmetadata: {name: new}\ndata: {note: \"two\\nlines\", token: tok-12345}\n",
         );
         let found = diff(&before, &after, &["tok-12345".to_owned()]);
-        insta::assert_snapshot!(text(&found));
-        let changes: Vec<_> = found.iter().map(|one| (one.id.to_string(), one.what, &one.changes)).collect();
+        insta::assert_snapshot!(unified_text(&found));
+        let changes: Vec<_> = found.iter().map(|one| (one.id.to_string(), one.kind, &one.changes)).collect();
         insta::assert_json_snapshot!(changes);
     }
 
@@ -291,8 +308,8 @@ mod tests {
         };
         let found = diff(&object("a"), &object("b"), &[]);
         assert_eq!(found.len(), 1);
-        let shown: usize = found[0].changes.iter().map(Change::bytes).sum();
-        assert!(!found[0].changes.is_empty() && shown <= OBJECT_BYTES, "{shown}");
+        let shown: usize = found[0].changes.iter().map(FieldDiff::bytes).sum();
+        assert!(!found[0].changes.is_empty() && shown <= MAX_OBJECT_BYTES, "{shown}");
         assert!(found[0].text.ends_with("(not all changes are told field by field)\n"));
     }
 
@@ -341,7 +358,7 @@ mod tests {
             let sensitive: Vec<String> = SENSITIVE.iter().map(|text| (*text).to_owned()).collect();
             let differs = before.value() != after.value();
             let found = diff(&[before], &[after], &sensitive);
-            let mut shown = text(&found);
+            let mut shown = unified_text(&found);
             for one in &found {
                 shown.push_str(&serde_json::to_string(&one.changes).unwrap());
             }

@@ -17,19 +17,19 @@ use crate::object::{group, version};
 
 /// Kinds of one cluster. Cheap to clone; clones share state.
 #[derive(Clone)]
-pub struct Discovery(Arc<Inner>);
+pub struct Discovery(Arc<DiscoveryInner>);
 
-struct Inner {
+struct DiscoveryInner {
     version: Info,
-    served: ArcSwap<Served>,
+    snapshot: ArcSwap<DiscoverySnapshot>,
     /// Held during a refresh.
-    reading: Mutex<()>,
+    refresh_lock: Mutex<()>,
 }
 
 #[derive(Default)]
-struct Served {
+struct DiscoverySnapshot {
     /// Keyed by `apiVersion` and kind.
-    kinds: HashMap<(String, String), Kind>,
+    kinds: HashMap<(String, String), ServedKind>,
     /// The preferred `apiVersion`, keyed by group and kind.
     preferred: HashMap<(String, String), String>,
     api_versions: BTreeSet<String>,
@@ -37,24 +37,24 @@ struct Served {
 
 /// API resource and scope of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct ServedKind {
     pub resource: ApiResource,
-    pub namespaced: bool,
+    pub is_namespaced: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum FindError {
+pub enum KindLookupError {
     #[error("the cluster serves no kind `{kind}` in `{api_version}`")]
     Unknown { api_version: String, kind: String },
     #[error("cannot read which kinds the cluster serves")]
     Read(#[source] kube::Error),
 }
 
-impl FindError {
-    pub fn kind(&self) -> domain::Kind {
+impl KindLookupError {
+    pub fn kind(&self) -> domain::ErrorKind {
         match self {
-            Self::Unknown { .. } => domain::Kind::Invalid,
-            Self::Read(error) => crate::error::kind_of(error),
+            Self::Unknown { .. } => domain::ErrorKind::Invalid,
+            Self::Read(error) => crate::error::api_error_kind(error),
         }
     }
 }
@@ -62,8 +62,8 @@ impl FindError {
 impl Discovery {
     pub async fn read(client: &Client) -> Result<Self, kube::Error> {
         let version = client.apiserver_version().await?;
-        let served = ArcSwap::from_pointee(Served::read(client).await?);
-        Ok(Self(Arc::new(Inner { version, served, reading: Mutex::new(()) })))
+        let served = ArcSwap::from_pointee(DiscoverySnapshot::read(client).await?);
+        Ok(Self(Arc::new(DiscoveryInner { version, snapshot: served, refresh_lock: Mutex::new(()) })))
     }
 
     /// Kubernetes version of the API server.
@@ -73,48 +73,55 @@ impl Discovery {
 
     /// Everything served, sorted: `v1`, `v1/Pod`, `apps/v1`, `apps/v1/Deployment`.
     pub fn api_versions(&self) -> Vec<String> {
-        self.0.served.load().api_versions.iter().cloned().collect()
+        self.0.snapshot.load().api_versions.iter().cloned().collect()
     }
 
     /// Looks up a kind without calling the cluster.
-    pub fn known(&self, api_version: &str, kind: &str) -> Option<Kind> {
-        self.0.served.load().kinds.get(&(api_version.to_owned(), kind.to_owned())).cloned()
+    pub fn get_cached(&self, api_version: &str, kind: &str) -> Option<ServedKind> {
+        self.0.snapshot.load().kinds.get(&(api_version.to_owned(), kind.to_owned())).cloned()
     }
 
     /// Looks up a kind. Refreshes discovery if it is unknown.
-    pub async fn find(&self, client: &Client, api_version: &str, kind: &str) -> Result<Kind, FindError> {
-        if let Some(found) = self.known(api_version, kind) {
+    pub async fn find(
+        &self,
+        client: &Client,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<ServedKind, KindLookupError> {
+        if let Some(found) = self.get_cached(api_version, kind) {
             return Ok(found);
         }
-        self.read_again(client).await.map_err(FindError::Read)?;
-        self.known(api_version, kind)
-            .ok_or_else(|| FindError::Unknown { api_version: api_version.to_owned(), kind: kind.to_owned() })
+        self.refresh(client).await.map_err(KindLookupError::Read)?;
+        self.get_cached(api_version, kind).ok_or_else(|| KindLookupError::Unknown {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+        })
     }
 
     /// Looks up a kind in the group's preferred version.
-    pub fn preferred(&self, group: &str, kind: &str) -> Option<Kind> {
-        let served = self.0.served.load();
+    pub fn preferred(&self, group: &str, kind: &str) -> Option<ServedKind> {
+        let served = self.0.snapshot.load();
         let preferred = served.preferred.get(&(group.to_owned(), kind.to_owned()))?;
         served.kinds.get(&(preferred.clone(), kind.to_owned())).cloned()
     }
 
     /// Looks up a kind in any served version: old manifests may use a version that is no longer served.
-    pub fn in_any_version(&self, api_version: &str, kind: &str) -> Option<Kind> {
-        self.known(api_version, kind).or_else(|| self.preferred(group(api_version), kind))
+    pub fn find_any_version(&self, api_version: &str, kind: &str) -> Option<ServedKind> {
+        self.get_cached(api_version, kind).or_else(|| self.preferred(group(api_version), kind))
     }
 
     /// Refreshes discovery, unless another task did while this one waited.
-    pub async fn read_again(&self, client: &Client) -> Result<(), kube::Error> {
-        let before = self.0.served.load_full();
-        let _turn = self.0.reading.lock().await;
-        if Arc::ptr_eq(&before, &self.0.served.load()) {
-            self.0.served.store(Arc::new(Served::read(client).await?));
+    pub async fn refresh(&self, client: &Client) -> Result<(), kube::Error> {
+        let before = self.0.snapshot.load_full();
+        let _turn = self.0.refresh_lock.lock().await;
+        if Arc::ptr_eq(&before, &self.0.snapshot.load()) {
+            self.0.snapshot.store(Arc::new(DiscoverySnapshot::read(client).await?));
         }
         Ok(())
     }
 }
 
-impl Served {
+impl DiscoverySnapshot {
     async fn read(client: &Client) -> Result<Self, kube::Error> {
         let (core, groups) = tokio::try_join!(
             client.list_core_api_versions_aggregated(),
@@ -158,6 +165,8 @@ impl Served {
             .entry((resource.group.clone(), kind.clone()))
             .or_insert_with(|| api_version.to_owned());
         // If several resources have one kind, the first one holds the objects.
-        self.kinds.entry((api_version.to_owned(), kind)).or_insert(Kind { resource, namespaced });
+        self.kinds
+            .entry((api_version.to_owned(), kind))
+            .or_insert(ServedKind { resource, is_namespaced: namespaced });
     }
 }

@@ -9,37 +9,37 @@ use std::sync::Arc;
 use futures::FutureExt;
 use serde_json::{Map, Value};
 
-use crate::apply::{Applied, marked};
-use crate::call::{self, Mode};
+use crate::apply::{ApplyResult, with_ownership};
 use crate::compute::{self, are_large};
-use crate::diff::{Change, compare};
-use crate::error::{ApplyError, Failure};
+use crate::diff::{FieldDiff, compare};
+use crate::error::{ApplyError, ObjectError};
 use crate::mask::Mask;
-use crate::merge::difference;
-use crate::object::{Id, Object};
-use crate::owner::Ownership;
-use crate::target::{Placed, Target};
-use crate::tell::{Outcome, Step, Tell};
+use crate::merge::merge_patch;
+use crate::object::{Object, ObjectId};
+use crate::ownership::Ownership;
+use crate::progress::{ProgressEvent, ProgressSink, WriteOutcome};
+use crate::request::{self, WriteMode};
+use crate::target::{ResolvedObject, Target};
 
 /// Annotation or label that disables drift detection of an object, as in Flux.
-const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";
-const OFF: &str = "disabled";
+const DRIFT_DETECTION: &str = "helm.toolkit.fluxcd.io/driftDetection";
+const DISABLED: &str = "disabled";
 
 /// Maximum bytes of reported changes per object.
-const MOST_CHANGES: usize = 1 << 20;
+const MAX_CHANGES_BYTES: usize = 1 << 20;
 
-const CHECK: Mode = Mode { dry_run: true, validate: false };
-const WRITE: Mode = Mode { dry_run: false, validate: false };
+const DRY_RUN_MODE: WriteMode = WriteMode { dry_run: true, validate: false };
+const WRITE_MODE: WriteMode = WriteMode { dry_run: false, validate: false };
 
 /// JSON pointers of an object's fields that may differ.
-pub type Ignored<'a> = dyn Fn(&Object) -> Vec<String> + Sync + 'a;
+pub type IgnorePathsFn<'a> = dyn Fn(&Object) -> Vec<String> + Sync + 'a;
 
 /// An object that differs from its manifest.
 pub struct Drift {
-    pub id: Id,
+    pub id: ObjectId,
     /// `None` if the object is missing. Values are masked: `before` is live, `after` is desired.
-    pub changes: Option<Vec<Change>>,
-    placed: Placed,
+    pub changes: Option<Vec<FieldDiff>>,
+    placed: ResolvedObject,
     /// Contains unmasked values; never shown.
     patch: Option<Value>,
 }
@@ -47,7 +47,7 @@ pub struct Drift {
 impl Drift {
     /// Approximate size of the changes.
     pub fn bytes(&self) -> usize {
-        self.changes.iter().flatten().map(Change::bytes).fold(0, usize::saturating_add)
+        self.changes.iter().flatten().map(FieldDiff::bytes).fold(0, usize::saturating_add)
     }
 }
 
@@ -75,17 +75,19 @@ pub async fn find(
     target: &Target,
     objects: &[Object],
     ownership: &Ownership,
-    ignored: &Ignored<'_>,
+    ignored: &IgnorePathsFn<'_>,
     sensitive: &[String],
-) -> Result<Vec<Drift>, Vec<Failure>> {
-    let watched: Vec<Object> = objects.iter().filter(|object| is_watched(object)).cloned().collect();
+) -> Result<Vec<Drift>, Vec<ObjectError>> {
+    let watched: Vec<Object> =
+        objects.iter().filter(|object| is_detection_enabled(object)).cloned().collect();
     let large = are_large(objects.iter().map(Object::value));
-    let (placed, ownership) = (target.place(&watched).await?, ownership.clone());
+    let (placed, ownership) = (target.resolve(&watched).await?, ownership.clone());
     let (objects, sensitive) = (objects.to_vec(), sensitive.to_vec());
-    let prepare = move || (marked(placed, Some(&ownership)), Arc::new(Mask::new(&objects, &sensitive)));
+    let prepare =
+        move || (with_ownership(placed, Some(&ownership)), Arc::new(Mask::new(&objects, &sensitive)));
     let (placed, mask) = compute::run(large, prepare).await;
-    let looks = placed.into_iter().map(|placed| look(target, placed, ignored, &mask).boxed());
-    let answers = call::all(looks.collect()).await;
+    let looks = placed.into_iter().map(|placed| detect(target, placed, ignored, &mask).boxed());
+    let answers = request::run_all(looks.collect()).await;
     let (mut drifts, mut failures) = (Vec::new(), Vec::new());
     for answer in answers {
         match answer {
@@ -96,42 +98,47 @@ pub async fn find(
     if failures.is_empty() { Ok(drifts) } else { Err(failures) }
 }
 
-fn is_watched(object: &Object) -> bool {
-    let off = [object.annotation(SWITCH), object.label(SWITCH)].contains(&Some(OFF));
+fn is_detection_enabled(object: &Object) -> bool {
+    let off = [object.annotation(DRIFT_DETECTION), object.label(DRIFT_DETECTION)].contains(&Some(DISABLED));
     !off && !object.name().is_empty()
 }
 
-async fn look(
+async fn detect(
     target: &Target,
-    placed: Placed,
-    ignored: &Ignored<'_>,
+    placed: ResolvedObject,
+    ignored: &IgnorePathsFn<'_>,
     mask: &Arc<Mask>,
-) -> Result<Option<Drift>, Failure> {
-    let failed = |error: &kube::Error| Failure::of_cluster(&placed.object, placed.id(), error);
-    let live = call::get(target.client_for(&placed), &placed).await.map_err(|error| failed(&error))?;
+) -> Result<Option<Drift>, ObjectError> {
+    let failed = |error: &kube::Error| ObjectError::from_api_error(&placed.object, placed.id(), error);
+    let live = request::get(target.client_for(&placed), &placed).await.map_err(|error| failed(&error))?;
     let id = placed.id();
     let Some(live) = live else { return Ok(Some(Drift { id, changes: None, placed, patch: None })) };
-    let wanted = call::apply(target.client_for(&placed), &placed, true, CHECK).await;
+    let wanted = request::apply(target.client_for(&placed), &placed, true, DRY_RUN_MODE).await;
     let wanted = wanted.map_err(|error| failed(&error))?;
     let (large, pointers, mask) = (are_large([&live, &wanted]), ignored(&placed.object), mask.clone());
-    let found = compute::run(large, move || changes(live, wanted, &pointers, &mask)).await;
+    let found = compute::run(large, move || masked_changes(live, wanted, &pointers, &mask)).await;
     Ok(found.map(|(changes, patch)| Drift { id, changes: Some(changes), placed, patch: Some(patch) }))
 }
 
 /// Masked differences, and the merge patch from `live` to `wanted`.
-fn changes(live: Value, wanted: Value, ignored: &[String], mask: &Mask) -> Option<(Vec<Change>, Value)> {
-    let (live, mut wanted) = (stable(live), stable(wanted));
+fn masked_changes(
+    live: Value,
+    wanted: Value,
+    ignored: &[String],
+    mask: &Mask,
+) -> Option<(Vec<FieldDiff>, Value)> {
+    let (live, mut wanted) = (without_server_fields(live), without_server_fields(wanted));
     for pointer in ignored {
-        leave(&mut wanted, &live, pointer);
+        keep_live_value(&mut wanted, &live, pointer);
     }
-    let patch = difference(&live, &wanted)?;
-    let (before, after) = mask.pair(Some(&live), Some(&wanted));
-    let (changes, _) = compare(before.as_ref(), after.as_ref(), MOST_CHANGES);
+    let patch = merge_patch(&live, &wanted)?;
+    let (before, after) = mask.mask_pair(Some(&live), Some(&wanted));
+    let (changes, _) = compare(before.as_ref(), after.as_ref(), MAX_CHANGES_BYTES);
     Some((changes, patch))
 }
 
 /// Removes the fields that the API server maintains.
-fn stable(mut object: Value) -> Value {
+fn without_server_fields(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }
@@ -144,25 +151,25 @@ fn stable(mut object: Value) -> Value {
 }
 
 /// Copies the value at the pointer from `live`, or removes it if `live` has none.
-fn leave(wanted: &mut Value, live: &Value, pointer: &str) {
+fn keep_live_value(wanted: &mut Value, live: &Value, pointer: &str) {
     let Some((above, last)) = pointer.rsplit_once('/') else { return };
     let last = last.replace("~1", "/").replace("~0", "~");
     match live.pointer(pointer) {
         Some(there) => {
-            if let Some(place) = make(wanted, above) {
-                set(place, &last, Some(there.clone()));
+            if let Some(place) = pointer_or_insert(wanted, above) {
+                set_member(place, &last, Some(there.clone()));
             }
         }
         None => {
             if let Some(place) = wanted.pointer_mut(above) {
-                set(place, &last, None);
+                set_member(place, &last, None);
             }
         }
     }
 }
 
 /// Value at the pointer; creates missing maps on the way.
-fn make<'a>(mut value: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
+fn pointer_or_insert<'a>(mut value: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
     for token in pointer.split('/').skip(1) {
         let token = token.replace("~1", "/").replace("~0", "~");
         value = match value {
@@ -174,7 +181,7 @@ fn make<'a>(mut value: &'a mut Value, pointer: &str) -> Option<&'a mut Value> {
     Some(value)
 }
 
-fn set(place: &mut Value, last: &str, value: Option<Value>) {
+fn set_member(place: &mut Value, last: &str, value: Option<Value>) {
     match (place, value) {
         (Value::Object(map), Some(value)) => _ = map.insert(last.to_owned(), value),
         (Value::Object(map), None) => _ = map.remove(last),
@@ -188,14 +195,14 @@ fn set(place: &mut Value, last: &str, value: Option<Value>) {
 }
 
 /// Text for users: desired and live values.
-pub fn text(drifts: &[Drift]) -> String {
-    drifts.iter().map(said).collect()
+pub fn describe_all(drifts: &[Drift]) -> String {
+    drifts.iter().map(describe).collect()
 }
 
-fn said(drift: &Drift) -> String {
+fn describe(drift: &Drift) -> String {
     let Some(changes) = &drift.changes else { return format!("{} is not there\n", drift.id) };
     let mut lines = vec![drift.id.to_string()];
-    for Change { path, before, after } in changes {
+    for FieldDiff { path, before, after } in changes {
         lines.extend(after.iter().map(|wanted| format!("- {path}: {wanted}")));
         lines.extend(before.iter().map(|there| format!("+ {path}: {there}")));
     }
@@ -203,21 +210,28 @@ fn said(drift: &Drift) -> String {
 }
 
 /// Corrects the drift. Ignored fields keep their values.
-pub async fn correct(target: &Target, drifts: &[Drift], tell: &dyn Tell) -> Result<Applied, ApplyError> {
+pub async fn correct(
+    target: &Target,
+    drifts: &[Drift],
+    progress: &dyn ProgressSink,
+) -> Result<ApplyResult, ApplyError> {
     let writes = drifts.iter().map(|drift| async move {
-        tell.tell(Step::Applying { id: drift.id.clone() });
-        let outcome = put_right(target, drift).await;
+        progress.report(ProgressEvent::Applying { id: drift.id.clone() });
+        let outcome = correct_one(target, drift).await;
         match &outcome {
-            Ok(outcome) => tell.tell(Step::Applied { id: drift.id.clone(), outcome: *outcome }),
-            Err(failure) => tell.tell(Step::Failed { id: drift.id.clone(), reason: failure.why.to_string() }),
+            Ok(outcome) => {
+                progress.report(ProgressEvent::Applied { id: drift.id.clone(), outcome: *outcome });
+            }
+            Err(failure) => progress
+                .report(ProgressEvent::Failed { id: drift.id.clone(), reason: failure.error.to_string() }),
         }
         (drift, outcome)
     });
-    let answers = call::all(writes.map(FutureExt::boxed).collect()).await;
-    let (mut applied, mut failures) = (Applied::default(), Vec::new());
+    let answers = request::run_all(writes.map(FutureExt::boxed).collect()).await;
+    let (mut applied, mut failures) = (ApplyResult::default(), Vec::new());
     for (drift, outcome) in answers {
         match outcome {
-            Ok(Outcome::Created) => applied.created.push(drift.placed.object.clone()),
+            Ok(WriteOutcome::Created) => applied.created.push(drift.placed.object.clone()),
             Ok(_) => applied.changed.push(drift.placed.object.clone()),
             Err(failure) => failures.push(failure),
         }
@@ -225,13 +239,13 @@ pub async fn correct(target: &Target, drifts: &[Drift], tell: &dyn Tell) -> Resu
     if failures.is_empty() { Ok(applied) } else { Err(ApplyError { failures, applied }) }
 }
 
-async fn put_right(target: &Target, drift: &Drift) -> Result<Outcome, Failure> {
+async fn correct_one(target: &Target, drift: &Drift) -> Result<WriteOutcome, ObjectError> {
     let placed = &drift.placed;
-    let failed = |error: &kube::Error| Failure::of_cluster(&placed.object, placed.id(), error);
+    let failed = |error: &kube::Error| ObjectError::from_api_error(&placed.object, placed.id(), error);
     let client = target.client_for(placed);
     let done = match &drift.patch {
-        None => call::apply(client, placed, false, WRITE).await.map(|_| Outcome::Created),
-        Some(patch) => call::merge(client, placed, patch, WRITE).await.map(|_| Outcome::Changed),
+        None => request::apply(client, placed, false, WRITE_MODE).await.map(|_| WriteOutcome::Created),
+        Some(patch) => request::merge(client, placed, patch, WRITE_MODE).await.map(|_| WriteOutcome::Changed),
     };
     done.map_err(|error| failed(&error))
 }

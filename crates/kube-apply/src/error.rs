@@ -4,32 +4,32 @@
 
 use std::fmt;
 
-use domain::Kind;
-use kube_access::patience::is_out_of_reach;
+use domain::ErrorKind;
 use kube_access::storage_budget;
+use kube_access::timeout::is_unreachable;
 use serde_json::Value;
 
-use crate::apply::Applied;
-use crate::discovery::FindError;
-use crate::object::{Id, Object};
+use crate::apply::ApplyResult;
+use crate::discovery::KindLookupError;
+use crate::object::{Object, ObjectId};
 
 /// Failure of one object.
 #[derive(Debug)]
-pub struct Failure {
-    pub id: Id,
+pub struct ObjectError {
+    pub id: ObjectId,
     /// Chart file of the object.
     pub source: Option<String>,
-    pub why: Why,
+    pub error: ObjectErrorKind,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Why {
+pub enum ObjectErrorKind {
     #[error(transparent)]
-    Find(#[from] FindError),
+    Discovery(#[from] KindLookupError),
     #[error("it exists and cannot be imported into the current release: {0}")]
-    Taken(String),
+    OwnedByOther(String),
     #[error("{message}")]
-    Cluster { kind: Kind, message: String },
+    Api { kind: ErrorKind, message: String },
     #[error("{0}")]
     NotEstablished(String),
 }
@@ -37,33 +37,37 @@ pub enum Why {
 /// Some objects failed. `applied` holds the results until then; later waves were not tried.
 #[derive(Debug)]
 pub struct ApplyError {
-    pub failures: Vec<Failure>,
-    pub applied: Applied,
+    pub failures: Vec<ObjectError>,
+    pub applied: ApplyResult,
 }
 
-impl Failure {
-    pub(crate) fn new(object: &Object, id: Id, why: impl Into<Why>) -> Self {
-        Self { id, source: object.source.clone(), why: why.into() }
+impl ObjectError {
+    pub(crate) fn new(object: &Object, id: ObjectId, why: impl Into<ObjectErrorKind>) -> Self {
+        Self { id, source: object.source.clone(), error: why.into() }
     }
 
     /// Failure from an API error of this object.
-    pub(crate) fn of_cluster(object: &Object, id: Id, error: &kube::Error) -> Self {
-        Self::new(object, id, Why::Cluster { kind: kind_of(error), message: words(object, error) })
+    pub(crate) fn from_api_error(object: &Object, id: ObjectId, error: &kube::Error) -> Self {
+        Self::new(
+            object,
+            id,
+            ObjectErrorKind::Api { kind: api_error_kind(error), message: redacted_message(object, error) },
+        )
     }
 
-    pub fn kind(&self) -> Kind {
-        match &self.why {
-            Why::Find(error) => error.kind(),
-            Why::Taken(_) => Kind::Conflict,
-            Why::Cluster { kind, .. } => *kind,
-            Why::NotEstablished(_) => Kind::Timeout,
+    pub fn kind(&self) -> ErrorKind {
+        match &self.error {
+            ObjectErrorKind::Discovery(error) => error.kind(),
+            ObjectErrorKind::OwnedByOther(_) => ErrorKind::Conflict,
+            ObjectErrorKind::Api { kind, .. } => *kind,
+            ObjectErrorKind::NotEstablished(_) => ErrorKind::Timeout,
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ObjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, source, why } = self;
+        let Self { id, source, error: why } = self;
         match source {
             Some(source) => write!(f, "{id} ({source}): {why}"),
             None => write!(f, "{id}: {why}"),
@@ -72,13 +76,13 @@ impl fmt::Display for Failure {
 }
 
 impl ApplyError {
-    pub(crate) fn before_any_write(failures: Vec<Failure>) -> Self {
-        Self { failures, applied: Applied::default() }
+    pub(crate) fn without_writes(failures: Vec<ObjectError>) -> Self {
+        Self { failures, applied: ApplyResult::default() }
     }
 
     /// Kind of the first failure, which usually represents the others.
-    pub fn kind(&self) -> Kind {
-        self.failures.first().map_or(Kind::Internal, Failure::kind)
+    pub fn kind(&self) -> ErrorKind {
+        self.failures.first().map_or(ErrorKind::Internal, ObjectError::kind)
     }
 }
 
@@ -92,33 +96,33 @@ impl fmt::Display for ApplyError {
 impl std::error::Error for ApplyError {}
 
 /// Error kind of an API error.
-pub fn kind_of(error: &kube::Error) -> Kind {
+pub fn api_error_kind(error: &kube::Error) -> ErrorKind {
     match error {
         // Quota errors are 403, but can succeed later when capacity is freed.
         kube::Error::Api(status) if status.code == 403 && status.message.contains("exceeded quota") => {
-            Kind::Exhausted
+            ErrorKind::Exhausted
         }
-        error if storage_budget::exceeded(error).is_some() => Kind::Exhausted,
-        kube::Error::Api(status) => Kind::of_http_status(status.code),
-        error if is_out_of_reach(error) => Kind::Unavailable,
-        _ => Kind::Internal,
+        error if storage_budget::exceeded_message(error).is_some() => ErrorKind::Exhausted,
+        kube::Error::Api(status) => ErrorKind::from_http_status(status.code),
+        error if is_unreachable(error) => ErrorKind::Unavailable,
+        _ => ErrorKind::Internal,
     }
 }
 
 /// Error message, unless it repeats a value of a Secret.
-fn words(object: &Object, error: &kube::Error) -> String {
+fn redacted_message(object: &Object, error: &kube::Error) -> String {
     let words = match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     };
-    if object.kind() == "Secret" && repeats(&words, object.value()) {
+    if object.kind() == "Secret" && discloses(&words, object.value()) {
         return "the cluster refused it, in words that are withheld because they repeat a value of it"
             .to_owned();
     }
     words
 }
 
-fn repeats(words: &str, secret: &Value) -> bool {
+fn discloses(words: &str, secret: &Value) -> bool {
     let values = ["data", "stringData"].into_iter().filter_map(|field| secret[field].as_object());
     values.flat_map(|map| map.values()).any(|value| match value {
         Value::Null => false,
@@ -135,19 +139,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_says_how_it_is_to_be_treated() {
+    fn api_errors_map_to_error_kinds() {
         let said = |code: u16, message: &str| {
             let status = Status { code, message: message.to_owned(), ..Status::default() };
-            kind_of(&kube::Error::Api(Box::new(status)))
+            api_error_kind(&kube::Error::Api(Box::new(status)))
         };
-        assert_eq!(said(403, "pods \"a\" is forbidden: exceeded quota: q"), Kind::Exhausted);
-        assert_eq!(said(403, "no"), Kind::Forbidden);
+        assert_eq!(said(403, "pods \"a\" is forbidden: exceeded quota: q"), ErrorKind::Exhausted);
+        assert_eq!(said(403, "no"), ErrorKind::Forbidden);
         let full = json!({"message": "full", "code": 403, "details": {"causes": [{"reason": "StorageBudgetExceeded"}]}});
         let full: Status = serde_json::from_value(full).unwrap();
-        assert_eq!(kind_of(&kube::Error::Api(Box::new(full))), Kind::Exhausted);
-        assert_eq!(said(422, "wrong"), Kind::Invalid);
-        assert_eq!(said(409, "conflict"), Kind::Conflict);
-        assert_eq!(said(503, "later"), Kind::Unavailable);
-        assert_eq!(kind_of(&kube::Error::Service("the line is cut".into())), Kind::Unavailable);
+        assert_eq!(api_error_kind(&kube::Error::Api(Box::new(full))), ErrorKind::Exhausted);
+        assert_eq!(said(422, "wrong"), ErrorKind::Invalid);
+        assert_eq!(said(409, "conflict"), ErrorKind::Conflict);
+        assert_eq!(said(503, "later"), ErrorKind::Unavailable);
+        assert_eq!(api_error_kind(&kube::Error::Service("the line is cut".into())), ErrorKind::Unavailable);
     }
 }

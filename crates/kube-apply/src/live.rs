@@ -3,15 +3,15 @@
 use futures::FutureExt;
 use serde_json::Value;
 
-use crate::call;
-use crate::error::Failure;
-use crate::object::{Id, Object};
-use crate::target::{Placed, Target};
+use crate::error::ObjectError;
+use crate::object::{Object, ObjectId};
+use crate::request;
+use crate::target::{ResolvedObject, Target};
 
 /// A desired object and its live state.
 #[derive(Clone, PartialEq)]
-pub struct Live {
-    pub id: Id,
+pub struct LiveObject {
+    pub id: ObjectId,
     /// The object as requested.
     pub object: Object,
     /// `None` if the object does not exist.
@@ -20,24 +20,28 @@ pub struct Live {
 
 /// Reads the live state of objects, in order. Objects of kinds that are not served and objects that the target leaves
 /// alone count as missing.
-pub async fn live(target: &Target, objects: &[Object]) -> Result<Vec<Live>, Failure> {
+pub async fn read_live(target: &Target, objects: &[Object]) -> Result<Vec<LiveObject>, ObjectError> {
     let mut placed = Vec::with_capacity(objects.len());
     for object in objects {
-        let kind = target.discovery.in_any_version(object.api_version(), object.kind());
-        let place = kind.map(|kind| target.put(object, kind)).filter(|placed| !target.leaves_alone(placed));
+        let kind = target.discovery.find_any_version(object.api_version(), object.kind());
+        let place = kind.map(|kind| target.with_kind(object, kind)).filter(|placed| !target.skips(placed));
         placed.push((object, place));
     }
-    let looks = placed.into_iter().map(|(object, placed)| look(target, object, placed).boxed());
-    call::all(looks.collect()).await.into_iter().collect()
+    let looks = placed.into_iter().map(|(object, placed)| read_one(target, object, placed).boxed());
+    request::run_all(looks.collect()).await.into_iter().collect()
 }
 
-async fn look(target: &Target, object: &Object, placed: Option<Placed>) -> Result<Live, Failure> {
+async fn read_one(
+    target: &Target,
+    object: &Object,
+    placed: Option<ResolvedObject>,
+) -> Result<LiveObject, ObjectError> {
     let Some(placed) = placed else {
-        return Ok(Live { id: object.id(), object: object.clone(), value: None });
+        return Ok(LiveObject { id: object.id(), object: object.clone(), value: None });
     };
     let id = placed.id();
-    match call::get(target.client_for(&placed), &placed).await {
-        Ok(value) => Ok(Live { id, object: placed.object, value }),
-        Err(error) => Err(Failure::of_cluster(&placed.object, id, &error)),
+    match request::get(target.client_for(&placed), &placed).await {
+        Ok(value) => Ok(LiveObject { id, object: placed.object, value }),
+        Err(error) => Err(ObjectError::from_api_error(&placed.object, id, &error)),
     }
 }

@@ -1,7 +1,7 @@
 //! Logs of the pods of objects.
 //!
-//! Pods are selected from objects: a Pod by its name, those of a workload by its selector ([`Pods`]). Lines are read
-//! one at a time ([`follow`]), each at most [`lines::LONGEST`] bytes long.
+//! Pods are selected from objects: a Pod by its name, those of a workload by its selector ([`PodSelector`]). Lines are read
+//! one at a time ([`follow`]), each at most [`lines::MAX_LINE_LEN`] bytes long.
 //!
 //! Invariant: input is read only when the caller requests the next line, so a slow caller does not grow memory.
 
@@ -14,11 +14,11 @@ use crate::object::Object;
 pub mod follow;
 pub mod lines;
 
-pub use follow::{Following, Heard, Source, Wish};
+pub use follow::{LogEvent, LogFollower, LogOptions, LogSource};
 
 /// Selects one pod by name or several by labels.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pods {
+pub struct PodSelector {
     pub namespace: String,
     pub name: Option<String>,
     /// Label selector; empty if `name` is set.
@@ -26,14 +26,14 @@ pub struct Pods {
 }
 
 /// Pods of these objects. `namespace` applies to objects without one.
-pub fn pods_of(objects: &[Object], namespace: &str) -> BTreeSet<Pods> {
-    objects.iter().filter_map(|object| pods(object, namespace)).collect()
+pub fn pod_selectors(objects: &[Object], namespace: &str) -> BTreeSet<PodSelector> {
+    objects.iter().filter_map(|object| pod_selector(object, namespace)).collect()
 }
 
-fn pods(object: &Object, namespace: &str) -> Option<Pods> {
+fn pod_selector(object: &Object, namespace: &str) -> Option<PodSelector> {
     let namespace = object.namespace().unwrap_or(namespace).to_owned();
     if object.kind() == "Pod" {
-        return Some(Pods { namespace, name: Some(object.name().to_owned()), labels: String::new() });
+        return Some(PodSelector { namespace, name: Some(object.name().to_owned()), labels: String::new() });
     }
     let spec = &object.value()["spec"];
     // Kinds such as `PodDisruptionBudget` have selectors but no pods of their own.
@@ -43,15 +43,15 @@ fn pods(object: &Object, namespace: &str) -> Option<Pods> {
     let labels = match object.kind() {
         // Manifests of Jobs contain no selector.
         "Job" => format!("batch.kubernetes.io/job-name={}", object.name()),
-        "ReplicationController" => of_labels(&spec["selector"]),
-        _ => selector(&spec["selector"]),
+        "ReplicationController" => format_labels(&spec["selector"]),
+        _ => format_selector(&spec["selector"]),
     };
     // An empty selector would match all pods of the namespace.
-    (!labels.is_empty()).then_some(Pods { namespace, name: None, labels })
+    (!labels.is_empty()).then_some(PodSelector { namespace, name: None, labels })
 }
 
 /// Formats a selector for a list request; empty if it has no requirements.
-pub fn selector(selector: &Value) -> String {
+pub fn format_selector(selector: &Value) -> String {
     let expressions = selector["matchExpressions"].as_array().into_iter().flatten();
     let expressions = expressions.filter_map(|expression| {
         let key = expression["key"].as_str()?;
@@ -65,11 +65,11 @@ pub fn selector(selector: &Value) -> String {
             _ => None,
         }
     });
-    let labels = Some(of_labels(&selector["matchLabels"])).filter(|labels| !labels.is_empty());
+    let labels = Some(format_labels(&selector["matchLabels"])).filter(|labels| !labels.is_empty());
     labels.into_iter().chain(expressions).collect::<Vec<_>>().join(",")
 }
 
-fn of_labels(labels: &Value) -> String {
+fn format_labels(labels: &Value) -> String {
     let labels = labels.as_object().into_iter().flatten();
     let pairs = labels.filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)));
     pairs.collect::<Vec<_>>().join(",")

@@ -10,134 +10,147 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value};
 
 use crate::object::Object;
-use texts::{Texts, Wanted};
+use searcher::{SensitiveText, TextSearcher};
 
-mod texts;
+mod searcher;
 
 /// Minimum length of Secret data that is masked in other texts; shorter data would match by chance.
-const SHORTEST: usize = 8;
+const MIN_SECRET_LEN: usize = 8;
 /// Minimum length of a caller's sensitive value that is masked inside other texts; a shorter one is masked only as a
 /// whole text.
-const SHORTEST_PART: usize = 4;
+const MIN_SENSITIVE_LEN: usize = 4;
 /// Annotation with kubectl's copy of the object, including data of Secrets.
-const COPY: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 pub const MASKED: &str = "[masked]";
 
 /// Sensitive texts. Never shown, not even by `Debug`.
 #[derive(Clone, Default)]
 pub struct Mask {
-    texts: Texts,
+    searcher: TextSearcher,
     /// Texts masked as a whole, possibly too short to search for.
-    alone: HashSet<String>,
+    whole_texts: HashSet<String>,
 }
 
 impl Mask {
     /// Masks the data of the Secrets among these objects, and the texts in `sensitive`.
     pub fn new<'o>(objects: impl IntoIterator<Item = &'o Object>, sensitive: &[String]) -> Self {
         let known: Vec<&String> = sensitive.iter().filter(|text| !text.trim().is_empty()).collect();
-        let mut wanted: Vec<Wanted> =
-            known.iter().map(|text| Wanted { text: (*text).clone(), shortest: SHORTEST_PART }).collect();
+        let mut wanted: Vec<SensitiveText> = known
+            .iter()
+            .map(|text| SensitiveText { text: (*text).clone(), min_len: MIN_SENSITIVE_LEN })
+            .collect();
         for object in objects.into_iter().filter(|object| is_secret(object.value())) {
-            wanted.extend(held(object.value()).map(|text| Wanted { text, shortest: SHORTEST }));
+            wanted.extend(
+                secret_values(object.value()).map(|text| SensitiveText { text, min_len: MIN_SECRET_LEN }),
+            );
         }
         Self {
-            texts: Texts::of(&wanted),
-            alone: known.into_iter().map(|text| text.trim().to_owned()).collect(),
+            searcher: TextSearcher::new(&wanted),
+            whole_texts: known.into_iter().map(|text| text.trim().to_owned()).collect(),
         }
     }
 
     /// The text with all occurrences masked.
-    pub fn over(&self, text: &str) -> String {
-        if self.alone.contains(text.trim()) {
+    pub fn mask_text(&self, text: &str) -> String {
+        if self.whole_texts.contains(text.trim()) {
             return MASKED.to_owned();
         }
-        self.texts.over(text)
+        self.searcher.mask(text)
     }
 
     /// Whether the text contains a sensitive text.
-    pub fn covers(&self, text: &str) -> bool {
-        self.alone.contains(text.trim()) || self.texts.are_in(text)
+    pub fn matches(&self, text: &str) -> bool {
+        self.whole_texts.contains(text.trim()) || self.searcher.matches(text)
     }
 
     /// Masks two states of an object. A changed value stays distinguishable from the old one.
-    pub fn pair(&self, before: Option<&Value>, after: Option<&Value>) -> (Option<Value>, Option<Value>) {
+    pub fn mask_pair(&self, before: Option<&Value>, after: Option<&Value>) -> (Option<Value>, Option<Value>) {
         let secret = [before, after].into_iter().flatten().any(is_secret);
-        let place = if secret { Place::Secret } else { Place::Open };
-        self.walk(before, after, place)
+        let place = if secret { MaskScope::Secret } else { MaskScope::Open };
+        self.mask_values(before, after, place)
     }
 
-    fn walk(
+    fn mask_values(
         &self,
         before: Option<&Value>,
         after: Option<&Value>,
-        place: Place,
+        place: MaskScope,
     ) -> (Option<Value>, Option<Value>) {
         match (before, after) {
             (Some(Value::Object(before)), Some(Value::Object(after))) => {
-                let (before, after) = self.maps(before, after, place);
+                let (before, after) = self.mask_maps(before, after, place);
                 (Some(before), Some(after))
             }
             (Some(Value::Array(before)), Some(Value::Array(after))) => {
                 let longest = before.len().max(after.len());
-                let items = (0..longest).map(|at| self.walk(before.get(at), after.get(at), place));
+                let items = (0..longest).map(|at| self.mask_values(before.get(at), after.get(at), place));
                 let (before, after): (Vec<_>, Vec<_>) = items.unzip();
                 (Some(before.into_iter().flatten().collect()), Some(after.into_iter().flatten().collect()))
             }
-            (Some(Value::Object(map)), None) => (Some(self.maps(map, &Map::new(), place).0), None),
-            (None, Some(Value::Object(map))) => (None, Some(self.maps(&Map::new(), map, place).1)),
-            (Some(Value::Array(items)), None) => {
-                (Some(items.iter().filter_map(|item| self.walk(Some(item), None, place).0).collect()), None)
-            }
-            (None, Some(Value::Array(items))) => {
-                (None, Some(items.iter().filter_map(|item| self.walk(None, Some(item), place).1).collect()))
-            }
+            (Some(Value::Object(map)), None) => (Some(self.mask_maps(map, &Map::new(), place).0), None),
+            (None, Some(Value::Object(map))) => (None, Some(self.mask_maps(&Map::new(), map, place).1)),
+            (Some(Value::Array(items)), None) => (
+                Some(items.iter().filter_map(|item| self.mask_values(Some(item), None, place).0).collect()),
+                None,
+            ),
+            (None, Some(Value::Array(items))) => (
+                None,
+                Some(items.iter().filter_map(|item| self.mask_values(None, Some(item), place).1).collect()),
+            ),
             (Some(old @ (Value::Object(_) | Value::Array(_))), Some(new))
             | (Some(old), Some(new @ (Value::Object(_) | Value::Array(_)))) => {
-                (self.walk(Some(old), None, place).0, self.walk(None, Some(new), place).1)
+                (self.mask_values(Some(old), None, place).0, self.mask_values(None, Some(new), place).1)
             }
-            (before, after) => self.scalars(before, after, place),
+            (before, after) => self.mask_scalars(before, after, place),
         }
     }
 
-    fn maps(&self, before: &Map<String, Value>, after: &Map<String, Value>, place: Place) -> (Value, Value) {
+    fn mask_maps(
+        &self,
+        before: &Map<String, Value>,
+        after: &Map<String, Value>,
+        place: MaskScope,
+    ) -> (Value, Value) {
         let (mut masked, mut counts) = ((Map::new(), Map::new()), (HashMap::new(), HashMap::new()));
         let new = after.keys().filter(|key| !before.contains_key(*key));
         for key in before.keys().chain(new) {
-            let (old, new) = self.walk(before.get(key), after.get(key), place.below(key));
-            let name = self.over(key);
+            let (old, new) = self.mask_values(before.get(key), after.get(key), place.child(key));
+            let name = self.mask_text(key);
             if let Some(value) = old {
-                insert(&mut masked.0, &mut counts.0, &name, value);
+                insert_numbered(&mut masked.0, &mut counts.0, &name, value);
             }
             if let Some(value) = new {
-                insert(&mut masked.1, &mut counts.1, &name, value);
+                insert_numbered(&mut masked.1, &mut counts.1, &name, value);
             }
         }
         (masked.0.into(), masked.1.into())
     }
 
-    fn scalars(
+    fn mask_scalars(
         &self,
         before: Option<&Value>,
         after: Option<&Value>,
-        place: Place,
+        place: MaskScope,
     ) -> (Option<Value>, Option<Value>) {
-        let (mut old, mut new) =
-            (before.map(|value| self.scalar(value, place)), after.map(|value| self.scalar(value, place)));
+        let (mut old, mut new) = (
+            before.map(|value| self.mask_scalar(value, place)),
+            after.map(|value| self.mask_scalar(value, place)),
+        );
         // Both look alike after masking. The difference itself is not secret.
         if before != after && old == new {
-            old = old.as_ref().map(|value| marked(value, "old value"));
-            new = new.as_ref().map(|value| marked(value, "new value"));
+            old = old.as_ref().map(|value| with_suffix(value, "old value"));
+            new = new.as_ref().map(|value| with_suffix(value, "new value"));
         }
         (old, new)
     }
 
-    fn scalar(&self, value: &Value, place: Place) -> Value {
+    fn mask_scalar(&self, value: &Value, place: MaskScope) -> Value {
         match value {
             Value::Null => Value::Null,
-            _ if place.is_closed() => MASKED.into(),
-            Value::String(text) => self.over(text).into(),
-            Value::Number(number) if self.covers(&number.to_string()) => MASKED.into(),
+            _ if place.is_masked() => MASKED.into(),
+            Value::String(text) => self.mask_text(text).into(),
+            Value::Number(number) if self.matches(&number.to_string()) => MASKED.into(),
             other => other.clone(),
         }
     }
@@ -148,7 +161,7 @@ fn is_secret(object: &Value) -> bool {
 }
 
 /// Values of a Secret, decoded and as stored.
-fn held(secret: &Value) -> impl Iterator<Item = String> {
+fn secret_values(secret: &Value) -> impl Iterator<Item = String> {
     let entries = |field: &str| secret[field].as_object().into_iter().flat_map(Map::values);
     let plain = entries("stringData")
         .map(|entry| entry.as_str().map_or_else(|| entry.to_string(), ToOwned::to_owned));
@@ -159,13 +172,18 @@ fn held(secret: &Value) -> impl Iterator<Item = String> {
     plain.chain(encoded.flatten())
 }
 
-fn marked(value: &Value, mark: &str) -> Value {
+fn with_suffix(value: &Value, suffix: &str) -> Value {
     let text = value.as_str().unwrap_or(MASKED);
-    if text == MASKED { format!("[masked: {mark}]").into() } else { format!("{text} [{mark}]").into() }
+    if text == MASKED { format!("[masked: {suffix}]").into() } else { format!("{text} [{suffix}]").into() }
 }
 
 /// Masked keys may collide: all but the first are numbered.
-fn insert(map: &mut Map<String, Value>, counts: &mut HashMap<String, usize>, key: &str, value: Value) {
+fn insert_numbered(
+    map: &mut Map<String, Value>,
+    counts: &mut HashMap<String, usize>,
+    key: &str,
+    value: Value,
+) {
     let mut name = key.to_owned();
     while map.contains_key(&name) {
         let count = counts.entry(key.to_owned()).or_insert(0);
@@ -177,30 +195,30 @@ fn insert(map: &mut Map<String, Value>, counts: &mut HashMap<String, usize>, key
 
 /// Position of a value in an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MaskScope {
     Open,
     /// A Secret, on the path to its data.
     Secret,
     SecretMetadata,
     SecretAnnotations,
     /// Everything below is masked.
-    Closed,
+    Masked,
 }
 
-impl Place {
-    fn below(self, key: &str) -> Self {
+impl MaskScope {
+    fn child(self, key: &str) -> Self {
         match (self, key) {
-            (Self::Secret, "data" | "stringData") | (Self::Closed, _) | (Self::SecretAnnotations, COPY) => {
-                Self::Closed
-            }
+            (Self::Secret, "data" | "stringData")
+            | (Self::Masked, _)
+            | (Self::SecretAnnotations, LAST_APPLIED_ANNOTATION) => Self::Masked,
             (Self::Secret, "metadata") => Self::SecretMetadata,
             (Self::SecretMetadata, "annotations") => Self::SecretAnnotations,
             _ => Self::Open,
         }
     }
 
-    fn is_closed(self) -> bool {
-        self == Self::Closed
+    fn is_masked(self) -> bool {
+        self == Self::Masked
     }
 }
 
@@ -227,18 +245,18 @@ mod tests {
             ("about ab", "about ab"),
             ("ab", "[masked]"),
         ] {
-            assert_eq!(mask.over(said), heard);
+            assert_eq!(mask.mask_text(said), heard);
         }
     }
 
     #[test]
-    fn a_change_is_seen_and_the_values_are_not() {
-        let secret = |value: &str, copy: &str| json!({"kind": "Secret", "metadata": {"name": "s", "annotations": {COPY: copy}}, "data": {"p": value, "same": "x"}});
+    fn changed_values_are_masked_but_distinguishable() {
+        let secret = |value: &str, copy: &str| json!({"kind": "Secret", "metadata": {"name": "s", "annotations": {LAST_APPLIED_ANNOTATION: copy}}, "data": {"p": value, "same": "x"}});
         let (before, after) = (secret("MQ==", "{1}"), secret("Mg==", "{2}"));
-        let (old, new) = Mask::default().pair(Some(&before), Some(&after));
+        let (old, new) = Mask::default().mask_pair(Some(&before), Some(&after));
         let masked = |which: &str| {
             let value = format!("[masked: {which} value]");
-            json!({"kind": "Secret", "metadata": {"name": "s", "annotations": {COPY: value}}, "data": {"p": value, "same": "[masked]"}})
+            json!({"kind": "Secret", "metadata": {"name": "s", "annotations": {LAST_APPLIED_ANNOTATION: value}}, "data": {"p": value, "same": "[masked]"}})
         };
         assert_eq!((old, new), (Some(masked("old")), Some(masked("new"))));
     }
@@ -248,7 +266,7 @@ mod tests {
         let mask = Mask::new([], &["one-secret".into(), "two-secret".into()]);
         let url =
             |password: &str| json!({"kind": "ConfigMap", "data": {"url": format!("pg://u:{password}@h")}});
-        let (old, new) = mask.pair(Some(&url("one-secret")), Some(&url("two-secret")));
+        let (old, new) = mask.mask_pair(Some(&url("one-secret")), Some(&url("two-secret")));
         assert_eq!(old.unwrap()["data"]["url"], "pg://u:[masked]@h [old value]");
         assert_eq!(new.unwrap()["data"]["url"], "pg://u:[masked]@h [new value]");
     }
@@ -259,17 +277,17 @@ mod tests {
         let lines: Vec<String> = (8..1_000).map(|length| "a".repeat(length)).collect();
         let mask = Mask::new([], &lines);
         let text = "a".repeat(1_000_000);
-        assert_eq!(mask.over(&format!("x{text}y")), "x[masked]y");
+        assert_eq!(mask.mask_text(&format!("x{text}y")), "x[masked]y");
         let mask = Mask::new([], &["abcdefgh".into(), "efghijkl".into(), "cdefghij".into()]);
-        assert_eq!(mask.over("-abcdefghijkl-abcdefgh-efghijkl"), "-[masked]-[masked]-[masked]");
+        assert_eq!(mask.mask_text("-abcdefghijkl-abcdefgh-efghijkl"), "-[masked]-[masked]-[masked]");
     }
 
     #[test]
-    fn keys_that_look_alike_are_numbered() {
+    fn colliding_masked_keys_are_numbered() {
         let secrets: Vec<String> = (0..20_000).map(|n| format!("secret-{n:05}")).collect();
         let object: Map<String, Value> = secrets.iter().map(|key| (key.clone(), json!(1))).collect();
         let mask = Mask::new([], &secrets);
-        let (masked, _) = mask.pair(Some(&Value::Object(object)), None);
+        let (masked, _) = mask.mask_pair(Some(&Value::Object(object)), None);
         let masked = masked.unwrap();
         let keys = masked.as_object().unwrap();
         assert_eq!(keys.len(), 20_000);
@@ -281,7 +299,7 @@ mod tests {
     fn too_many_long_secrets_mask_whole_texts() {
         let secrets: Vec<String> = (0..3_000).map(|n| format!("{n:04}{}", "x".repeat(2_000))).collect();
         let mask = Mask::new([], &secrets);
-        assert_eq!(mask.over("short"), "short");
-        assert_eq!(mask.over(&"y".repeat(1 << 20)), MASKED);
+        assert_eq!(mask.mask_text("short"), "short");
+        assert_eq!(mask.mask_text(&"y".repeat(1 << 20)), MASKED);
     }
 }

@@ -12,16 +12,16 @@ mod lists;
 
 use serde_json::{Map, Value};
 
-use keys::{How, Place};
+use keys::{MergePath, MergeStrategy};
 
 /// Merges the last manifest, the new manifest and the live object.
 pub fn three_way(last: &Value, new: &Value, live: &Value) -> Value {
-    let place = Place::of(new);
+    let place = MergePath::root(new);
     merge(last, new, live, place)
 }
 
 /// The merge patch from `live` to `wanted`; `None` if they are equal.
-pub fn difference(live: &Value, wanted: &Value) -> Option<Value> {
+pub fn merge_patch(live: &Value, wanted: &Value) -> Option<Value> {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
             let mut patch = Map::new();
@@ -31,7 +31,7 @@ pub fn difference(live: &Value, wanted: &Value) -> Option<Value> {
             for (key, value) in wanted {
                 match live.get(key) {
                     Some(there) => {
-                        if let Some(below) = difference(there, value) {
+                        if let Some(below) = merge_patch(there, value) {
                             patch.insert(key.clone(), below);
                         }
                     }
@@ -45,16 +45,18 @@ pub fn difference(live: &Value, wanted: &Value) -> Option<Value> {
 }
 
 /// Merges one value at a path.
-fn merge(last: &Value, new: &Value, live: &Value, place: Place<'_>) -> Value {
+fn merge(last: &Value, new: &Value, live: &Value, place: MergePath<'_>) -> Value {
     match (new, live) {
-        (Value::Object(new), Value::Object(live)) if place.how != How::Replace => {
+        (Value::Object(new), Value::Object(live)) if place.strategy != MergeStrategy::Replace => {
             let none = Map::new();
             merge_maps(last.as_object().unwrap_or(&none), new, live, place)
         }
-        (Value::Array(new), Value::Array(live)) => match place.how {
-            How::By(key) | How::ByRetaining(key) => lists::merge_by_key(key, items(last), new, live, place),
-            How::Set => lists::merge_set(items(last), new, live),
-            How::Plain | How::Replace | How::Retain => new.clone().into(),
+        (Value::Array(new), Value::Array(live)) => match place.strategy {
+            MergeStrategy::ByKey(key) | MergeStrategy::ByKeyRetaining(key) => {
+                lists::merge_by_key(key, items(last), new, live, place)
+            }
+            MergeStrategy::Set => lists::merge_set(items(last), new, live),
+            MergeStrategy::Plain | MergeStrategy::Replace | MergeStrategy::RetainKeys => new.clone().into(),
         },
         _ => without_nulls(new),
     }
@@ -68,18 +70,18 @@ fn merge_maps(
     last: &Map<String, Value>,
     new: &Map<String, Value>,
     live: &Map<String, Value>,
-    place: Place<'_>,
+    place: MergePath<'_>,
 ) -> Value {
     // A union type: choosing another member removes the fields of the previous one. Defaults are set again by the
     // server.
-    let retain = matches!(place.how, How::Retain | How::ByRetaining(_));
+    let retain = matches!(place.strategy, MergeStrategy::RetainKeys | MergeStrategy::ByKeyRetaining(_));
     let stays = |key: &str| !retain && !new.contains_key(key) && !last.contains_key(key);
     let others = live.iter().filter(|(key, _)| stays(key));
     let mut merged: Map<_, _> = others.map(|(key, value)| (key.clone(), value.clone())).collect();
     // A null removes the field, whoever set it.
     for (key, value) in new.iter().filter(|(_, value)| !value.is_null()) {
         let below = match live.get(key) {
-            Some(there) => merge(last.get(key).unwrap_or(&Value::Null), value, there, place.below(key)),
+            Some(there) => merge(last.get(key).unwrap_or(&Value::Null), value, there, place.child(key)),
             None => without_nulls(value),
         };
         merged.insert(key.clone(), below);

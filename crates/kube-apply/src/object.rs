@@ -6,11 +6,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use domain::Kind;
+use domain::ErrorKind;
 use domain::names::{check_label, check_name};
 use serde_json::{Map, Value, json};
 
-use crate::remove::POLICY;
+use crate::remove::RESOURCE_POLICY;
 
 /// A manifest. Cheap to clone.
 #[derive(Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Object {
 
 /// Identity of an object, independent of its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id {
+pub struct ObjectId {
     pub group: String,
     pub kind: String,
     /// `None` for cluster-scoped objects and for manifests without a namespace.
@@ -39,8 +39,8 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    pub fn kind(&self) -> Kind {
-        Kind::Invalid
+    pub fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
     }
 }
 
@@ -52,7 +52,7 @@ impl Object {
     /// Validates a value as an object.
     pub fn from_value(value: Value) -> Result<Self, ParseError> {
         let why = match &value {
-            Value::Object(map) => complaint(map),
+            Value::Object(map) => validation_error(map),
             _ => Some("an object is a map, and this is none".to_owned()),
         };
         match why {
@@ -85,8 +85,8 @@ impl Object {
                 metadata[field] = text.into();
             }
         }
-        if let Some(policy) = self.annotation(POLICY) {
-            metadata["annotations"] = json!({POLICY: policy});
+        if let Some(policy) = self.annotation(RESOURCE_POLICY) {
+            metadata["annotations"] = json!({RESOURCE_POLICY: policy});
         }
         Self { value: Arc::new(value), source: self.source.clone() }
     }
@@ -100,16 +100,16 @@ impl Object {
     }
 
     pub fn api_version(&self) -> &str {
-        text(&self.value, "apiVersion")
+        string_field(&self.value, "apiVersion")
     }
 
     pub fn kind(&self) -> &str {
-        text(&self.value, "kind")
+        string_field(&self.value, "kind")
     }
 
     /// Empty if the API server generates the name.
     pub fn name(&self) -> &str {
-        text(&self.value["metadata"], "name")
+        string_field(&self.value["metadata"], "name")
     }
 
     pub fn namespace(&self) -> Option<&str> {
@@ -125,8 +125,8 @@ impl Object {
     }
 
     /// The identity as stated by the manifest.
-    pub fn id(&self) -> Id {
-        Id {
+    pub fn id(&self) -> ObjectId {
+        ObjectId {
             group: group(self.api_version()).to_owned(),
             kind: self.kind().to_owned(),
             namespace: self.namespace().map(ToOwned::to_owned),
@@ -142,7 +142,7 @@ impl fmt::Debug for Object {
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { group: _, kind, namespace, name } = self;
         match namespace {
@@ -162,12 +162,12 @@ pub fn version(api_version: &str) -> &str {
     api_version.split_once('/').map_or(api_version, |(_, version)| version)
 }
 
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+fn string_field<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }
 
 /// Reason why a map is not a valid object.
-fn complaint(map: &Map<String, Value>) -> Option<String> {
+fn validation_error(map: &Map<String, Value>) -> Option<String> {
     let said = |field: &str| map.get(field).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     if !said("apiVersion") {
         return Some("apiVersion not set".to_owned());
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_object_says_of_itself() {
+    fn accessors_read_the_manifest() {
         let object = Object::from_value(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "web", "namespace": "shop", "annotations": {"a": "b"}},
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_with_a_reason() {
+    fn invalid_objects_are_rejected_with_a_reason() {
         let table = [
             (json!([1]), "an object is a map, and this is none"),
             (json!({"kind": "Pod"}), "apiVersion not set"),

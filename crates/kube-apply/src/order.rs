@@ -7,7 +7,7 @@ use crate::object::Object;
 
 /// Install order; each row is a wave.
 #[rustfmt::skip]
-const INSTALL: &[&[&str]] = &[
+const INSTALL_ORDER: &[&[&str]] = &[
     &["PriorityClass", "Namespace"],
     // Before the objects that they limit.
     &["NetworkPolicy", "ResourceQuota", "LimitRange", "PodSecurityPolicy", "PodDisruptionBudget"],
@@ -25,7 +25,7 @@ const INSTALL: &[&[&str]] = &[
 
 /// Uninstall order; each row is a wave. Unlisted kinds go last, as in Helm.
 #[rustfmt::skip]
-const UNINSTALL: &[&[&str]] = &[
+const UNINSTALL_ORDER: &[&[&str]] = &[
     // Webhooks first: they would intercept later deletions after their backend is gone.
     &["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"],
     &["APIService"],
@@ -39,13 +39,13 @@ const UNINSTALL: &[&[&str]] = &[
 ];
 
 /// Groups objects into waves of the install order.
-pub fn install<T: AsRef<Object>>(objects: Vec<T>) -> Vec<Vec<T>> {
-    waves(objects, INSTALL)
+pub fn install_waves<T: AsRef<Object>>(objects: Vec<T>) -> Vec<Vec<T>> {
+    waves(objects, INSTALL_ORDER)
 }
 
 /// Groups objects into waves of the uninstall order.
-pub fn uninstall<T: AsRef<Object>>(objects: Vec<T>) -> Vec<Vec<T>> {
-    waves(objects, UNINSTALL)
+pub fn uninstall_waves<T: AsRef<Object>>(objects: Vec<T>) -> Vec<Vec<T>> {
+    waves(objects, UNINSTALL_ORDER)
 }
 
 impl AsRef<Object> for Object {
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    fn drawn(waves: Vec<Vec<Object>>) -> String {
+    fn describe(waves: Vec<Vec<Object>>) -> String {
         let names = |wave: Vec<Object>| {
             wave.iter()
                 .map(|object| format!("{}/{}", object.kind(), object.name()))
@@ -125,12 +125,12 @@ mod tests {
             "Role",
         ]);
         assert_eq!(
-            drawn(install(mixed.clone())),
+            describe(install_waves(mixed.clone())),
             "Namespace/8 | ServiceAccount/6 Secret/5 | Role/12 | RoleBinding/11 Service/3 | Deployment/2 Deployment/7 \
              StatefulSet/9 | Ingress/1 | Alpha/4 Alpha/10 | Zed/0"
         );
         assert_eq!(
-            drawn(uninstall(mixed)),
+            describe(uninstall_waves(mixed)),
             "Ingress/1 Service/3 | StatefulSet/9 Deployment/2 Deployment/7 | RoleBinding/11 Role/12 | Secret/5 \
              ServiceAccount/6 | Namespace/8 | Alpha/4 Alpha/10 | Zed/0"
         );
@@ -143,7 +143,7 @@ mod tests {
             kinds.sort_unstable();
             kinds
         };
-        let (there, back) = (sorted(INSTALL), sorted(UNINSTALL));
+        let (there, back) = (sorted(INSTALL_ORDER), sorted(UNINSTALL_ORDER));
         assert_eq!(there, back);
         assert!(there.windows(2).all(|pair| pair[0] != pair[1]));
     }

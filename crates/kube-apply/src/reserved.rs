@@ -6,27 +6,27 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use kube::Client;
 
-use crate::object::Id;
+use crate::object::ObjectId;
 
 /// A set of objects withheld from the client of a [`Target`](crate::Target). Cheap to clone; clones share the set.
 ///
 /// With its own client, these objects are read, written and removed with that client. Without one they are left
 /// alone: not read, written, removed or waited for.
 #[derive(Clone, Default)]
-pub struct Reserved {
-    ids: Arc<ArcSwap<BTreeSet<Id>>>,
+pub struct ReservedObjects {
+    ids: Arc<ArcSwap<BTreeSet<ObjectId>>>,
     client: Option<Client>,
 }
 
-impl Reserved {
+impl ReservedObjects {
     /// Objects that are left alone.
-    pub fn left_alone(ids: impl IntoIterator<Item = Id>) -> Self {
+    pub fn skipped(ids: impl IntoIterator<Item = ObjectId>) -> Self {
         Self { ids: Arc::new(ArcSwap::from_pointee(ids.into_iter().collect())), client: None }
     }
 
     /// Objects that are written with another client.
-    pub fn written_with(client: Client, ids: impl IntoIterator<Item = Id>) -> Self {
-        Self { client: Some(client), ..Self::left_alone(ids) }
+    pub fn with_client(client: Client, ids: impl IntoIterator<Item = ObjectId>) -> Self {
+        Self { client: Some(client), ..Self::skipped(ids) }
     }
 
     /// The same set, left alone.
@@ -39,19 +39,19 @@ impl Reserved {
         self.client.as_ref()
     }
 
-    pub fn add(&self, more: &BTreeSet<Id>) {
-        self.ids.rcu(|ids| ids.union(more).cloned().collect::<BTreeSet<Id>>());
+    pub fn add(&self, more: &BTreeSet<ObjectId>) {
+        self.ids.rcu(|ids| ids.union(more).cloned().collect::<BTreeSet<ObjectId>>());
     }
 
-    pub fn ids(&self) -> Arc<BTreeSet<Id>> {
+    pub fn ids(&self) -> Arc<BTreeSet<ObjectId>> {
         self.ids.load_full()
     }
 
     /// Whether an object is in the set. An object whose scope was unknown when added is stored under the namespace
     /// that a namespaced object would have.
-    pub fn contains(&self, id: &Id, default_namespace: &str) -> bool {
+    pub fn contains(&self, id: &ObjectId, default_namespace: &str) -> bool {
         let ids = self.ids.load();
-        let placed = || Id { namespace: Some(default_namespace.to_owned()), ..id.clone() };
+        let placed = || ObjectId { namespace: Some(default_namespace.to_owned()), ..id.clone() };
         !ids.is_empty() && (ids.contains(id) || (id.namespace.is_none() && ids.contains(&placed())))
     }
 }

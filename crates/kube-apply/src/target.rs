@@ -7,10 +7,10 @@ use kube::Client;
 use kube::core::{ApiResource, DynamicObject, Request, Resource};
 use serde_json::Value;
 
-use crate::discovery::{Discovery, FindError, Kind};
-use crate::error::Failure;
-use crate::object::{Id, Object, group};
-use crate::reserved::Reserved;
+use crate::discovery::{Discovery, KindLookupError, ServedKind};
+use crate::error::ObjectError;
+use crate::object::{Object, ObjectId, group};
+use crate::reserved::ReservedObjects;
 
 /// Target of writes.
 #[derive(Clone)]
@@ -21,24 +21,24 @@ pub struct Target {
     /// Default namespace.
     pub namespace: String,
     /// Objects that `client` does not write.
-    pub reserved: Reserved,
+    pub reserved: ReservedObjects,
 }
 
 /// An object with its API resource. Its namespace is set exactly if the kind is namespaced.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct ResolvedObject {
     pub object: Object,
-    pub kind: Kind,
+    pub kind: ServedKind,
 }
 
-impl AsRef<Object> for Placed {
+impl AsRef<Object> for ResolvedObject {
     fn as_ref(&self) -> &Object {
         &self.object
     }
 }
 
-impl Placed {
-    pub fn id(&self) -> Id {
+impl ResolvedObject {
+    pub fn id(&self) -> ObjectId {
         self.object.id()
     }
 
@@ -54,15 +54,15 @@ pub(crate) fn request(resource: &ApiResource, namespace: Option<&str>) -> Reques
 impl Target {
     /// A target without reserved objects.
     pub fn new(client: Client, discovery: Discovery, namespace: impl Into<String>) -> Self {
-        Self { client, discovery, namespace: namespace.into(), reserved: Reserved::default() }
+        Self { client, discovery, namespace: namespace.into(), reserved: ReservedObjects::default() }
     }
 
-    pub(crate) fn is_reserved(&self, placed: &Placed) -> bool {
+    pub(crate) fn is_reserved(&self, placed: &ResolvedObject) -> bool {
         self.reserved.contains(&placed.id(), &self.namespace)
     }
 
     /// The client that reads and writes an object.
-    pub(crate) fn client_for(&self, placed: &Placed) -> &Client {
+    pub(crate) fn client_for(&self, placed: &ResolvedObject) -> &Client {
         match self.reserved.client() {
             Some(client) if self.is_reserved(placed) => client,
             _ => &self.client,
@@ -70,29 +70,33 @@ impl Target {
     }
 
     /// Whether the object is reserved and no client writes it.
-    pub(crate) fn leaves_alone(&self, placed: &Placed) -> bool {
+    pub(crate) fn skips(&self, placed: &ResolvedObject) -> bool {
         self.reserved.client().is_none() && self.is_reserved(placed)
     }
 
     /// Resolves all objects except those left alone. A kind that the cluster does not serve is a failure, unless a
     /// CRD among the objects defines it.
-    pub async fn place(&self, objects: &[Object]) -> Result<Vec<Placed>, Vec<Failure>> {
-        let made = made_kinds(objects);
+    pub async fn resolve(&self, objects: &[Object]) -> Result<Vec<ResolvedObject>, Vec<ObjectError>> {
+        let made = crd_kinds(objects);
         let mut placed = Vec::with_capacity(objects.len());
         let mut failures = Vec::new();
         for object in objects {
-            match self.find(object, &made).await {
-                Ok(kind) => placed.push(self.put(object, kind)),
-                Err(error) => failures.push(Failure::new(object, object.id(), error)),
+            match self.find_kind(object, &made).await {
+                Ok(kind) => placed.push(self.with_kind(object, kind)),
+                Err(error) => failures.push(ObjectError::new(object, object.id(), error)),
             }
         }
-        placed.retain(|placed| !self.leaves_alone(placed));
+        placed.retain(|placed| !self.skips(placed));
         if failures.is_empty() { Ok(placed) } else { Err(failures) }
     }
 
-    async fn find(&self, object: &Object, made: &HashMap<(String, String), Kind>) -> Result<Kind, FindError> {
+    async fn find_kind(
+        &self,
+        object: &Object,
+        made: &HashMap<(String, String), ServedKind>,
+    ) -> Result<ServedKind, KindLookupError> {
         let (api_version, kind) = (object.api_version(), object.kind());
-        if let Some(known) = self.discovery.known(api_version, kind) {
+        if let Some(known) = self.discovery.get_cached(api_version, kind) {
             return Ok(known);
         }
         match made.get(&(api_version.to_owned(), kind.to_owned())) {
@@ -102,32 +106,32 @@ impl Target {
     }
 
     /// Resolves previous objects whose kinds are still served in any version, except those left alone.
-    pub(crate) fn place_former(&self, objects: &[Object]) -> Vec<Placed> {
+    pub(crate) fn resolve_previous(&self, objects: &[Object]) -> Vec<ResolvedObject> {
         let place = |object: &Object| {
-            let kind = self.discovery.in_any_version(object.api_version(), object.kind())?;
-            Some(self.put(object, kind)).filter(|placed| !self.leaves_alone(placed))
+            let kind = self.discovery.find_any_version(object.api_version(), object.kind())?;
+            Some(self.with_kind(object, kind)).filter(|placed| !self.skips(placed))
         };
         objects.iter().filter(|object| !object.name().is_empty()).filter_map(place).collect()
     }
 
     /// Ids of cluster-scoped objects, to reject them for identities that may not write them.
-    pub async fn cluster_scoped(&self, objects: &[Object]) -> Result<Vec<Id>, Vec<Failure>> {
-        let placed = self.place(objects).await?;
-        Ok(placed.iter().filter(|placed| !placed.kind.namespaced).map(Placed::id).collect())
+    pub async fn cluster_scoped(&self, objects: &[Object]) -> Result<Vec<ObjectId>, Vec<ObjectError>> {
+        let placed = self.resolve(objects).await?;
+        Ok(placed.iter().filter(|placed| !placed.kind.is_namespaced).map(ResolvedObject::id).collect())
     }
 
     /// Id of an object in this target. An unknown kind counts as namespaced.
-    pub fn id(&self, object: &Object) -> Id {
-        let kind = self.discovery.in_any_version(object.api_version(), object.kind());
-        let namespaced = kind.is_none_or(|kind| kind.namespaced);
+    pub fn id(&self, object: &Object) -> ObjectId {
+        let kind = self.discovery.find_any_version(object.api_version(), object.kind());
+        let namespaced = kind.is_none_or(|kind| kind.is_namespaced);
         let namespace = namespaced.then(|| object.namespace().unwrap_or(&self.namespace).to_owned());
-        Id { namespace, ..object.id() }
+        ObjectId { namespace, ..object.id() }
     }
 
-    pub(crate) fn put(&self, object: &Object, kind: Kind) -> Placed {
-        let wanted = kind.namespaced.then(|| object.namespace().unwrap_or(&self.namespace).to_owned());
+    pub(crate) fn with_kind(&self, object: &Object, kind: ServedKind) -> ResolvedObject {
+        let wanted = kind.is_namespaced.then(|| object.namespace().unwrap_or(&self.namespace).to_owned());
         if object.namespace() == wanted.as_deref() {
-            return Placed { object: object.clone(), kind };
+            return ResolvedObject { object: object.clone(), kind };
         }
         let mut value = object.value().clone();
         match (wanted, value["metadata"].as_object_mut()) {
@@ -138,22 +142,22 @@ impl Target {
             (_, None) => {}
         }
         let object = object.with_value(value).expect("a namespace makes no difference to what it is");
-        Placed { object, kind }
+        ResolvedObject { object, kind }
     }
 }
 
 /// Kinds defined by CRDs among the objects, by `apiVersion` and kind.
-pub(crate) fn made_kinds(objects: &[Object]) -> HashMap<(String, String), Kind> {
-    let definitions = objects.iter().filter(|object| is_definition(object));
-    definitions.flat_map(|object| made_by(object.value())).collect()
+pub(crate) fn crd_kinds(objects: &[Object]) -> HashMap<(String, String), ServedKind> {
+    let definitions = objects.iter().filter(|object| is_crd(object));
+    definitions.flat_map(|object| kinds_of_crd(object.value())).collect()
 }
 
 /// Whether the object is a CRD.
-pub(crate) fn is_definition(object: &Object) -> bool {
+pub(crate) fn is_crd(object: &Object) -> bool {
     object.kind() == "CustomResourceDefinition" && group(object.api_version()) == "apiextensions.k8s.io"
 }
 
-fn made_by(definition: &Value) -> Vec<((String, String), Kind)> {
+fn kinds_of_crd(definition: &Value) -> Vec<((String, String), ServedKind)> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().map(ToOwned::to_owned);
     let names = &spec["names"];
@@ -180,7 +184,7 @@ fn made_by(definition: &Value) -> Vec<((String, String), Kind)> {
             kind: kind.clone(),
             plural: plural.clone(),
         };
-        ((api_version, kind.clone()), Kind { resource, namespaced })
+        ((api_version, kind.clone()), ServedKind { resource, is_namespaced: namespaced })
     });
     made.collect()
 }

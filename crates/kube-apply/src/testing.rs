@@ -11,33 +11,33 @@ use kube_embedded::sim::Simulation;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::call;
 use crate::discovery::Discovery;
 use crate::object::Object;
-use crate::owner::Ownership;
-use crate::target::{Placed, Target};
-use crate::tell::{Step, Tell};
-use crate::{Options, Way};
+use crate::ownership::Ownership;
+use crate::progress::{ProgressEvent, ProgressSink};
+use crate::request;
+use crate::target::{ResolvedObject, Target};
+use crate::{ApplyOptions, ApplyStrategy};
 
-pub const SERVER_SIDE: Way = Way::ServerSide { force_conflicts: false };
+pub const SERVER_SIDE: ApplyStrategy = ApplyStrategy::ServerSide { force_conflicts: false };
 
-pub struct Town {
+pub struct TestCluster {
     pub cluster: Cluster,
     pub target: Target,
 }
 
-impl Town {
+impl TestCluster {
     /// A cluster without controllers.
-    pub async fn still() -> Self {
-        Self::open(None).await
+    pub async fn without_controllers() -> Self {
+        Self::with_simulation(None).await
     }
 
     /// A simulated cluster whose workloads become ready.
-    pub async fn alive() -> Self {
-        Self::open(Some(Simulation { nodes: 1, ..Simulation::default() })).await
+    pub async fn simulated() -> Self {
+        Self::with_simulation(Some(Simulation { nodes: 1, ..Simulation::default() })).await
     }
 
-    pub async fn open(simulation: Option<Simulation>) -> Self {
+    pub async fn with_simulation(simulation: Option<Simulation>) -> Self {
         let cluster = Cluster::open(Config { simulation, ..Config::default() }).await.unwrap();
         let client = cluster.client(User::admin());
         let discovery = Discovery::read(&client).await.unwrap();
@@ -49,16 +49,16 @@ impl Town {
     }
 
     /// The target with another client.
-    pub fn by(&self, client: Client) -> Target {
+    pub fn target_with_client(&self, client: Client) -> Target {
         Target { client, ..self.target.clone() }
     }
 
-    async fn place(&self, value: Value) -> Placed {
+    async fn resolve(&self, value: Value) -> ResolvedObject {
         let object = Object::from_value(value).unwrap();
-        self.target.place(&[object]).await.unwrap().remove(0)
+        self.target.resolve(&[object]).await.unwrap().remove(0)
     }
 
-    fn api(&self, placed: &Placed) -> Api<DynamicObject> {
+    fn api(&self, placed: &ResolvedObject) -> Api<DynamicObject> {
         let client = self.target.client.clone();
         match placed.object.namespace() {
             Some(namespace) => Api::namespaced_with(client, namespace, &placed.kind.resource),
@@ -68,28 +68,28 @@ impl Town {
 
     /// Writes an object as another field manager.
     pub async fn put(&self, value: Value) {
-        let placed = self.place(value).await;
+        let placed = self.resolve(value).await;
         let params = PatchParams::apply("somebody").force();
         let patch = Patch::Apply(placed.object.value());
         self.api(&placed).patch(placed.object.name(), &params, &patch).await.unwrap();
     }
 
     /// Changes fields of an object as another field manager.
-    pub async fn change(&self, kind: (&str, &str), name: &str, fields: Value) {
+    pub async fn patch(&self, kind: (&str, &str), name: &str, fields: Value) {
         let placed =
-            self.place(json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": name}})).await;
+            self.resolve(json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": name}})).await;
         let params = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
         self.api(&placed).patch(name, &params, &Patch::Merge(fields)).await.unwrap();
     }
 
     pub async fn get(&self, kind: (&str, &str), name: &str) -> Option<Value> {
         let placed =
-            self.place(json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": name}})).await;
-        call::get(&self.target.client, &placed).await.unwrap()
+            self.resolve(json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": name}})).await;
+        request::get(&self.target.client, &placed).await.unwrap()
     }
 }
 
-pub const MAP: (&str, &str) = ("v1", "ConfigMap");
+pub const CONFIG_MAP: (&str, &str) = ("v1", "ConfigMap");
 pub const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 
 pub fn objects(manifest: &str) -> Vec<Object> {
@@ -98,7 +98,7 @@ pub fn objects(manifest: &str) -> Vec<Object> {
 
 /// A `ConfigMap` with this data.
 #[expect(clippy::needless_pass_by_value, reason = "tests write JSON where they need it")]
-pub fn map(name: &str, data: Value) -> Object {
+pub fn config_map(name: &str, data: Value) -> Object {
     let value = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
     Object::from_value(value).unwrap()
 }
@@ -118,26 +118,26 @@ pub fn deployment(name: &str, replicas: i64, annotations: Value) -> Object {
     Object::from_value(value).unwrap()
 }
 
-pub fn release(name: &str, way: Way) -> Options {
-    Options::new(way).owned_by(Ownership::new(name, "shop"))
+pub fn release_options(name: &str, way: ApplyStrategy) -> ApplyOptions {
+    ApplyOptions::new(way).owned_by(Ownership::new(name, "shop"))
 }
 
-pub fn within(seconds: u64) -> Instant {
+pub fn deadline_in(seconds: u64) -> Instant {
     Instant::now() + Duration::from_secs(seconds)
 }
 
 /// Records all events.
 #[derive(Default)]
-pub struct Ear(Mutex<Vec<Step>>);
+pub struct RecordingSink(Mutex<Vec<ProgressEvent>>);
 
-impl Tell for Ear {
-    fn tell(&self, step: Step) {
+impl ProgressSink for RecordingSink {
+    fn report(&self, step: ProgressEvent) {
         self.0.lock().unwrap().push(step);
     }
 }
 
-impl Ear {
-    pub fn steps(&self) -> Vec<Step> {
+impl RecordingSink {
+    pub fn events(&self) -> Vec<ProgressEvent> {
         self.0.lock().unwrap().clone()
     }
 }

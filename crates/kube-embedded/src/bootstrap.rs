@@ -15,7 +15,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// The port of the API in objects.
 pub(crate) const API_PORT: u16 = 6443;
 
-pub(crate) const FIRST_RANGE: &str = "kubernetes";
+pub(crate) const SERVICE_CIDR_NAME: &str = "kubernetes";
 
 const API_SERVICE_STORAGE: &str = "apiservices.apiregistration.k8s.io";
 
@@ -59,11 +59,11 @@ const API_SERVICES: &[(&str, &str, u32, u32)] = &[
 ];
 
 /// Store metadata: the default StorageClass has been created once, so that it stays deleted if a user deletes it.
-const CLASS_GIVEN: &str = "storage-class-given";
+const STORAGE_CLASS_CREATED_KEY: &str = "storage-class-given";
 
 /// Creates missing bootstrap objects. A second start writes nothing. With a `simulation`, a StorageClass for its
 /// provisioner is created as well.
-pub async fn run(
+pub async fn create_bootstrap_objects(
     store: &Store,
     pki: &Pki,
     clock: &dyn Clock,
@@ -75,13 +75,13 @@ pub async fn run(
     }
     objects.extend(SYSTEM_CLASSES.iter().map(|class| (PRIORITY_CLASS_STORAGE, priority_class(*class))));
     objects.push(("services", kubernetes_service()));
-    objects.push(("servicecidrs.networking.k8s.io", first_range()));
+    objects.push(("servicecidrs.networking.k8s.io", default_service_cidr()));
     objects.push(("configmaps", cluster_info("https://127.0.0.1:6443", pki.ca_pem())));
     objects.extend(
         API_SERVICES.iter().map(|row| (API_SERVICE_STORAGE, api_service(row, &rfc3339(clock.now())))),
     );
     objects.extend(roles::missing_objects(store));
-    let gives_class = simulation.is_some() && store.get_meta(CLASS_GIVEN).is_none();
+    let gives_class = simulation.is_some() && store.get_meta(STORAGE_CLASS_CREATED_KEY).is_none();
     if gives_class {
         objects.push(("storageclasses.storage.k8s.io", volume::standard_class()));
     }
@@ -105,21 +105,21 @@ pub async fn run(
         store.commit(changes).await?;
     }
     if gives_class {
-        store.put_meta(CLASS_GIVEN, b"yes").await?;
+        store.put_meta(STORAGE_CLASS_CREATED_KEY, b"yes").await?;
     }
     Ok(())
 }
 
 /// Writes the cluster's address to `kube-public/cluster-info`, for joining nodes.
-pub async fn announce(store: &Store, pki: &Pki, url: &str) -> Result<(), CommitError> {
+pub async fn publish_cluster_info(store: &Store, pki: &Pki, url: &str) -> Result<(), CommitError> {
     let (namespace, name) = (cluster_info::NAMESPACE, cluster_info::NAME);
     while let Some(found) = store.get("configmaps", namespace, name) {
-        let Some(moved) = cluster_info::readdressed(&found.value(), url, pki.ca_pem()) else { break };
+        let Some(moved) = cluster_info::with_address(&found.value(), url, pki.ca_pem()) else { break };
         let key = Key::new(&"configmaps".into(), namespace, name);
         let change = Change { key, expect: Expect::Version(found.version), op: Op::Put(moved) };
         match store.commit(vec![change]).await {
             // Signed concurrently: retry.
-            Err(CommitError::Moved(..)) => {}
+            Err(CommitError::Conflict(..)) => {}
             other => return other.map(drop),
         }
     }
@@ -165,10 +165,10 @@ fn api_service(&(group, version, group_priority, priority): &(&str, &str, u32, u
 }
 
 /// The `ServiceCIDR` of cluster IPs.
-pub(crate) fn first_range() -> Value {
+pub(crate) fn default_service_cidr() -> Value {
     json!({
         "kind": "ServiceCIDR", "apiVersion": "networking.k8s.io/v1",
-        "metadata": {"name": FIRST_RANGE}, "spec": {"cidrs": ["10.96.0.0/16"]},
+        "metadata": {"name": SERVICE_CIDR_NAME}, "spec": {"cidrs": ["10.96.0.0/16"]},
     })
 }
 
@@ -196,13 +196,14 @@ mod tests {
     const CLASSES: &str = "storageclasses.storage.k8s.io";
 
     #[tokio::test]
-    async fn a_class_that_was_deleted_does_not_come_back() {
+    async fn deleted_storage_class_is_not_recreated() {
         let data = tempfile::tempdir().unwrap();
         let store = Store::open(data.path(), crate::store::Options::default()).unwrap();
         let pki = Pki::in_memory(&[], crate::clock::SystemClock.now()).unwrap();
         let simulation = Simulation::default();
-        let start =
-            async |simulation| run(&store, &pki, &crate::clock::SystemClock, simulation).await.unwrap();
+        let start = async |simulation| {
+            create_bootstrap_objects(&store, &pki, &crate::clock::SystemClock, simulation).await.unwrap();
+        };
         start(None).await;
         assert!(store.get(CLASSES, "", "standard").is_none(), "nobody would make its volumes");
         start(Some(&simulation)).await;

@@ -32,10 +32,10 @@ impl Clock for SystemClock {
 }
 
 /// A manual clock: time advances only when it is set.
-pub struct HeldClock(watch::Sender<Timestamp>);
+pub struct ManualClock(watch::Sender<Timestamp>);
 
-impl HeldClock {
-    pub fn at(now: Timestamp) -> Arc<Self> {
+impl ManualClock {
+    pub fn starting_at(now: Timestamp) -> Arc<Self> {
         Arc::new(Self(watch::Sender::new(now)))
     }
 
@@ -46,7 +46,7 @@ impl HeldClock {
     }
 }
 
-impl Clock for HeldClock {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.borrow()
     }

@@ -23,11 +23,11 @@ use crate::access::authn::{Authenticator, PeerCertificate};
 use crate::access::impersonate::Impersonation;
 use crate::access::pki::Pki;
 use crate::access::rbac::{Authorizer, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
-use crate::admission::services::Allocator;
+use crate::admission::services::ServiceAllocator;
 use crate::clock::{Clock, SystemClock};
 use crate::control::events::Recorder;
 use crate::control::health::{Health, supervise};
-use crate::control::{self, Control};
+use crate::control::{self, RunningControllers};
 use crate::error::Result;
 use crate::http::accept::{ConnectionLimits, accept};
 use crate::http::audit::{AuditSink, Auditor};
@@ -63,42 +63,42 @@ const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// Configuration of a cluster.
 pub struct Config {
     /// The data directory; without one everything is in memory and lost at the end.
-    pub data: Option<PathBuf>,
+    pub data_dir: Option<PathBuf>,
     /// Additional names and addresses of the server's certificate.
-    pub names: Vec<String>,
+    pub extra_names: Vec<String>,
     pub clock: Arc<dyn Clock>,
     /// Simulated nodes and workload controllers; without them objects stay as they are written.
     pub simulation: Option<Simulation>,
     /// Concurrency limits of callers.
-    pub limits: LevelLimits,
+    pub level_limits: LevelLimits,
     /// Configures which `ServiceAccounts` share a flow.
     pub flows: ServiceAccountFlows,
     /// Limits of CPU-heavy work of requests.
-    pub work: WorkLimits,
+    pub work_limits: WorkLimits,
     /// Reads whose weight exceeds this many bytes run on the pool, and writes of a quarter of it.
     pub inline_bytes: usize,
     /// Connection limits of the API's listener.
-    pub connections: ConnectionLimits,
+    pub connection_limits: ConnectionLimits,
     /// Storage budget of each group of namespaces.
-    pub storage: Option<StorageBudget>,
+    pub storage_budget: Option<StorageBudget>,
     /// Audit sink for writes and refusals.
-    pub audit: Option<Arc<dyn AuditSink>>,
+    pub audit_sink: Option<Arc<dyn AuditSink>>,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            data: None,
-            names: Vec::new(),
+            data_dir: None,
+            extra_names: Vec::new(),
             clock: Arc::new(SystemClock),
             simulation: None,
-            limits: LevelLimits::default(),
+            level_limits: LevelLimits::default(),
             flows: ServiceAccountFlows::default(),
-            work: default_work(),
+            work_limits: default_work(),
             inline_bytes: 64 << 10,
-            connections: ConnectionLimits::default(),
-            storage: None,
-            audit: None,
+            connection_limits: ConnectionLimits::default(),
+            storage_budget: None,
+            audit_sink: None,
         }
     }
 }
@@ -130,7 +130,7 @@ pub enum OpenError {
 
 /// A weak reference to a cluster.
 #[derive(Clone)]
-pub struct WeakCluster(Weak<Inner>);
+pub struct WeakCluster(Weak<ClusterInner>);
 
 impl WeakCluster {
     pub fn upgrade(&self) -> Option<Cluster> {
@@ -140,29 +140,29 @@ impl WeakCluster {
 
 #[derive(Clone)]
 pub struct Cluster {
-    inner: Arc<Inner>,
+    inner: Arc<ClusterInner>,
 }
 
-struct Inner {
+struct ClusterInner {
     store: Arc<Store>,
     registry: ArcSwap<Registry>,
     /// Serializes registry updates, so that an older registry never replaces a newer one.
-    refreshing: Mutex<()>,
+    refresh_lock: Mutex<()>,
     /// Notified each time the registry is replaced.
-    redefined: watch::Sender<()>,
+    registry_changed: watch::Sender<()>,
     clock: Arc<dyn Clock>,
     pki: Arc<Pki>,
     tls: Arc<rustls::ServerConfig>,
     authenticator: Authenticator,
     authorizer: Authorizer,
     impersonation: Impersonation,
-    services: Arc<Allocator>,
+    services: Arc<ServiceAllocator>,
     policies: Policies,
     metrics: Metrics,
     health: Health,
-    control: Mutex<Option<Control>>,
+    controllers: Mutex<Option<RunningControllers>>,
     /// Cache of OpenAPI documents by path, with their hashes.
-    documents: Mutex<HashMap<String, (String, Bytes)>>,
+    openapi_cache: Mutex<HashMap<String, (String, Bytes)>>,
     governor: Governor,
     flows: ServiceAccountFlows,
     pool: WorkPool,
@@ -170,7 +170,7 @@ struct Inner {
     connections: ConnectionLimits,
     auditor: Option<Auditor>,
     /// Notified when credentials or roles may have changed.
-    access: watch::Sender<()>,
+    access_changed: watch::Sender<()>,
     stopping: watch::Sender<bool>,
 }
 
@@ -178,44 +178,50 @@ impl Cluster {
     /// Opens or creates the data directory, and starts controllers and background tasks.
     pub async fn open(config: Config) -> Result<Self, OpenError> {
         // The store is created before the keys: keys without a store mean that the store is lost.
-        let must_exist = config.data.as_ref().is_some_and(|folder| folder.join("pki").exists());
-        let options =
-            Options { clock: config.clock.clone(), must_exist, budget: config.storage, ..Options::default() };
-        let (store, pki) = match &config.data {
+        let must_exist = config.data_dir.as_ref().is_some_and(|folder| folder.join("pki").exists());
+        let options = Options {
+            clock: config.clock.clone(),
+            must_exist,
+            budget: config.storage_budget,
+            ..Options::default()
+        };
+        let (store, pki) = match &config.data_dir {
             Some(folder) => {
                 let store = Store::open(folder, options)?;
-                (store, Pki::open(&folder.join("pki"), &config.names, config.clock.now())?)
+                (store, Pki::open(&folder.join("pki"), &config.extra_names, config.clock.now())?)
             }
-            None => (Store::in_memory_with(options), Pki::in_memory(&config.names, config.clock.now())?),
+            None => {
+                (Store::in_memory_with(options), Pki::in_memory(&config.extra_names, config.clock.now())?)
+            }
         };
         let pki = Arc::new(pki);
         store.set_starting(true);
-        bootstrap::run(&store, &pki, config.clock.as_ref(), config.simulation.as_ref())
+        bootstrap::create_bootstrap_objects(&store, &pki, config.clock.as_ref(), config.simulation.as_ref())
             .await
             .map_err(OpenError::Bootstrap)?;
-        let governor = Governor::new(&config.limits);
-        let pool = WorkPool::new(&config.work);
+        let governor = Governor::new(&config.level_limits);
+        let pool = WorkPool::new(&config.work_limits);
         let cluster = Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ClusterInner {
                 registry: ArcSwap::from_pointee(Registry::builtin()),
-                refreshing: Mutex::default(),
-                redefined: watch::Sender::default(),
+                refresh_lock: Mutex::default(),
+                registry_changed: watch::Sender::default(),
                 authenticator: Authenticator::new(store.clone(), config.clock.clone(), pki.signing_key()),
                 authorizer: Authorizer::new(store.clone()),
                 impersonation: Impersonation::default(),
-                services: Allocator::new(),
+                services: ServiceAllocator::new(),
                 policies: Policies::default(),
                 metrics: Metrics::new(governor.clone(), pool.clone(), &store),
                 governor,
                 flows: config.flows,
                 pool,
                 inline_bytes: config.inline_bytes,
-                connections: config.connections,
-                auditor: config.audit.map(Auditor::new),
-                access: watch::Sender::default(),
+                connections: config.connection_limits,
+                auditor: config.audit_sink.map(Auditor::new),
+                access_changed: watch::Sender::default(),
                 health: Health::default(),
-                control: Mutex::default(),
-                documents: Mutex::default(),
+                controllers: Mutex::default(),
+                openapi_cache: Mutex::default(),
                 stopping: watch::Sender::new(false),
                 tls: Arc::new(pki.server_config()?),
                 clock: config.clock,
@@ -232,28 +238,28 @@ impl Cluster {
         };
         let (stopped, crds) = (is_stopped.clone(), weak.clone());
         tokio::spawn(supervise(health.clone(), metrics.clone(), "crds".to_owned(), stopped, move || {
-            follow_crds(crds.clone())
+            watch_crds(crds.clone())
         }));
         tokio::spawn(supervise(
             health.clone(),
             metrics.clone(),
             "access".to_owned(),
             is_stopped,
-            move || follow_access(weak.clone()),
+            move || watch_access(weak.clone()),
         ));
         let control = control::start(control::Context {
             health,
             metrics,
             store: cluster.inner.store.clone(),
-            actor: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
+            client: Arc::new(ControllerManager(WeakCluster(Arc::downgrade(&cluster.inner)))),
             clock: cluster.inner.clock.clone(),
             pki: cluster.inner.pki.clone(),
-            kinds: kinds(WeakCluster(Arc::downgrade(&cluster.inner))),
+            kinds: kind_lookup(WeakCluster(Arc::downgrade(&cluster.inner))),
             owner_labels: cluster.inner.flows.group_labels.clone(),
             events: Recorder::default(),
             simulation: config.simulation,
         });
-        *cluster.inner.control.lock() = Some(control);
+        *cluster.inner.controllers.lock() = Some(control);
         Ok(cluster)
     }
 
@@ -290,7 +296,7 @@ impl Cluster {
         &self.inner.impersonation
     }
 
-    pub fn services(&self) -> &Arc<Allocator> {
+    pub fn services(&self) -> &Arc<ServiceAllocator> {
         &self.inner.services
     }
 
@@ -309,12 +315,12 @@ impl Cluster {
 
     /// Commits `change` and its dependent changes in one transaction; returns the changed object.
     pub async fn commit(&self, change: Change, also: Vec<Change>) -> Result<Arc<Object>, CommitError> {
-        self.commit_within(change, also, Allowance::Unlimited, ()).await
+        self.commit_with_allowance(change, also, Allowance::Unlimited, ()).await
     }
 
     /// Like [`Self::commit`], for changes that storage budgets may refuse. `held` is dropped when the changes are visible or have failed,
     /// even if the caller no longer waits.
-    pub async fn commit_within(
+    pub async fn commit_with_allowance(
         &self,
         change: Change,
         also: Vec<Change>,
@@ -324,7 +330,7 @@ impl Cluster {
         let defines = change.key.storage.as_ref() == CRDS;
         let mut changes = vec![change];
         changes.extend(also);
-        let done = self.inner.store.commit_within(changes, allowance, held).await?;
+        let done = self.inner.store.commit_with_allowance(changes, allowance, held).await?;
         if defines {
             // Discovery and the routes of the new kind are updated before the client gets its response.
             self.refresh_registry();
@@ -333,22 +339,22 @@ impl Cluster {
     }
 
     fn refresh_registry(&self) {
-        let _one_at_a_time = self.inner.refreshing.lock();
+        let _one_at_a_time = self.inner.refresh_lock.lock();
         let crds = self.inner.store.list(CRDS, None).objects;
         let now = self.inner.registry.load();
-        if !now.knows(&crds) {
-            let next = now.with(&crds);
+        if !now.is_current(&crds) {
+            let next = now.with_crds(&crds);
             for resource in next.resources().iter().filter(|resource| resource.is_custom()) {
                 self.inner.store.begin_storage(&resource.storage);
             }
             self.inner.registry.store(Arc::new(next));
-            self.inner.redefined.send_replace(());
+            self.inner.registry_changed.send_replace(());
         }
     }
 
     /// Notified each time the registry is replaced.
-    pub fn redefinitions(&self) -> watch::Receiver<()> {
-        self.inner.redefined.subscribe()
+    pub fn registry_changes(&self) -> watch::Receiver<()> {
+        self.inner.registry_changed.subscribe()
     }
 
     /// Returns the OpenAPI document of a group version (`apis/apps/v1`) and its hash. Documents are cached until their hash changes.
@@ -356,14 +362,14 @@ impl Cluster {
         let (group, version) = openapi::group_version(path)?;
         let registry = self.registry();
         let hash = openapi::hash(group, version, registry.resources(), &custom_schema)?;
-        if let Some((known, document)) = self.inner.documents.lock().get(path)
+        if let Some((known, document)) = self.inner.openapi_cache.lock().get(path)
             && *known == hash
         {
             return Some((document.clone(), hash));
         }
         let document = openapi::document(group, version, registry.resources(), &custom_schema)?;
         let document = Bytes::from(document.to_string());
-        let mut documents = self.inner.documents.lock();
+        let mut documents = self.inner.openapi_cache.lock();
         // Documents of group versions that are no longer served are evicted.
         let served = |path: &String| {
             let place = openapi::group_version(path);
@@ -395,9 +401,9 @@ impl Cluster {
         &self.inner.pool
     }
 
-    /// Describes the levels and pools that starve (`governor::STARVED_AFTER`). Empty if all requests are served in time.
-    pub fn starved(&self) -> Vec<String> {
-        let levels = self.inner.governor.starved().into_iter();
+    /// Describes the levels and pools that starve (`governor::STARVATION_THRESHOLD`). Empty if all requests are served in time.
+    pub fn starved_levels(&self) -> Vec<String> {
+        let levels = self.inner.governor.starved_levels().into_iter();
         let levels =
             levels.map(|(level, lasting)| format!("level {} for {} s", level.name(), lasting.as_secs()));
         let pool = self.inner.pool.starved();
@@ -411,7 +417,7 @@ impl Cluster {
 
     /// Notified, with a delay, when credentials or roles may have changed.
     pub fn access_changes(&self) -> watch::Receiver<()> {
-        self.inner.access.subscribe()
+        self.inner.access_changed.subscribe()
     }
 
     /// The API for callers that authenticate.
@@ -421,7 +427,7 @@ impl Cluster {
 
     /// The API for an in-process caller with a fixed identity.
     pub fn service_as(&self, user: User) -> ApiService {
-        ApiService::acting_as(self.clone(), user)
+        ApiService::with_identity(self.clone(), user)
     }
 
     /// A client for an in-process caller: no socket, no TLS, the same rules.
@@ -430,36 +436,36 @@ impl Cluster {
     }
 
     /// Updates the address of this cluster in `cluster-info`, for joining nodes.
-    pub async fn announce(&self, url: &str) -> Result<(), CommitError> {
-        bootstrap::announce(&self.inner.store, &self.inner.pki, url).await
+    pub async fn publish_url(&self, url: &str) -> Result<(), CommitError> {
+        bootstrap::publish_cluster_info(&self.inner.store, &self.inner.pki, url).await
     }
 
     /// Serves the API over TLS until the cluster is stopped.
     pub async fn serve(&self, listener: TcpListener) {
         let service = self.service();
         let of_peer = move |address: SocketAddr, peer: Option<&CertificateDer<'_>>| {
-            service.clone().with_peer(address.ip(), peer.and_then(|peer| PeerCertificate::read(peer)))
+            service.clone().with_peer(address.ip(), peer.and_then(|peer| PeerCertificate::from_der(peer)))
         };
         let (tls, connections) = (self.inner.tls.clone(), self.inner.connections);
-        accept(listener, Some(tls), connections, of_peer, self.stopping()).await;
+        accept(listener, Some(tls), connections, of_peer, self.wait_until_stopped()).await;
     }
 
     /// Stops watches, controllers and listeners.
     pub fn stop(&self) {
         self.inner.stopping.send_replace(true);
-        drop(self.inner.control.lock().take());
+        drop(self.inner.controllers.lock().take());
     }
 
     /// Resolves when all controllers are idle at the clock's present time. A stopped cluster is idle.
-    pub async fn rest(&self) {
-        let rest = self.inner.control.lock().as_ref().map(Control::rest);
+    pub async fn wait_until_idle(&self) {
+        let rest = self.inner.controllers.lock().as_ref().map(RunningControllers::wait_until_idle);
         if let Some(rest) = rest {
             rest.await;
         }
     }
 
     /// Resolves when the cluster is stopped.
-    pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn wait_until_stopped(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stopping = self.inner.stopping.subscribe();
         async move {
             // An error means that the cluster has been dropped.
@@ -469,19 +475,19 @@ impl Cluster {
 }
 
 /// Returns the lookup from `apiVersion` and kind to storage, for controllers.
-fn kinds(cluster: WeakCluster) -> control::Kinds {
+fn kind_lookup(cluster: WeakCluster) -> control::KindLookup {
     Arc::new(move |api_version, kind| {
         let registry = cluster.upgrade()?.registry();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let resource = registry.of_kind(group, version, kind)?;
+        let resource = registry.by_kind(group, version, kind)?;
         Some((resource.storage.clone(), resource.namespaced))
     })
 }
 
 /// Updates the registry when stored CRDs change, including changes by controllers.
-async fn follow_crds(cluster: WeakCluster) {
+async fn watch_crds(cluster: WeakCluster) {
     let Some(begun) = cluster.upgrade() else { return };
-    let (mut changes, stopping) = (begun.store().follow(CRDS, None).1, begun.stopping());
+    let (mut changes, stopping) = (begun.store().list_and_watch(CRDS, None).1, begun.wait_until_stopped());
     drop(begun);
     tokio::pin!(stopping);
     loop {
@@ -492,16 +498,16 @@ async fn follow_crds(cluster: WeakCluster) {
         };
         let Some(cluster) = cluster.upgrade() else { return };
         if seen.is_err() {
-            changes = cluster.store().follow(CRDS, None).1;
+            changes = cluster.store().list_and_watch(CRDS, None).1;
         }
         cluster.refresh_registry();
     }
 }
 
 /// Notifies open streams when credentials or roles may have changed, so that they revalidate.
-async fn follow_access(cluster: WeakCluster) {
+async fn watch_access(cluster: WeakCluster) {
     let Some(begun) = cluster.upgrade() else { return };
-    let stopping = begun.stopping();
+    let stopping = begun.wait_until_stopped();
     drop(begun);
     tokio::pin!(stopping);
     let (mut seen, mut woken) = ([0; ACCESS_STORAGES.len()], Instant::now());
@@ -514,7 +520,7 @@ async fn follow_access(cluster: WeakCluster) {
         let now = ACCESS_STORAGES.map(|storage| cluster.store().storage_version(storage));
         if now != seen || woken.elapsed() >= ACCESS_EXPIRY_INTERVAL {
             (seen, woken) = (now, Instant::now());
-            cluster.inner.access.send_replace(());
+            cluster.inner.access_changed.send_replace(());
         }
     }
 }

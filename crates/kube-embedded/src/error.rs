@@ -10,7 +10,7 @@ use std::time::Duration;
 use governor::work::WorkError;
 use serde_json::{Map, Value, json};
 
-use crate::field::{FieldErrors, MOST_ERROR_BYTES};
+use crate::field::{FieldErrors, MAX_ERROR_BYTES};
 use crate::store::OverBudget;
 
 /// An error response.
@@ -147,7 +147,7 @@ impl ApiError {
     }
 
     /// The conflict of a write with an outdated resourceVersion.
-    pub fn stale(group: &str, resource: &str, name: &str) -> Self {
+    pub fn outdated_version(group: &str, resource: &str, name: &str) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(group, resource, name, why)
@@ -199,10 +199,10 @@ impl ApiError {
             // Escaping makes the message longer than its parts.
             let text = error.to_string();
             total = total.saturating_add(text.len());
-            if total > MOST_ERROR_BYTES && !causes.is_empty() {
+            if total > MAX_ERROR_BYTES && !causes.is_empty() {
                 break;
             }
-            causes.push((error.complaint.reason(), error.body(), error.path.as_str()));
+            causes.push((error.error_type.reason(), error.message_body(), error.path.as_str()));
             if seen.insert(text.clone()) {
                 texts.push(text);
             }
@@ -227,7 +227,7 @@ impl ApiError {
     }
 
     /// No share of a budget is free; the response of API Priority and Fairness, with the budget's name.
-    pub fn rejected(rejected: &governor::Rejected) -> Self {
+    pub fn rejected(rejected: &governor::AdmissionError) -> Self {
         let seconds = u32::try_from(rejected.retry_after().as_secs()).unwrap_or(u32::MAX);
         let message = format!("Too many requests, please try again later: {rejected}.");
         Self::too_many_requests(message, seconds)
@@ -245,7 +245,7 @@ impl ApiError {
         match error {
             WorkError::Rejected(rejected) => Self::rejected(rejected),
             WorkError::DeadlineExceeded(limit) => Self::request_timeout(*limit),
-            WorkError::Interrupted(_) => Self::request_timeout(crate::verbs::DEADLINE),
+            WorkError::Interrupted(_) => Self::request_timeout(crate::verbs::REQUEST_TIMEOUT),
             WorkError::Panicked => {
                 Self::internal("This request caused apiserver to panic. Look in the logs for details.")
             }
@@ -271,12 +271,12 @@ impl ApiError {
     }
 
     /// The disk failed during the write.
-    pub fn unknown_outcome(why: &str) -> Self {
+    pub fn unknown_write_outcome(why: &str) -> Self {
         Self::internal(format!("Internal error occurred: the outcome of the write is unknown: {why}"))
     }
 
     /// Removes the reason, as in errors that Kubernetes does not classify.
-    pub fn bare(mut self) -> Self {
+    pub fn without_reason(mut self) -> Self {
         self.reason = "";
         self
     }

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-pub use self::errors::{FieldErrors, MOST_ERROR_BYTES};
+pub use self::errors::{FieldErrors, MAX_ERROR_BYTES};
 
 /// A field path: `spec.containers[0].ports[1].name`, `data[a b]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl fmt::Display for Path {
 
 /// Error types, each with its message and the cause's reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Complaint {
+pub enum FieldErrorType {
     Required,
     Invalid,
     /// Printed as `Invalid value`, with its own reason.
@@ -67,8 +67,8 @@ pub enum Complaint {
     Internal,
 }
 
-impl Complaint {
-    pub fn words(self) -> &'static str {
+impl FieldErrorType {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Required => "Required value",
             Self::Invalid | Self::TypeInvalid => "Invalid value",
@@ -102,71 +102,76 @@ impl Complaint {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     pub path: Path,
-    pub complaint: Complaint,
+    pub error_type: FieldErrorType,
     pub value: Option<Value>,
     pub detail: String,
 }
 
 impl FieldError {
-    fn new(path: &Path, complaint: Complaint, value: Option<Value>, detail: impl Into<String>) -> Self {
-        Self { path: path.clone(), complaint, value, detail: detail.into() }
+    fn new(path: &Path, complaint: FieldErrorType, value: Option<Value>, detail: impl Into<String>) -> Self {
+        Self { path: path.clone(), error_type: complaint, value, detail: detail.into() }
     }
 
     /// `path: Required value[: detail]`
     pub fn required(path: &Path, detail: impl Into<String>) -> Self {
-        Self::new(path, Complaint::Required, None, detail)
+        Self::new(path, FieldErrorType::Required, None, detail)
     }
 
     /// `path: Invalid value: <json>: detail`
     pub fn invalid(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self::new(path, Complaint::Invalid, Some(value.into()), detail)
+        Self::new(path, FieldErrorType::Invalid, Some(value.into()), detail)
     }
 
     /// As [`FieldError::invalid`], for a value of the wrong JSON type.
     pub fn type_invalid(path: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self::new(path, Complaint::TypeInvalid, Some(value.into()), detail)
+        Self::new(path, FieldErrorType::TypeInvalid, Some(value.into()), detail)
     }
 
     /// `path: Unsupported value: "x": supported values: "a", "b"`, in the order given.
     pub fn unsupported(path: &Path, value: impl Into<Value>, supported: &[impl AsRef<str>]) -> Self {
         let quoted: Vec<_> = supported.iter().map(|s| format!("{:?}", s.as_ref())).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
-        Self::new(path, Complaint::Unsupported, Some(value.into()), detail)
+        Self::new(path, FieldErrorType::Unsupported, Some(value.into()), detail)
     }
 
     /// `path: Duplicate value: <json>`
     pub fn duplicate(path: &Path, value: impl Into<Value>) -> Self {
-        Self::new(path, Complaint::Duplicate, Some(value.into()), "")
+        Self::new(path, FieldErrorType::Duplicate, Some(value.into()), "")
     }
 
     /// `path: Not found: <json>`
     pub fn not_found(path: &Path, value: impl Into<Value>) -> Self {
-        Self::new(path, Complaint::NotFound, Some(value.into()), "")
+        Self::new(path, FieldErrorType::NotFound, Some(value.into()), "")
     }
 
     /// `path: Forbidden: detail`
     pub fn forbidden(path: &Path, detail: impl Into<String>) -> Self {
-        Self::new(path, Complaint::Forbidden, None, detail)
+        Self::new(path, FieldErrorType::Forbidden, None, detail)
     }
 
     /// `path: Too long: may not be more than N bytes`
     pub fn too_long(path: &Path, most: usize) -> Self {
         let noun = if most == 1 { "byte" } else { "bytes" };
-        Self::new(path, Complaint::TooLong, None, format!("may not be more than {most} {noun}"))
+        Self::new(path, FieldErrorType::TooLong, None, format!("may not be more than {most} {noun}"))
     }
 
     /// `path: Too many: 4: must have at most 3 items`
     pub fn too_many(path: &Path, actual: usize, most: usize) -> Self {
         let noun = if most == 1 { "item" } else { "items" };
-        Self::new(path, Complaint::TooMany, Some(actual.into()), format!("must have at most {most} {noun}"))
+        Self::new(
+            path,
+            FieldErrorType::TooMany,
+            Some(actual.into()),
+            format!("must have at most {most} {noun}"),
+        )
     }
 
     /// The part after `path: ` in the message, also used in the cause.
-    pub fn body(&self) -> String {
-        let mut text = self.complaint.words().to_owned();
+    pub fn message_body(&self) -> String {
+        let mut text = self.error_type.description().to_owned();
         if let Some(value) = &self.value {
             text.push_str(": ");
-            text.push_str(&shown(value));
+            text.push_str(&format_value(value));
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
@@ -177,7 +182,7 @@ impl FieldError {
 }
 
 /// A value as Go formats it: in a label selector, labels come before expressions.
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match (value.get("matchLabels"), value.get("matchExpressions")) {
         (Some(labels), Some(expressions)) => {
             format!("{{\"matchLabels\":{labels},\"matchExpressions\":{expressions}}}")
@@ -191,12 +196,12 @@ fn shown(value: &Value) -> String {
 
 /// The messages of errors, for tests.
 #[cfg(test)]
-pub fn told(errors: &[FieldError]) -> Vec<String> {
+pub fn error_messages(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.body())
+        write!(f, "{}: {}", self.path, self.message_body())
     }
 }

@@ -35,13 +35,13 @@ pub fn syntax_error(error: &serde_json::Error) -> String {
 }
 
 /// `%v`: `map[a:b c:[1 2]]`
-pub fn plain(value: &Value) -> String {
+pub fn format_v(value: &Value) -> String {
     let mut out = String::new();
-    write_plain(value, &mut out);
+    write_v(value, &mut out);
     out
 }
 
-fn write_plain(value: &Value, out: &mut String) {
+fn write_v(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("<nil>"),
         Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
@@ -53,7 +53,7 @@ fn write_plain(value: &Value, out: &mut String) {
                 if i > 0 {
                     out.push(' ');
                 }
-                write_plain(item, out);
+                write_v(item, out);
             }
             out.push(']');
         }
@@ -65,7 +65,7 @@ fn write_plain(value: &Value, out: &mut String) {
                 }
                 out.push_str(key);
                 out.push(':');
-                write_plain(item, out);
+                write_v(item, out);
             }
             out.push(']');
         }
@@ -73,33 +73,34 @@ fn write_plain(value: &Value, out: &mut String) {
 }
 
 /// `%#v`: `map[string]interface {}{"a":"b"}`
-pub fn syntax(value: &Value) -> String {
+pub fn format_sharp_v(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".to_owned(),
         Value::String(s) => quote(s),
-        Value::Bool(_) | Value::Number(_) => plain(value),
+        Value::Bool(_) | Value::Number(_) => format_v(value),
         Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(syntax).collect();
+            let items: Vec<_> = items.iter().map(format_sharp_v).collect();
             format!("[]interface {{}}{{{}}}", items.join(", "))
         }
         Value::Object(fields) => {
-            let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{}:{}", quote(k), syntax(v))).collect();
+            let fields: Vec<_> =
+                fields.iter().map(|(k, v)| format!("{}:{}", quote(k), format_sharp_v(v))).collect();
             format!("map[string]interface {{}}{{{}}}", fields.join(", "))
         }
     }
 }
 
 /// `%s` of a value of any type.
-pub fn text(value: &Value) -> String {
+pub fn format_s(value: &Value) -> String {
     match value {
         Value::String(s) => s.clone(),
         Value::Null => "%!s(<nil>)".to_owned(),
-        Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", type_name(value), plain(value)),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", type_name(value), format_v(value)),
         Value::Array(items) => {
-            format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(" "))
+            format!("[{}]", items.iter().map(format_s).collect::<Vec<_>>().join(" "))
         }
         Value::Object(fields) => {
-            let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{k}:{}", text(v))).collect();
+            let fields: Vec<_> = fields.iter().map(|(k, v)| format!("{k}:{}", format_s(v))).collect();
             format!("map[{}]", fields.join(" "))
         }
     }
@@ -164,13 +165,13 @@ fn number(n: &Number) -> String {
 pub fn label_selector(selector: &Value) -> String {
     let mut out = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-        let _ = write!(out, "{key}: {},", plain(value));
+        let _ = write!(out, "{key}: {},", format_v(value));
     }
     out.push_str("},MatchExpressions:[]LabelSelectorRequirement{");
     for expression in selector["matchExpressions"].as_array().into_iter().flatten() {
         let values = Value::Array(expression["values"].as_array().cloned().unwrap_or_default());
-        let (key, operator) = (plain(&expression["key"]), plain(&expression["operator"]));
-        let values = plain(&values);
+        let (key, operator) = (format_v(&expression["key"]), format_v(&expression["operator"]));
+        let values = format_v(&values);
         let _ = write!(out, "LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:{values},}},");
     }
     out.push_str("},}");
@@ -184,15 +185,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_print_as_go_prints_them() {
+    fn values_are_formatted_as_in_go() {
         let value = json!({"a": "b", "c": [1, 2.5, null, true, 1e21, 1e-7]});
-        assert_eq!(plain(&value), "map[a:b c:[1 2.5 <nil> true 1e+21 1e-07]]");
+        assert_eq!(format_v(&value), "map[a:b c:[1 2.5 <nil> true 1e+21 1e-07]]");
         assert_eq!(
-            syntax(&json!(["a", 1, null, {"x": null}])),
+            format_sharp_v(&json!(["a", 1, null, {"x": null}])),
             r#"[]interface {}{"a", 1, interface {}(nil), map[string]interface {}{"x":interface {}(nil)}}"#
         );
         assert_eq!(quote("a\"\n\u{1}é"), r#""a\"\n\x01é""#);
         assert_eq!(json(&json!("<&>")), r#""\u003c\u0026\u003e""#);
-        assert_eq!(text(&json!(5)), "%!s(int64=5)");
+        assert_eq!(format_s(&json!(5)), "%!s(int64=5)");
     }
 }

@@ -20,14 +20,19 @@ use crate::store::{StorageCollector, Store};
 /// The labels of a request. Only served resources have labels: paths that clients invent must not increase the
 /// number of series.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Subject {
+pub struct RequestLabels {
     verb: &'static str,
     group: String,
     resource: String,
 }
 
-impl Subject {
-    pub fn of(registry: &Registry, method: &Method, path: Option<&ResourcePath>, watch: bool) -> Self {
+impl RequestLabels {
+    pub fn from_request(
+        registry: &Registry,
+        method: &Method,
+        path: Option<&ResourcePath>,
+        watch: bool,
+    ) -> Self {
         let served = path.filter(|path| registry.get(&path.group, &path.version, &path.resource).is_some());
         match served {
             Some(path) => Self {
@@ -41,28 +46,28 @@ impl Subject {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Outcome {
+struct ResponseLabels {
     #[prometheus(flatten)]
-    subject: Subject,
+    subject: RequestLabels,
     code: u16,
 }
 
 /// The label of a background task: its name in the health report.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Task {
+struct TaskLabels {
     task: String,
 }
 
 /// A counter per task, and their total.
 #[derive(Clone, Default)]
-struct PerTask {
-    tasks: Family<Task, Counter>,
+struct TaskCounter {
+    tasks: Family<TaskLabels, Counter>,
     total: Counter,
 }
 
-impl PerTask {
+impl TaskCounter {
     fn add(&self, task: &str) {
-        self.tasks.get_or_create(&Task { task: task.to_owned() }).inc();
+        self.tasks.get_or_create(&TaskLabels { task: task.to_owned() }).inc();
         self.total.inc();
     }
 }
@@ -70,10 +75,10 @@ impl PerTask {
 /// The metrics of one cluster. Cheap to clone; clones share state.
 #[derive(Clone)]
 pub struct Metrics {
-    panics: PerTask,
-    task_restarts: PerTask,
-    requests: Family<Outcome, Counter>,
-    duration: Family<Subject, Histogram>,
+    panics: TaskCounter,
+    task_restarts: TaskCounter,
+    requests: Family<ResponseLabels, Counter>,
+    duration: Family<RequestLabels, Histogram>,
     watches: Gauge,
     governor: Governor,
     /// `None` without a cluster.
@@ -96,8 +101,8 @@ impl Metrics {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(0.000_25, 4.0, 10));
         let duration = Family::new_with_constructor(histogram);
         Self {
-            panics: PerTask::default(),
-            task_restarts: PerTask::default(),
+            panics: TaskCounter::default(),
+            task_restarts: TaskCounter::default(),
             requests: Family::default(),
             duration,
             watches: Gauge::default(),
@@ -131,41 +136,41 @@ impl Metrics {
     }
 
     /// Counts a caught panic in `task`: a controller, or `request`.
-    pub fn panicked(&self, task: &str) {
+    pub fn record_panic(&self, task: &str) {
         self.panics.add(task);
     }
 
     /// The number of caught panics.
-    pub fn panics(&self) -> u64 {
+    pub fn panic_count(&self) -> u64 {
         self.panics.total.get()
     }
 
     /// Counts the restart of a background task.
-    pub fn task_restarted(&self, task: &str) {
+    pub fn record_task_restart(&self, task: &str) {
         self.task_restarts.add(task);
     }
 
     /// The number of restarts of background tasks.
-    pub fn restarts(&self) -> u64 {
+    pub fn task_restart_count(&self) -> u64 {
         self.task_restarts.total.get()
     }
 
-    pub fn observe(&self, subject: Subject, code: u16, took: Duration) {
+    pub fn record_request(&self, subject: RequestLabels, code: u16, took: Duration) {
         self.duration.get_or_create(&subject).observe(took.as_secs_f64());
-        self.requests.get_or_create(&Outcome { subject, code }).inc();
+        self.requests.get_or_create(&ResponseLabels { subject, code }).inc();
     }
 
     /// Counts a watch while the guard lives.
-    pub fn watching(&self) -> Watching {
+    pub fn open_watch(&self) -> OpenWatchGuard {
         self.watches.inc();
-        Watching(self.watches.clone())
+        OpenWatchGuard(self.watches.clone())
     }
 }
 
 /// Guard of an open watch.
-pub struct Watching(Gauge);
+pub struct OpenWatchGuard(Gauge);
 
-impl Drop for Watching {
+impl Drop for OpenWatchGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -176,9 +181,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_nobody_serves_share_one_series() {
+    fn unserved_paths_share_one_series() {
         let registry = Registry::builtin();
-        let of = |path| Subject::of(&registry, &Method::GET, target::resource_path(path).as_ref(), false);
+        let of = |path| {
+            RequestLabels::from_request(
+                &registry,
+                &Method::GET,
+                target::parse_resource_path(path).as_ref(),
+                false,
+            )
+        };
         assert_eq!(of("/api/v1/namespaces/x/pods").resource, "pods");
         assert_eq!(of("/api/v1/namespaces/x/pods").verb, "list");
         assert_eq!(of("/api/v1/namespaces/x/invented"), of("/anything"));

@@ -3,32 +3,32 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-use crate::marks::CRD_REVISION;
+use crate::well_known::CRD_REVISION;
 use crate::{HelmPackage, HelmRelease, HelmRepo, HelmRequest, User, Workspace, node_pool};
 
 /// Revision of the platform's CRDs. Increased with each change, so that an older server does not replace a newer
 /// definition.
-pub const REVISION: u32 = 7;
+pub const CURRENT_CRD_REVISION: u32 = 7;
 
 /// A CRD and how it is installed.
-pub struct Definition {
+pub struct CrdDefinition {
     pub crd: CustomResourceDefinition,
     /// Kind of another project: created if absent, never changed.
-    pub foreign: bool,
+    pub is_foreign: bool,
 }
 
 /// Every CRD, in the order of installation.
-pub fn all() -> Vec<Definition> {
+pub fn all() -> Vec<CrdDefinition> {
     let of = |mut crd: CustomResourceDefinition, foreign: bool| {
         crd.metadata
             .annotations
             .get_or_insert_default()
-            .insert(CRD_REVISION.to_owned(), REVISION.to_string());
-        Definition { crd, foreign }
+            .insert(CRD_REVISION.to_owned(), CURRENT_CRD_REVISION.to_string());
+        CrdDefinition { crd, is_foreign: foreign }
     };
     vec![
         of(User::crd(), true),
-        of(node_pool::definition(), true),
+        of(node_pool::crd(), true),
         of(Workspace::crd(), false),
         of(HelmRepo::crd(), false),
         of(HelmPackage::crd(), false),

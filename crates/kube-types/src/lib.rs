@@ -9,20 +9,20 @@
 //! - [`package`]: `HelmPackage`, a stored chart archive
 //! - [`request`]: `HelmRequest`, the release that a user requests (KubeSphere's design)
 //! - [`release`]: `HelmRelease`, the release on the cluster (KubeSphere's design)
-//! - [`progress`]: conditions and transitions of every status
-//! - [`marks`]: labels, annotations, finalizers and Secret types
+//! - [`conditions`]: conditions and transitions of every status
+//! - [`well_known`]: labels, annotations, finalizers and Secret types
 //! - [`definitions`]: all CRDs that the server installs
 #![expect(clippy::duplicated_attributes, reason = "columns of one type are no duplicates")]
 
+pub mod conditions;
 pub mod definitions;
-pub mod marks;
 pub mod node_pool;
 pub mod package;
-pub mod progress;
 pub mod release;
 pub mod repo;
 pub mod request;
 pub mod user;
+pub mod well_known;
 pub mod workspace;
 
 pub use node_pool::{NodePool, NodePoolSpec, NodePoolStatus};

@@ -4,7 +4,7 @@
 //! empty, and further fields are left alone. If the platform creates the CRD, it has `v1alpha1`, which is stored, and
 //! `v1beta1` with the same schema, so that no conversion is needed.
 //!
-//! See also: the labels in [`crate::marks`] that make a node a member.
+//! See also: the labels in [`crate::well_known`] that make a node a member.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// Type of a pool of edge nodes.
-pub const EDGE: &str = "Edge";
+pub const POOL_TYPE_EDGE: &str = "Edge";
 /// Type of a pool of nodes in the data centre.
-pub const CLOUD: &str = "Cloud";
+pub const POOL_TYPE_CLOUD: &str = "Cloud";
 
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -71,7 +71,7 @@ pub struct NodePoolStatus {
 }
 
 /// The platform's CRD: both versions with the same schema.
-pub fn definition() -> CustomResourceDefinition {
+pub fn crd() -> CustomResourceDefinition {
     let mut definition = NodePool::crd();
     let versions = &mut definition.spec.versions;
     let newer = versions.first().cloned().map(|mut version| {
@@ -84,7 +84,7 @@ pub fn definition() -> CustomResourceDefinition {
 }
 
 fn types(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "enum": [EDGE, CLOUD] })
+    json_schema!({ "type": "string", "enum": [POOL_TYPE_EDGE, POOL_TYPE_CLOUD] })
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -124,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn one_shape_is_served_under_two_versions_and_stored_once() {
-        let versions = definition().spec.versions;
+    fn crd_serves_two_versions_with_one_schema() {
+        let versions = crd().spec.versions;
         let told: Vec<_> = versions.iter().map(|version| (version.name.as_str(), version.storage)).collect();
         assert_eq!(told, [("v1alpha1", true), ("v1beta1", false)]);
         assert_eq!(versions[0].schema, versions[1].schema);

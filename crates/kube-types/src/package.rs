@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Prefix of every package name.
-pub const PREFIX: &str = "pkg-";
+pub const PACKAGE_NAME_PREFIX: &str = "pkg-";
 
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
@@ -40,7 +40,7 @@ pub struct HelmPackageSpec {
     #[schemars(range(min = 1, max = 100))]
     pub chunks: i64,
     pub chart: PackagedChart,
-    pub origin: Origin,
+    pub origin: PackageOrigin,
 }
 
 /// What the archive says of itself, for lists.
@@ -62,7 +62,7 @@ pub struct PackagedChart {
 /// How the bytes first came here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Origin {
+pub enum PackageOrigin {
     #[default]
     Upload,
     /// From a repository or a registry.

@@ -8,9 +8,9 @@
 //! user of the request, and only the platform can write it. Without, it acts as a ServiceAccount of its own
 //! namespace.
 //!
-//! Modules: types of the spec ([`parts`]) and the status ([`status`]). See also: [`crate::request`].
+//! Modules: types of the spec ([`spec`]) and the status ([`status`]). See also: [`crate::request`].
 
-pub mod parts;
+pub mod spec;
 pub mod status;
 
 use domain::names::{NAME_PATTERN, SUBDOMAIN_PATTERN};
@@ -18,14 +18,14 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use parts::{
-    DeletionPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode, Options, Patch, Reference,
-    Remediation, RemediationStrategy, RequestRef, RoleOverride, Selector, Source, ValuesKind,
-    ValuesReference,
+pub use spec::{
+    DeletionPolicy, DriftDetection, DriftIgnore, DriftMode, ManifestPatch, ObjectSelector, ReleaseDependency,
+    ReleaseOptions, ReleaseSource, Remediation, RemediationStrategy, RequestRef, RoleOverride, ValuesKind,
+    ValuesReference, ValuesSecretRef,
 };
 pub use status::{
-    Deployed, HelmReleaseStatus, HelmState, InventoryEntry, NotReady, Operation, ResolvedChart, Resources,
-    Revision,
+    CurrentOperation, HelmReleaseStatus, HelmState, InventoryEntry, OperationRecord, ResolvedChart,
+    ResourceSummary, RevisionRecord, UnreadyObject,
 };
 
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -91,14 +91,14 @@ pub struct HelmReleaseSpec {
 
     /// Where the chart is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
+    pub source: Option<ReleaseSource>,
     /// The values, plain; over all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub values_object: Option<Map<String, Value>>,
     /// The values in a Secret of the release's own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub values_ref: Option<Reference>,
+    pub values_ref: Option<ValuesSecretRef>,
     /// Values of ConfigMaps and Secrets of the release's own namespace, the first beneath all others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
@@ -111,17 +111,17 @@ pub struct HelmReleaseSpec {
     /// Releases of the same namespace that must be ready first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
-    pub depends_on: Vec<Dependency>,
+    pub depends_on: Vec<ReleaseDependency>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift_detection: Option<DriftDetection>,
-    #[serde(default, skip_serializing_if = "Options::is_default")]
-    pub options: Options,
+    #[serde(default, skip_serializing_if = "ReleaseOptions::is_default")]
+    pub options: ReleaseOptions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remediation: Option<Remediation>,
     /// Changes to the rendered objects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
-    pub patches: Vec<Patch>,
+    pub patches: Vec<ManifestPatch>,
     /// What is different for one workload of it, over all upgrades.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

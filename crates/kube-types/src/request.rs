@@ -12,12 +12,13 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::progress::Transition;
+use crate::conditions::Transition;
 use crate::release::is_false;
-use crate::release::parts::{
-    DeletionPolicy, DriftDetection, Options, Patch, Reference, Remediation, RoleOverride, Source,
+use crate::release::spec::{
+    DeletionPolicy, DriftDetection, ManifestPatch, ReleaseOptions, ReleaseSource, Remediation, RoleOverride,
+    ValuesSecretRef,
 };
-use crate::release::status::{Deployed, ResolvedChart, Resources};
+use crate::release::status::{OperationRecord, ResolvedChart, ResourceSummary};
 
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -59,27 +60,27 @@ pub struct HelmRequestSpec {
     #[x_kube(validation = Rule::new("self == oldSelf").message("a release stays in its namespace"))]
     pub namespace: String,
     /// Where the chart was asked from.
-    pub source: Source,
+    pub source: ReleaseSource,
     /// What that led to when it was asked: it does not move by itself.
     pub chart: ResolvedChart,
     /// The values of this version, in a Secret of the system's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub values_ref: Option<Reference>,
+    pub values_ref: Option<ValuesSecretRef>,
     /// Grows with each change of what is to be deployed.
     #[schemars(range(min = 1))]
     pub version: i64,
     /// The version whose chart and values this one has again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_of: Option<i64>,
-    #[serde(default, skip_serializing_if = "Options::is_default")]
-    pub options: Options,
+    #[serde(default, skip_serializing_if = "ReleaseOptions::is_default")]
+    pub options: ReleaseOptions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remediation: Option<Remediation>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift_detection: Option<DriftDetection>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
-    pub patches: Vec<Patch>,
+    pub patches: Vec<ManifestPatch>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub roles: Vec<RoleOverride>,
@@ -138,7 +139,7 @@ pub struct HelmRequestStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Resources>,
+    pub resources: Option<ResourceSummary>,
     pub attempts: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Time>,
@@ -147,7 +148,7 @@ pub struct HelmRequestStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_deployed: Option<Time>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub deploy_status: Vec<Deployed>,
+    pub deploy_status: Vec<OperationRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use cli::platform::output::Said;
-use cli::platform::{self, Failure, World};
+use cli::platform::output::CommandOutput;
+use cli::platform::{self, CommandEnv, PlatformError};
 use cli::{AdminCommand, Cli, Command, KubeconfigArgs, ResetPasswordArgs, ServeArgs};
-use server::administrator::{Right, reset_password as reset_password_by};
 use server::endpoints::Endpoints;
+use server::password_reset::{ResetAccess, reset_password as reset_password_by};
 use server::{Config, Flags};
 
 /// Kubernetes objects are trees of small strings, allocated and freed by every thread. With the system allocator,
@@ -22,7 +22,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,
-        Err(error) => return refused(&error),
+        Err(error) => return usage_error(&error),
     };
     match run(command) {
         Ok(code) => code,
@@ -36,10 +36,12 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Serve(args) => serve(Config::load(&flags(args))?)?,
-        Command::Config(args) => cli::print(&Config::load(&flags(args))?.print())?,
+        Command::Serve(args) => serve(Config::load(&to_flags(args))?)?,
+        Command::Config(args) => cli::print(&Config::load(&to_flags(args))?.to_toml())?,
         Command::Kubeconfig(args) if args.personal.user => {
-            return ask(async |world| platform::kubeconfig::run(&args.personal, world).await);
+            return run_platform_command(async |world| {
+                platform::kubeconfig::run(&args.personal, world).await
+            });
         }
         Command::Kubeconfig(args) => kubeconfig(args)?,
         Command::Manifests => cli::print(&server::manifests())?,
@@ -48,17 +50,19 @@ fn run(command: Command) -> Result<ExitCode> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             return Ok(cli::node::finish(runtime.block_on(cli::node::run(&command))));
         }
-        Command::Platform(command) => return ask(async |world| platform::run(&command, world).await),
+        Command::Platform(command) => {
+            return run_platform_command(async |world| platform::run(&command, world).await);
+        }
         Command::Release(command) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let world = World::of_process(runs_here);
+            let world = CommandEnv::from_process(local_server_url);
             return Ok(cli::helm::finish(runtime.block_on(cli::release::run(&command, &world))));
         }
         Command::Helm(cli::helm::Command::Repo(args)) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let platform = args.platform(&World::of_process(runs_here));
+            let platform = args.platform(&CommandEnv::from_process(local_server_url));
             return Ok(cli::helm::finish(match platform {
-                Ok(Some(client)) => runtime.block_on(cli::helm::repo::served::run(&args, &client)),
+                Ok(Some(client)) => runtime.block_on(cli::helm::repo::on_platform::run(&args, &client)),
                 Ok(None) => cli::helm::repo::run(&args),
                 Err(failure) => Err(failure.into()),
             }));
@@ -71,17 +75,17 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 /// Reports an invalid command line. Helm-compatible commands use Helm's messages and exit code.
-fn refused(error: &clap::Error) -> ExitCode {
+fn usage_error(error: &clap::Error) -> ExitCode {
     let is_helm = std::env::args().nth(1).is_some_and(|command| {
         [cli::helm::COMMANDS, cli::release::COMMANDS].concat().contains(&command.as_str())
     });
-    match cli::helm::refused::words(error) {
+    match cli::helm::usage_errors::helm_message(error) {
         Some(why) if is_helm => cli::helm::finish(Err(why.into())),
         _ => error.exit(),
     }
 }
 
-fn flags(args: ServeArgs) -> Flags {
+fn to_flags(args: ServeArgs) -> Flags {
     let ServeArgs { config, data, listen, kube_listen, kubeconfig, context } = args;
     Flags { config, data, listen, kube_listen, kubeconfig, context }
 }
@@ -130,30 +134,32 @@ fn stop_signal() -> Result<impl Future<Output = ()>> {
 }
 
 /// Runs a command against a running platform and prints its output.
-fn ask(command: impl AsyncFnOnce(&mut World) -> Result<Said, Failure>) -> Result<ExitCode> {
+fn run_platform_command(
+    command: impl AsyncFnOnce(&mut CommandEnv) -> Result<CommandOutput, PlatformError>,
+) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut world = World::of_process(runs_here);
+    let mut world = CommandEnv::from_process(local_server_url);
     Ok(platform::finish(runtime.block_on(command(&mut world))))
 }
 
 /// URL of the server that runs on this machine from the default data folder, if its endpoints file exists.
-fn runs_here() -> Result<Option<String>, String> {
-    let Some(data) = server::config::default_data(&cli::environment()) else { return Ok(None) };
+fn local_server_url() -> Result<Option<String>, String> {
+    let Some(data) = server::config::default_data_dir(&cli::environment()) else { return Ok(None) };
     let endpoints = Endpoints::read(&data).map_err(|error| error.to_string())?;
     Ok(endpoints.map(|endpoints| endpoints.url))
 }
 
 /// The given data folder, or the user's default one.
 fn data_folder(named: Option<PathBuf>) -> Result<PathBuf> {
-    let own = || server::config::default_data(&cli::environment());
+    let own = || server::config::default_data_dir(&cli::environment());
     named.or_else(own).context("no data folder is known: give --data")
 }
 
 fn reset_password(args: ResetPasswordArgs) -> Result<()> {
     let ResetPasswordArgs { account, data, kubeconfig, context } = args;
     let right = match kubeconfig {
-        Some(file) => Right::Kubeconfig { file, context },
-        None => Right::Data(data_folder(data)?),
+        Some(file) => ResetAccess::Kubeconfig { file, context },
+        None => ResetAccess::Data(data_folder(data)?),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let password = runtime.block_on(reset_password_by(right, &account))?;

@@ -8,9 +8,9 @@ use http::HeaderValue;
 
 /// Secret text. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Secret(String);
+pub struct SecretString(String);
 
-impl Secret {
+impl SecretString {
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -20,7 +20,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(secret)")
     }
@@ -28,14 +28,14 @@ impl fmt::Debug for Secret {
 
 /// Credentials of the `Authorization` header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Login {
-    Basic { username: String, password: Secret },
-    Bearer(Secret),
+pub enum HttpAuth {
+    Basic { username: String, password: SecretString },
+    Bearer(SecretString),
 }
 
-impl Login {
+impl HttpAuth {
     /// Returns the header value, or `None` if the credentials contain characters that a header cannot carry.
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
+    pub(crate) fn to_header_value(&self) -> Option<HeaderValue> {
         let text = match self {
             Self::Basic { username, password } => {
                 format!("Basic {}", STANDARD.encode(format!("{username}:{}", password.expose())))
@@ -50,46 +50,51 @@ impl Login {
 
 /// Trusted certificate authorities and the client certificate, all PEM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Trust {
-    /// Custom authorities. If absent, the system's are used; with `also_system`, both are.
+pub struct TlsTrust {
+    /// Custom authorities. If absent, the system's are used; with `include_system_roots`, both are.
     pub authorities: Option<String>,
-    pub also_system: bool,
-    pub identity: Option<Identity>,
+    pub include_system_roots: bool,
+    pub client_certificate: Option<ClientCertificate>,
     /// Accepts any server certificate.
-    pub blindly: bool,
+    pub insecure_skip_verify: bool,
 }
 
 /// Client certificate with its chain and key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Identity {
+pub struct ClientCertificate {
     pub certificate: String,
-    pub key: Secret,
+    pub key: SecretString,
 }
 
 /// Credentials and trust for one origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Access {
-    pub login: Option<Login>,
-    pub trust: Trust,
+    pub auth: Option<HttpAuth>,
+    pub trust: TlsTrust,
 }
 
 impl Access {
     /// No credentials; trusts the system's authorities.
-    pub fn none() -> Self {
+    pub fn anonymous() -> Self {
         Self::default()
     }
 
     /// Returns what remains after a redirect to another origin: no login, no client certificate, no blind trust. Custom
     /// authorities are kept, in addition to the system's.
     #[must_use]
-    pub fn elsewhere(&self) -> Self {
+    pub fn for_other_origin(&self) -> Self {
         let authorities = self.trust.authorities.clone();
-        let trust = Trust { also_system: authorities.is_some(), authorities, identity: None, blindly: false };
-        Self { login: None, trust }
+        let trust = TlsTrust {
+            include_system_roots: authorities.is_some(),
+            authorities,
+            client_certificate: None,
+            insecure_skip_verify: false,
+        };
+        Self { auth: None, trust }
     }
 
     /// Whether it contains credentials, which must not reach another origin.
     pub fn has_credentials(&self) -> bool {
-        self.login.is_some() || self.trust.identity.is_some()
+        self.auth.is_some() || self.trust.client_certificate.is_some()
     }
 }

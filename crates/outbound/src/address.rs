@@ -21,7 +21,7 @@ pub struct Origin {
 
 /// Parse error of an [`Address`]. It does not repeat the text, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadAddress {
+pub enum ParseAddressError {
     #[error("the address is no URL: {0}")]
     Malformed(url::ParseError),
     #[error("the address begins with `{0}`: only http and https can be fetched")]
@@ -31,35 +31,35 @@ pub enum BadAddress {
 }
 
 impl Address {
-    fn of(url: Url) -> Result<Self, BadAddress> {
+    fn from_url(url: Url) -> Result<Self, ParseAddressError> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(BadAddress::Scheme(domain::ids::shortened(url.scheme())));
+            return Err(ParseAddressError::Scheme(domain::ids::truncate_for_error(url.scheme())));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(BadAddress::Userinfo);
+            return Err(ParseAddressError::Userinfo);
         }
         Ok(Self(url))
     }
 
     /// Resolves a reference against this address, as browsers and redirects do.
-    pub fn join(&self, reference: &str) -> Result<Self, BadAddress> {
-        Self::of(self.0.join(reference).map_err(BadAddress::Malformed)?)
+    pub fn join(&self, reference: &str) -> Result<Self, ParseAddressError> {
+        Self::from_url(self.0.join(reference).map_err(ParseAddressError::Malformed)?)
     }
 
     /// Resolves a reference against this address as a folder, with or without a trailing slash. Keeps the folder's
     /// query, as Helm does.
-    pub fn below(&self, reference: &str) -> Result<Self, BadAddress> {
+    pub fn join_below(&self, reference: &str) -> Result<Self, ParseAddressError> {
         // An absolute URL is used unchanged.
         if let Ok(whole) = Url::parse(reference) {
-            return Self::of(whole);
+            return Self::from_url(whole);
         }
         let mut folder = self.0.clone();
         if !folder.path().ends_with('/') {
             folder.set_path(&format!("{}/", folder.path()));
         }
-        let mut joined = folder.join(reference).map_err(BadAddress::Malformed)?;
+        let mut joined = folder.join(reference).map_err(ParseAddressError::Malformed)?;
         joined.set_query(self.0.query());
-        Self::of(joined)
+        Self::from_url(joined)
     }
 
     pub fn is_secure(&self) -> bool {
@@ -95,16 +95,16 @@ impl Address {
     }
 
     /// The full URL with its query, for sending requests.
-    pub fn whole(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 }
 
 impl FromStr for Address {
-    type Err = BadAddress;
+    type Err = ParseAddressError;
 
-    fn from_str(text: &str) -> Result<Self, BadAddress> {
-        Self::of(Url::parse(text).map_err(BadAddress::Malformed)?)
+    fn from_str(text: &str) -> Result<Self, ParseAddressError> {
+        Self::from_url(Url::parse(text).map_err(ParseAddressError::Malformed)?)
     }
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (origin, path) = (self.origin(), self.path());
         let path = if path == "/" { "" } else { path };
-        write!(f, "{origin}{}", domain::ids::shortened(path))
+        write!(f, "{origin}{}", domain::ids::truncate_for_error(path))
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn references_lead_where_helm_goes() {
+    fn join_below_resolves_references_like_helm() {
         let rows = [
             ("https://a.example/charts", "web-1.tgz", "https://a.example/charts/web-1.tgz"),
             ("https://a.example/charts/", "web-1.tgz", "https://a.example/charts/web-1.tgz"),
@@ -150,12 +150,12 @@ mod tests {
             ("https://a.example", "index.yaml", "https://a.example/index.yaml"),
         ];
         for (base, reference, expected) in rows {
-            assert_eq!(address(base).below(reference).unwrap().whole(), expected);
+            assert_eq!(address(base).join_below(reference).unwrap().as_str(), expected);
         }
     }
 
     #[test]
-    fn nothing_secret_is_shown() {
+    fn address_display_and_errors_hide_query_and_userinfo() {
         let shown = address("https://a.example:8443/x?signature=canary");
         assert_eq!(format!("{shown} {shown:?}"), "https://a.example:8443/x https://a.example:8443/x");
         for wrong in ["https://me:canary@a.example/", "ftp://me:canary@a.example", "https://canary@:x"] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_is_scheme_host_and_port() {
+    fn origin_compares_scheme_host_and_port() {
         let here = address("https://a.example/x").origin();
         for (other, same) in [
             ("https://A.example:443/y?z", true),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_spellings_of_an_address_are_read_as_what_they_are() {
+    fn address_normalises_ipv4_spellings() {
         for odd in ["http://2130706433/", "http://0x7f.1/", "http://127.1/", "http://0177.0.0.1/"] {
             assert_eq!(address(odd).host(), "127.0.0.1", "{odd}");
         }

@@ -20,66 +20,74 @@ use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::time::timeout;
 
-use crate::access::{Access, Trust};
+use crate::access::{Access, TlsTrust};
 use crate::address::Address;
-use crate::body::{self, Budget, Limit};
+use crate::body::{self, BodyLimit, MemoryBudget};
 use crate::dial::{DialError, Dialer};
-use crate::failure::{Failure, REDIRECTS};
+use crate::error::{FetchError, REDIRECTS};
 use crate::tls;
 
-/// Maximum number of cached connection pools, one per [`Trust`]. The cache is cleared when full.
-const KNOWN: usize = 64;
+/// Maximum number of cached connection pools, one per [`TlsTrust`]. The cache is cleared when full.
+const MAX_CACHED_CLIENTS: usize = 64;
 /// Maximum size of a response head. No chart server sends more.
-const LARGEST_HEAD: usize = 64 << 10;
+const MAX_HEAD_LEN: usize = 64 << 10;
 
 /// Timeouts of a fetch.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeouts {
     /// Until the response head arrives: DNS, connect, TLS and the first response line.
-    pub first_word: Duration,
+    pub response: Duration,
     /// For the next bytes of the body.
-    pub pause: Duration,
+    pub idle: Duration,
     /// For the whole fetch, including redirects.
-    pub whole: Duration,
+    pub total: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        Self { first_word: seconds(30), pause: seconds(30), whole: seconds(300) }
+        Self { response: seconds(30), idle: seconds(30), total: seconds(300) }
     }
 }
 
-type Lines = Http<HttpsConnector<Dialer>, Empty<Bytes>>;
+type HyperClient = Http<HttpsConnector<Dialer>, Empty<Bytes>>;
 
 /// Fetches addresses. Cheap to clone; clones share their connections.
 #[derive(Clone)]
-pub struct Client {
+pub struct FetchClient {
     dialer: Dialer,
-    patience: Patience,
+    timeouts: Timeouts,
     /// Connection pools. Requests with the same CA certificates and the same client certificate share one.
-    lines: Arc<Mutex<HashMap<(Trust, bool), Lines>>>,
+    hyper_clients: Arc<Mutex<HashMap<(TlsTrust, bool), HyperClient>>>,
 }
 
 /// One fetch: address, credentials, limits.
 #[derive(Clone)]
-pub struct Ask<'a> {
+pub struct FetchRequest<'a> {
     pub address: &'a Address,
     pub access: &'a Access,
     pub accept: &'static str,
     /// Validators of a cached copy. The server answers 304 if the copy is current.
-    pub had: Option<&'a Validators>,
+    pub validators: Option<&'a Validators>,
     /// Accepts gzip; the body is decompressed.
-    pub packed: bool,
+    pub accept_gzip: bool,
     /// Maximum number of bytes, both as transferred and after decompression.
-    pub at_most: usize,
+    pub max_len: usize,
     /// The memory budget that the body is charged to.
-    pub budget: Option<&'a dyn Budget>,
+    pub budget: Option<&'a dyn MemoryBudget>,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> FetchRequest<'a> {
     pub fn new(address: &'a Address, access: &'a Access, at_most: usize) -> Self {
-        Self { address, access, accept: "*/*", had: None, packed: false, at_most, budget: None }
+        Self {
+            address,
+            access,
+            accept: "*/*",
+            validators: None,
+            accept_gzip: false,
+            max_len: at_most,
+            budget: None,
+        }
     }
 }
 
@@ -92,7 +100,7 @@ pub struct Validators {
 
 /// Response to a fetch.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct FetchResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     /// Empty unless the status is 200.
@@ -101,16 +109,16 @@ pub struct Answer {
     pub address: Address,
 }
 
-impl Answer {
-    /// Returns the response if its status is 200, otherwise [`Failure::Status`].
-    pub fn ok(self) -> Result<Self, Failure> {
+impl FetchResponse {
+    /// Returns the response if its status is 200, otherwise [`FetchError::Status`].
+    pub fn ok(self) -> Result<Self, FetchError> {
         if self.status == StatusCode::OK {
             return Ok(self);
         }
-        Err(Failure::Status { at: self.address, status: self.status.as_u16() })
+        Err(FetchError::Status { at: self.address, status: self.status.as_u16() })
     }
 
-    pub fn is_unchanged(&self) -> bool {
+    pub fn is_not_modified(&self) -> bool {
         self.status == StatusCode::NOT_MODIFIED
     }
 
@@ -123,102 +131,103 @@ impl Answer {
     }
 }
 
-impl Client {
+impl FetchClient {
     pub fn new(dialer: Dialer) -> Self {
-        Self::with_patience(dialer, Patience::default())
+        Self::with_timeouts(dialer, Timeouts::default())
     }
 
-    pub fn with_patience(dialer: Dialer, patience: Patience) -> Self {
-        Self { dialer, patience, lines: Arc::default() }
+    pub fn with_timeouts(dialer: Dialer, patience: Timeouts) -> Self {
+        Self { dialer, timeouts: patience, hyper_clients: Arc::default() }
     }
 
     /// Fetches an address and follows redirects.
-    pub async fn get(&self, ask: &Ask<'_>) -> Result<Answer, Failure> {
-        let within = self.patience.whole;
-        match timeout(within, self.follow(ask)).await {
+    pub async fn get(&self, ask: &FetchRequest<'_>) -> Result<FetchResponse, FetchError> {
+        let within = self.timeouts.total;
+        match timeout(within, self.follow_redirects(ask)).await {
             Ok(answer) => answer,
-            Err(_) => Err(Failure::TooLong { at: ask.address.clone(), within }),
+            Err(_) => Err(FetchError::TotalTimeout { at: ask.address.clone(), within }),
         }
     }
 
-    async fn follow(&self, ask: &Ask<'_>) -> Result<Answer, Failure> {
+    async fn follow_redirects(&self, ask: &FetchRequest<'_>) -> Result<FetchResponse, FetchError> {
         let (mut at, mut access) = (ask.address.clone(), ask.access.clone());
         for _ in 0..=REDIRECTS {
             let response = self.send(ask, &at, &access).await?;
-            let Some(reference) = leads_on(&response) else {
+            let Some(reference) = redirect_location(&response) else {
                 return self.read(ask, at, response).await;
             };
             let reference = String::from_utf8_lossy(reference.as_bytes());
-            let next = at.join(&reference).map_err(|why| Failure::Astray { at: at.clone(), why })?;
+            let next =
+                at.join(&reference).map_err(|why| FetchError::InvalidRedirect { at: at.clone(), why })?;
             if at.is_secure() && !next.is_secure() {
-                return Err(Failure::Downgrade { at, to: next.origin() });
+                return Err(FetchError::InsecureRedirect { at, to: next.origin() });
             }
             // Credentials dropped at a change of origin are not restored by a redirect back: another server chose that
             // target.
             if next.origin() != at.origin() {
-                access = access.elsewhere();
+                access = access.for_other_origin();
             }
             at = next;
         }
-        Err(Failure::Redirects { at: ask.address.clone() })
+        Err(FetchError::TooManyRedirects { at: ask.address.clone() })
     }
 
     async fn send(
         &self,
-        ask: &Ask<'_>,
+        ask: &FetchRequest<'_>,
         at: &Address,
         access: &Access,
-    ) -> Result<Response<Incoming>, Failure> {
-        let request = request(ask, at, access)?;
-        let lines = self.lines(at, &access.trust)?;
-        let within = self.patience.first_word;
+    ) -> Result<Response<Incoming>, FetchError> {
+        let request = build_request(ask, at, access)?;
+        let lines = self.hyper_client(at, &access.trust)?;
+        let within = self.timeouts.response;
         match timeout(within, lines.request(request)).await {
             Ok(Ok(response)) => Ok(response),
-            Ok(Err(error)) => Err(failure(&error, at)),
-            Err(_) => Err(Failure::Silent { at: at.origin(), within }),
+            Ok(Err(error)) => Err(from_hyper_error(&error, at)),
+            Err(_) => Err(FetchError::ResponseTimeout { at: at.origin(), within }),
         }
     }
 
     async fn read(
         &self,
-        ask: &Ask<'_>,
+        ask: &FetchRequest<'_>,
         at: Address,
         response: Response<Incoming>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<FetchResponse, FetchError> {
         let (head, body) = response.into_parts();
-        let limit = Limit { sent: ask.at_most, unpacked: ask.at_most };
+        let limit = BodyLimit { transferred: ask.max_len, decompressed: ask.max_len };
         let body = if head.status == StatusCode::OK {
-            let charged = (ask.packed, ask.budget);
-            body::read(body, &head.headers, &at, limit, charged, self.patience.pause).await?
+            let charged = (ask.accept_gzip, ask.budget);
+            body::read_body(body, &head.headers, &at, limit, charged, self.timeouts.idle).await?
         } else {
             Bytes::new()
         };
-        Ok(Answer { status: head.status, headers: head.headers, body, address: at })
+        Ok(FetchResponse { status: head.status, headers: head.headers, body, address: at })
     }
 
     /// Returns the connection pool for this trust configuration. Plain HTTP needs no certificates and always uses the
     /// default.
-    fn lines(&self, at: &Address, trust: &Trust) -> Result<Lines, Failure> {
-        let key = (if at.is_secure() { trust.clone() } else { Trust::default() }, at.is_secure());
-        let mut known = self.lines.lock();
+    fn hyper_client(&self, at: &Address, trust: &TlsTrust) -> Result<HyperClient, FetchError> {
+        let key = (if at.is_secure() { trust.clone() } else { TlsTrust::default() }, at.is_secure());
+        let mut known = self.hyper_clients.lock();
         if let Some(lines) = known.get(&key) {
             return Ok(lines.clone());
         }
         let config = if at.is_secure() {
-            tls::config(trust).map_err(|why| Failure::Certificates { at: at.origin(), why })?
+            tls::client_config(trust).map_err(|why| FetchError::Certificates { at: at.origin(), why })?
         } else {
-            tls::config(&Trust { blindly: true, ..Trust::default() })
+            tls::client_config(&TlsTrust { insecure_skip_verify: true, ..TlsTrust::default() })
                 .expect("without certificates there is nothing wrong with them")
         };
-        let lines = self.build(config);
-        if known.len() >= KNOWN {
+        let lines = self.build_hyper_client(config);
+        if known.len() >= MAX_CACHED_CLIENTS {
             known.clear();
         }
         known.insert(key, lines.clone());
         Ok(lines)
     }
 
-    fn build(&self, config: ClientConfig) -> Lines {
+    fn build_hyper_client(&self, config: ClientConfig) -> HyperClient {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(config)
             .https_or_http()
@@ -229,31 +238,38 @@ impl Client {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(30))
             .pool_max_idle_per_host(4)
-            .http1_max_buf_size(LARGEST_HEAD)
+            .http1_max_buf_size(MAX_HEAD_LEN)
             .build(connector)
     }
 }
 
-fn request(ask: &Ask<'_>, at: &Address, access: &Access) -> Result<Request<Empty<Bytes>>, Failure> {
+fn build_request(
+    ask: &FetchRequest<'_>,
+    at: &Address,
+    access: &Access,
+) -> Result<Request<Empty<Bytes>>, FetchError> {
     let mut request = Request::builder()
-        .uri(at.whole())
+        .uri(at.as_str())
         .header(ACCEPT, ask.accept)
         .header(USER_AGENT, concat!("longshore/", env!("CARGO_PKG_VERSION")))
-        .header(ACCEPT_ENCODING, if ask.packed { "gzip" } else { "identity" });
-    if let Some(login) = &access.login {
-        let value = login.header().ok_or_else(|| Failure::Unsendable { at: at.origin() })?;
+        .header(ACCEPT_ENCODING, if ask.accept_gzip { "gzip" } else { "identity" });
+    if let Some(login) = &access.auth {
+        let value =
+            login.to_header_value().ok_or_else(|| FetchError::InvalidCredentials { at: at.origin() })?;
         request = request.header(AUTHORIZATION, value);
     }
-    let had = ask.had.map(|had| [(IF_NONE_MATCH, &had.etag), (IF_MODIFIED_SINCE, &had.last_modified)]);
+    let had = ask.validators.map(|had| [(IF_NONE_MATCH, &had.etag), (IF_MODIFIED_SINCE, &had.last_modified)]);
     for (name, value) in had.into_iter().flatten() {
         if let Some(value) = value.as_deref().and_then(|value| HeaderValue::from_str(value).ok()) {
             request = request.header(name, value);
         }
     }
-    request.body(Empty::new()).map_err(|error| Failure::Broken { at: at.clone(), why: error.to_string() })
+    request
+        .body(Empty::new())
+        .map_err(|error| FetchError::Interrupted { at: at.clone(), why: error.to_string() })
 }
 
-fn leads_on<T>(response: &Response<T>) -> Option<&HeaderValue> {
+fn redirect_location<T>(response: &Response<T>) -> Option<&HeaderValue> {
     match response.status().as_u16() {
         301 | 302 | 303 | 307 | 308 => response.headers().get(LOCATION),
         _ => None,
@@ -261,18 +277,18 @@ fn leads_on<T>(response: &Response<T>) -> Option<&HeaderValue> {
 }
 
 /// Converts hyper's error: finds a dial or TLS error in its source chain.
-fn failure(error: &hyper_util::client::legacy::Error, at: &Address) -> Failure {
+fn from_hyper_error(error: &hyper_util::client::legacy::Error, at: &Address) -> FetchError {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(link) = next {
         if let Some(dial) = link.downcast_ref::<DialError>() {
             return dial.clone().into();
         }
         if let Some(tls) = tls_error(link) {
-            return Failure::Tls { at: at.origin(), why: tls.to_string() };
+            return FetchError::Tls { at: at.origin(), why: tls.to_string() };
         }
         next = link.source();
     }
-    Failure::Broken { at: at.clone(), why: cause(error) }
+    FetchError::Interrupted { at: at.clone(), why: root_cause(error) }
 }
 
 /// Returns rustls' error, which is nested in one or two `io::Error`s.
@@ -284,7 +300,7 @@ fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> 
 }
 
 /// Message of the last source in the chain. The outer ones say only that an error occurred.
-pub(crate) fn cause(error: &dyn Error) -> String {
+pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;

@@ -20,10 +20,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower::Service;
 
-use crate::policy::Policy;
+use crate::policy::EgressPolicy;
 
 /// Connect timeout per address when a name has several.
-const ONE_ADDRESS: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Resolves a name to its addresses.
 pub trait Resolver: Send + Sync + 'static {
@@ -71,7 +71,7 @@ impl Connector for SystemConnector {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DialError {
     #[error("`{host}` has no address: {why}")]
-    Unknown { host: String, why: String },
+    Unresolved { host: String, why: String },
     /// The message contains neither the resolved address nor its range: a tenant would learn how internal names
     /// resolve. The log has both.
     #[error(
@@ -85,36 +85,36 @@ pub enum DialError {
 /// Resolves, checks and connects. The only code that opens outgoing connections.
 #[derive(Clone)]
 pub struct Dialer {
-    policy: Arc<Policy>,
+    policy: Arc<EgressPolicy>,
     resolver: Arc<dyn Resolver>,
     connector: Arc<dyn Connector>,
 }
 
 impl Dialer {
     /// Uses the system's resolver and TCP.
-    pub fn new(policy: Policy) -> Self {
-        Self::over(policy, SystemResolver, SystemConnector)
+    pub fn new(policy: EgressPolicy) -> Self {
+        Self::with_connector(policy, SystemResolver, SystemConnector)
     }
 
-    pub fn over(policy: Policy, resolver: impl Resolver, connector: impl Connector) -> Self {
+    pub fn with_connector(policy: EgressPolicy, resolver: impl Resolver, connector: impl Connector) -> Self {
         Self { policy: Arc::new(policy), resolver: Arc::new(resolver), connector: Arc::new(connector) }
     }
 
     pub async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Line>, DialError> {
         let mut last = String::from("nothing was tried");
-        for address in self.addresses(host).await? {
-            match timeout(ONE_ADDRESS, self.connector.connect(SocketAddr::new(address, port))).await {
+        for address in self.resolve_allowed(host).await? {
+            match timeout(CONNECT_TIMEOUT, self.connector.connect(SocketAddr::new(address, port))).await {
                 Ok(Ok(line)) => return Ok(line),
                 Ok(Err(error)) => last = error.to_string(),
-                Err(_) => last = format!("no answer within {} s", ONE_ADDRESS.as_secs()),
+                Err(_) => last = format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
             }
         }
         Err(DialError::Unreachable { host: host.to_owned(), why: last })
     }
 
     /// Resolves a host. Fails if any of its addresses may not be reached.
-    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
-        let unknown = |why: String| DialError::Unknown { host: host.to_owned(), why };
+    async fn resolve_allowed(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
+        let unknown = |why: String| DialError::Unresolved { host: host.to_owned(), why };
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
         let addresses = match literal {
             Ok(address) => vec![address],

@@ -8,7 +8,7 @@
 //! - `tls`: rustls configuration
 //! - [`client`]: fetch, redirects, caching validators
 //! - `body`: size and rate limits
-//! - [`failure`], errors
+//! - [`error`], errors
 //!
 //! Invariants:
 //! - A name is resolved once per connection, all its addresses are checked, and one of the checked addresses is
@@ -22,14 +22,14 @@ pub mod address;
 mod body;
 pub mod client;
 pub mod dial;
-pub mod failure;
+pub mod error;
 pub mod policy;
 mod tls;
 
-pub use access::{Access, Login, Secret, Trust};
-pub use address::{Address, BadAddress, Origin};
-pub use body::Budget;
-pub use client::{Answer, Ask, Client, Patience, Validators};
+pub use access::{Access, HttpAuth, SecretString, TlsTrust};
+pub use address::{Address, Origin, ParseAddressError};
+pub use body::MemoryBudget;
+pub use client::{FetchClient, FetchRequest, FetchResponse, Timeouts, Validators};
 pub use dial::{Connector, DialError, Dialer, Line, Resolver};
-pub use failure::Failure;
-pub use policy::{Network, Policy};
+pub use error::FetchError;
+pub use policy::{EgressPolicy, IpNetwork};

@@ -10,20 +10,20 @@ use std::str::FromStr;
 
 /// A range of addresses: `10.0.0.0/8`, `fd00::/8`, `192.0.2.7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Network {
+pub struct IpNetwork {
     base: IpAddr,
     bits: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no network: it would be like 10.0.0.0/8, fd00::/8 or 192.0.2.7")]
-pub struct BadNetwork(String);
+pub struct ParseNetworkError(String);
 
-impl FromStr for Network {
-    type Err = BadNetwork;
+impl FromStr for IpNetwork {
+    type Err = ParseNetworkError;
 
-    fn from_str(text: &str) -> Result<Self, BadNetwork> {
-        let bad = || BadNetwork(domain::ids::shortened(text));
+    fn from_str(text: &str) -> Result<Self, ParseNetworkError> {
+        let bad = || ParseNetworkError(domain::ids::truncate_for_error(text));
         let (base, bits) = match text.split_once('/') {
             Some((base, bits)) => (base, Some(bits)),
             None => (text, None),
@@ -35,13 +35,13 @@ impl FromStr for Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for IpNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.base, self.bits)
     }
 }
 
-impl Network {
+impl IpNetwork {
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.base, address) {
             (IpAddr::V4(base), IpAddr::V4(address)) => {
@@ -59,7 +59,7 @@ impl Network {
 
 /// IPv4 ranges that are refused unless allowed, with the reason.
 #[rustfmt::skip]
-const REFUSED_V4: &[(Ipv4Addr, u32, &str)] = &[
+const DENIED_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::UNSPECIFIED,           8, "is unspecified"),
     (Ipv4Addr::new(10, 0, 0, 0),      8, "is private"),
     (Ipv4Addr::new(100, 64, 0, 0),   10, "is shared by a provider's customers"),
@@ -76,7 +76,7 @@ const REFUSED_V4: &[(Ipv4Addr, u32, &str)] = &[
 ];
 
 #[rustfmt::skip]
-const REFUSED_V6: &[(Ipv6Addr, u32, &str)] = &[
+const DENIED_V6: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::UNSPECIFIED,                              128, "is unspecified"),
     (Ipv6Addr::LOCALHOST,                                128, "is this machine"),
     (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0),       48, "is translated locally"),
@@ -91,43 +91,43 @@ const REFUSED_V6: &[(Ipv6Addr, u32, &str)] = &[
 
 /// Reachable addresses. The default allows public addresses only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    allow: Vec<Network>,
+pub struct EgressPolicy {
+    allowed: Vec<IpNetwork>,
 }
 
-impl Policy {
+impl EgressPolicy {
     /// Additionally allows these networks.
-    pub fn allowing(allow: impl IntoIterator<Item = Network>) -> Self {
-        Self { allow: allow.into_iter().collect() }
+    pub fn with_allowed(allow: impl IntoIterator<Item = IpNetwork>) -> Self {
+        Self { allowed: allow.into_iter().collect() }
     }
 
     /// Allows everything, for the command line: its user can reach the same addresses without it.
-    pub fn anywhere() -> Self {
-        let all = |base| Network { base, bits: 0 };
-        Self::allowing([all(Ipv4Addr::UNSPECIFIED.into()), all(Ipv6Addr::UNSPECIFIED.into())])
+    pub fn allow_all() -> Self {
+        let all = |base| IpNetwork { base, bits: 0 };
+        Self::with_allowed([all(Ipv4Addr::UNSPECIFIED.into()), all(Ipv6Addr::UNSPECIFIED.into())])
     }
 
     /// Checks an address. The error says what it is.
     pub fn check(&self, address: IpAddr) -> Result<(), &'static str> {
-        let allowed = |address| self.allow.iter().any(|network| network.contains(address));
+        let allowed = |address| self.allowed.iter().any(|network| network.contains(address));
         if allowed(address) {
             return Ok(());
         }
         // An IPv6 address with embedded IPv4 addresses is checked by each of them and by itself.
-        let meant = carried(address).into_iter().filter(|meant| !allowed(*meant));
-        meant.chain([address]).find_map(refusal).map_or(Ok(()), Err)
+        let meant = embedded_ipv4(address).into_iter().filter(|meant| !allowed(*meant));
+        meant.chain([address]).find_map(denied_reason).map_or(Ok(()), Err)
     }
 }
 
-fn refusal(address: IpAddr) -> Option<&'static str> {
-    let within = |base: IpAddr, bits| Network { base, bits }.contains(address);
-    let v4 = REFUSED_V4.iter().map(|(base, bits, what)| (IpAddr::from(*base), *bits, *what));
-    let v6 = REFUSED_V6.iter().map(|(base, bits, what)| (IpAddr::from(*base), *bits, *what));
+fn denied_reason(address: IpAddr) -> Option<&'static str> {
+    let within = |base: IpAddr, bits| IpNetwork { base, bits }.contains(address);
+    let v4 = DENIED_V4.iter().map(|(base, bits, what)| (IpAddr::from(*base), *bits, *what));
+    let v6 = DENIED_V6.iter().map(|(base, bits, what)| (IpAddr::from(*base), *bits, *what));
     v4.chain(v6).find(|(base, bits, _)| within(*base, *bits)).map(|(_, _, what)| what)
 }
 
 /// IPv4 addresses embedded in an IPv6 address: mapped, compatible, translated (NAT64), 6to4, ISATAP.
-fn carried(address: IpAddr) -> Vec<IpAddr> {
+fn embedded_ipv4(address: IpAddr) -> Vec<IpAddr> {
     let IpAddr::V6(v6) = address else { return Vec::new() };
     let segments = v6.segments();
     let at = |place: usize| {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_everybodys_is_refused_in_every_spelling() {
+    fn policy_denies_non_public_addresses_in_every_spelling() {
         let refused = [
             "0.0.0.0",
             "0.1.2.3",
@@ -200,8 +200,8 @@ mod tests {
             "ff02::1",
         ];
         for address in refused {
-            assert!(Policy::default().check(ip(address)).is_err(), "{address}");
-            assert!(Policy::anywhere().check(ip(address)).is_ok(), "{address}");
+            assert!(EgressPolicy::default().check(ip(address)).is_err(), "{address}");
+            assert!(EgressPolicy::allow_all().check(ip(address)).is_ok(), "{address}");
         }
         let everybodys = [
             "1.1.1.1",
@@ -218,14 +218,15 @@ mod tests {
             "2002:101:101::1",
         ];
         for address in everybodys {
-            assert_eq!(Policy::default().check(ip(address)), Ok(()), "{address}");
+            assert_eq!(EgressPolicy::default().check(ip(address)), Ok(()), "{address}");
         }
     }
 
     #[test]
-    fn a_network_that_is_allowed_is_allowed_in_every_spelling() {
-        let policy =
-            Policy::allowing(["10.1.0.0/16", "fd00::/8", "127.0.0.1"].map(|text| text.parse().unwrap()));
+    fn policy_allows_configured_networks_in_every_spelling() {
+        let policy = EgressPolicy::with_allowed(
+            ["10.1.0.0/16", "fd00::/8", "127.0.0.1"].map(|text| text.parse().unwrap()),
+        );
         for address in ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3", "fd12::1", "127.0.0.1"] {
             assert_eq!(policy.check(ip(address)), Ok(()), "{address}");
         }
@@ -235,20 +236,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_named() {
+    fn invalid_network_is_named_in_the_error() {
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "fd00::/129", "10.0.0.0/x", "10.0.0.0/", "example.com"] {
-            let said = wrong.parse::<Network>().unwrap_err().to_string();
+            let said = wrong.parse::<IpNetwork>().unwrap_err().to_string();
             assert!(said.starts_with(&format!("`{wrong}` is no network")), "{said}");
         }
-        assert_eq!("fd00::/8".parse::<Network>().unwrap().to_string(), "fd00::/8");
+        assert_eq!("fd00::/8".parse::<IpNetwork>().unwrap().to_string(), "fd00::/8");
     }
 
     proptest! {
         /// An embedded IPv4 address gets the same result as the plain one.
         #[test]
-        fn nobody_is_let_in_by_another_spelling(bits: u32) {
+        fn embedded_ipv4_is_denied_like_plain_ipv4(bits: u32) {
             let v4 = Ipv4Addr::from_bits(bits);
-            let policy = Policy::default();
+            let policy = EgressPolicy::default();
             if policy.check(v4.into()).is_err() {
                 let [a, b, c, d] = v4.octets();
                 let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));

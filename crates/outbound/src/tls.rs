@@ -9,41 +9,41 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
-use crate::access::{Identity, Trust};
+use crate::access::{ClientCertificate, TlsTrust};
 
 /// Builds the client configuration. The error says what is wrong with the given certificates.
-pub fn config(trust: &Trust) -> Result<ClientConfig, String> {
+pub fn client_config(trust: &TlsTrust) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .expect("the provider has what the protocol's versions need");
-    let builder = if trust.blindly {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+    let builder = if trust.insecure_skip_verify {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
     } else {
-        let roots = Arc::new(roots(trust)?);
+        let roots = Arc::new(trusted_roots(trust)?);
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
         builder.with_webpki_verifier(verifier.map_err(|error| error.to_string())?)
     };
-    match &trust.identity {
+    match &trust.client_certificate {
         None => Ok(builder.with_no_client_auth()),
         Some(identity) => {
-            let (chain, key) = own(identity)?;
+            let (chain, key) = client_auth(identity)?;
             builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
         }
     }
 }
 
-fn roots(trust: &Trust) -> Result<RootCertStore, String> {
-    let Some(authorities) = &trust.authorities else { return system() };
-    let mut roots = if trust.also_system { system()? } else { RootCertStore::empty() };
-    for certificate in certificates(authorities)? {
+fn trusted_roots(trust: &TlsTrust) -> Result<RootCertStore, String> {
+    let Some(authorities) = &trust.authorities else { return system_roots() };
+    let mut roots = if trust.include_system_roots { system_roots()? } else { RootCertStore::empty() };
+    for certificate in parse_certificates(authorities)? {
         roots.add(certificate).map_err(|error| format!("an authority: {error}"))?;
     }
     Ok(roots)
 }
 
 /// The system's authorities, loaded once.
-fn system() -> Result<RootCertStore, String> {
+fn system_roots() -> Result<RootCertStore, String> {
     static SYSTEM: OnceLock<RootCertStore> = OnceLock::new();
     let roots = SYSTEM.get_or_init(|| {
         let mut roots = RootCertStore::empty();
@@ -53,7 +53,7 @@ fn system() -> Result<RootCertStore, String> {
     if roots.is_empty() { Err("the system trusts no authority".to_owned()) } else { Ok(roots.clone()) }
 }
 
-fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+fn parse_certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match all {
         Ok(all) if all.is_empty() => Err("there is no certificate in them".to_owned()),
@@ -62,17 +62,19 @@ fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-fn own(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
+fn client_auth(
+    identity: &ClientCertificate,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     // The parser's error is dropped because it could repeat a line of the key.
     let key = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes());
-    Ok((certificates(&identity.certificate)?, key.map_err(|_| "the key is no PEM".to_owned())?))
+    Ok((parse_certificates(&identity.certificate)?, key.map_err(|_| "the key is no PEM".to_owned())?))
 }
 
 /// Verifier that accepts every certificate but still checks that the server holds its key.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -4,33 +4,33 @@ use std::time::Duration;
 
 use helm_release::StorageError;
 
-use crate::key::Key;
+use crate::key::ReleaseKey;
 
 #[derive(Debug, thiserror::Error)]
-pub enum PassError {
-    #[error("cannot {doing}: {}", words(cause))]
-    Call { doing: String, cause: Box<kube::Error> },
+pub enum ReconcileError {
+    #[error("cannot {doing}: {}", error_message(cause))]
+    Api { doing: String, cause: Box<kube::Error> },
     #[error("the pass broke off: {0}")]
-    Broken(String),
+    Panicked(String),
     #[error("{0}")]
     Helm(String),
     #[error("cannot write the status of release `{0}`: it changes all the time")]
-    Contended(Key),
+    TooManyConflicts(ReleaseKey),
     #[error("not done within {} s", .0.as_secs())]
-    Deadline(Duration),
+    DeadlineExceeded(Duration),
     #[error("cannot read the records of a release: {0}")]
-    Records(#[from] StorageError),
+    Storage(#[from] StorageError),
 }
 
-impl PassError {
+impl ReconcileError {
     /// Whether the write lost a conflict. The watch delivers the newer object.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Call { cause, .. } if matches!(&**cause, kube::Error::Api(status) if status.is_conflict()))
+        matches!(self, Self::Api { cause, .. } if matches!(&**cause, kube::Error::Api(status) if status.is_conflict()))
     }
 }
 
 /// The message of the API server's `Status`, else of the client. For the log, or for the caller whose identity made the request.
-pub(crate) fn words(error: &kube::Error) -> String {
+pub(crate) fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
@@ -38,12 +38,12 @@ pub(crate) fn words(error: &kube::Error) -> String {
 }
 
 /// Adds the attempted operation to a failed Kubernetes call.
-pub(crate) trait Doing<T> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, PassError>;
+pub(crate) trait ErrorContext<T> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, ReconcileError>;
 }
 
-impl<T> Doing<T> for Result<T, kube::Error> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, PassError> {
-        self.map_err(|cause| PassError::Call { doing: what(), cause: Box::new(cause) })
+impl<T> ErrorContext<T> for Result<T, kube::Error> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, ReconcileError> {
+        self.map_err(|cause| ReconcileError::Api { doing: what(), cause: Box::new(cause) })
     }
 }

@@ -2,17 +2,17 @@
 //!
 //! Modules:
 //!
-//! * [`people`]: accounts and workspaces, as a trait.
+//! * [`tenant_directory`]: accounts and workspaces, as a trait.
 //! * [`charts`], [`repos`]: resolving charts; chart repositories.
 //! * [`values`]: merging the values of a release.
-//! * [`chain`]: post-rendering, i.e. changes to rendered manifests.
-//! * `records`: cache of Helm's release records.
-//! * `workloads`: readiness of objects, from watches.
-//! * [`acts`]: service functions, one per use case.
-//! * [`list`]: the index of releases for lists.
-//! * `lead`: the controllers, `requests` for requests and `release` for releases.
-//! * `tell`, `soon`, `told`: status updates, their debounce, and writes that the watch has not delivered yet.
-//! * `sweep`: garbage collection.
+//! * [`post_render`]: post-rendering, i.e. changes to rendered manifests.
+//! * `helm_records`: cache of Helm's release records.
+//! * `readiness`: readiness of objects, from watches.
+//! * [`service`]: service functions, one per use case.
+//! * [`index`]: the index of releases for lists.
+//! * `controller`: the controllers, `requests` for requests and `release` for releases.
+//! * `status_update`, `debounce`, `expectations`: status updates, their debounce, and writes that the watch has not delivered yet.
+//! * `gc`: garbage collection.
 //!
 //! Invariants: chart objects are written with the identity of the release, and Kubernetes authorises it. Requests, the `HelmRelease`
 //! objects of requests, values, records and statuses are written by the platform's own identity.
@@ -24,67 +24,67 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use controller::max_operation_bytes;
 use domain::clock::Clock;
 pub use helm_release::render::Renderer;
-use helm_release::render::share::Share;
-use helm_release::{Helm, Hold, Ledger, Storage, Trust};
+use helm_release::render::share::PoolShare;
+use helm_release::{Helm, Ledger, ReleaseLock, Storage, Trust};
 use kube::Api;
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::watcher::Config;
-use kube_access::{Clients, Feed, Sightings};
-use kube_apply::{Discovery, Reserved};
+use kube_access::{Clients, LeaseObserver, WatchCache};
+use kube_apply::{Discovery, ReservedObjects};
 use kube_types::{FIELD_MANAGER, HelmRelease, HelmRequest};
-pub use lead::operation_bytes;
 
-use acts::listen::Listening;
-use charts::Charts;
-use list::List;
-use people::{People, flow_of};
-use records::Mark;
-use release::identity::Identity;
-use values::work::ValuesPool;
+use charts::ChartResolver;
+use helm_records::RecordLabels;
+use index::ReleaseIndex;
+use release::identity::ReleaseIdentity;
+use service::log_stream::StreamLimiter;
+use tenant_directory::{TenantDirectory, flow_for_workspace};
+use values::pool::ValuesPool;
 
-pub mod acts;
-mod announce;
-pub mod chain;
 pub mod charts;
+mod controller;
+mod debounce;
 pub mod duration;
 mod error;
+mod events;
+mod expectations;
+mod gc;
 mod helm_options;
+mod helm_records;
+pub mod index;
 pub mod key;
-mod known;
-mod lead;
-pub mod list;
-pub mod people;
-mod records;
+pub mod post_render;
+mod readiness;
+mod reconcile_state;
 mod release;
 pub mod repos;
 mod requests;
-mod soon;
+pub mod service;
+mod status_update;
+pub mod tenant_directory;
 #[cfg(test)]
-mod stage;
-mod sweep;
-mod tell;
-mod told;
+mod testing;
 pub mod values;
-mod workloads;
 
 /// Requests and releases on one cluster. Cheap to clone; clones share state.
 #[derive(Clone)]
-pub struct Releases(Arc<Parts>);
+pub struct Releases(Arc<Inner>);
 
-pub(crate) struct Parts {
+pub(crate) struct Inner {
     clients: Clients,
-    requests: Feed<HelmRequest>,
-    releases: Feed<HelmRelease>,
+    requests: WatchCache<HelmRequest>,
+    releases: WatchCache<HelmRelease>,
     /// The metadata of all Helm records.
-    marks: Feed<Option<Mark>>,
-    list: List,
-    charts: Arc<Charts>,
-    people: Arc<dyn People>,
-    helms: Helms,
+    record_labels: WatchCache<Option<RecordLabels>>,
+    index: ReleaseIndex,
+    charts: Arc<ChartResolver>,
+    tenants: Arc<dyn TenantDirectory>,
+    helm_factory: HelmFactory,
     clock: Arc<dyn Clock>,
-    listening: Listening,
+    log_streams: StreamLimiter,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -92,65 +92,72 @@ pub enum StartError {
     #[error("the cluster does not say what it serves")]
     Discovery(#[source] Box<kube::Error>),
     #[error("the cluster did not tell which releases there are within {} s", .0.as_secs())]
-    Silent(Duration),
+    SyncTimeout(Duration),
 }
 
 /// Time limit for the initial sync of the caches.
-const PATIENCE: Duration = Duration::from_mins(1);
+const SYNC_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl Releases {
     /// Starts the watches and returns when their caches are synced. The CRDs must be installed. `holder` is the name in Leases by which
     /// other clients see the process that works on a release.
     pub async fn start(
         clients: Clients,
-        charts: chart_store::Charts,
-        people: Arc<dyn People>,
+        charts: chart_store::ChartStore,
+        people: Arc<dyn TenantDirectory>,
         clock: Arc<dyn Clock>,
         holder: &str,
     ) -> Result<Self, StartError> {
-        Self::start_with(Renderer::new(), clients, charts, people, clock, holder).await
+        Self::start_with_renderer(Renderer::new(), clients, charts, people, clock, holder).await
     }
 
     /// Like [`Self::start`], with a renderer whose pool is shared with other work.
-    pub async fn start_with(
+    pub async fn start_with_renderer(
         renderer: Renderer,
         clients: Clients,
-        charts: chart_store::Charts,
-        people: Arc<dyn People>,
+        charts: chart_store::ChartStore,
+        people: Arc<dyn TenantDirectory>,
         clock: Arc<dyn Clock>,
         holder: &str,
     ) -> Result<Self, StartError> {
-        let discovery = Discovery::read(&clients.own()).await;
+        let discovery = Discovery::read(&clients.platform()).await;
         let discovery = discovery.map_err(|error| StartError::Discovery(Box::new(error)))?;
-        let requests = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
-        let releases = Feed::start(Api::all(clients.own()), Config::default(), |_| {});
-        let marks = marks(&clients);
-        let synced = async { futures::join!(requests.synced(), releases.synced(), marks.synced()) };
-        let synced = tokio::time::timeout(PATIENCE, synced).await;
-        synced.map_err(|_| StartError::Silent(PATIENCE))?;
-        let helms = Helms {
+        let requests = WatchCache::start(Api::all(clients.platform()), Config::default(), |_| {});
+        let releases = WatchCache::start(Api::all(clients.platform()), Config::default(), |_| {});
+        let marks = watch_record_labels(&clients);
+        let synced = async {
+            futures::join!(
+                requests.wait_until_synced(),
+                releases.wait_until_synced(),
+                marks.wait_until_synced()
+            )
+        };
+        let synced = tokio::time::timeout(SYNC_TIMEOUT, synced).await;
+        synced.map_err(|_| StartError::SyncTimeout(SYNC_TIMEOUT))?;
+        let helms = HelmFactory {
             discovery,
             renderer,
             clock: clock.clone(),
             holder: holder.into(),
-            sightings: Sightings::start(clients.own()),
-            people: people.clone(),
+            lease_observer: LeaseObserver::start(clients.platform()),
+            tenants: people.clone(),
         };
         let (helm, own) = (helms.clone(), clients.clone());
-        let list = List::start(&requests, &releases, &marks, move |namespace| helm.storage(&own, namespace));
-        let started = Self(Arc::new(Parts {
-            list,
+        let list =
+            ReleaseIndex::start(&requests, &releases, &marks, move |namespace| helm.storage(&own, namespace));
+        let started = Self(Arc::new(Inner {
+            index: list,
             requests,
             releases,
-            marks,
-            helms,
-            charts: Arc::new(Charts::new(charts)),
+            record_labels: marks,
+            helm_factory: helms,
+            charts: Arc::new(ChartResolver::new(charts)),
             clients,
-            people,
+            tenants: people,
             clock,
-            listening: Listening::default(),
+            log_streams: StreamLimiter::default(),
         }));
-        if let Err(error) = started.adopt_packages().await {
+        if let Err(error) = started.record_package_readers().await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "cannot record the readers of older packages"
@@ -161,97 +168,104 @@ impl Releases {
 
     /// The renderer of all releases, for its metrics.
     pub fn renderer(&self) -> &Renderer {
-        &self.0.helms.renderer
+        &self.0.helm_factory.renderer
     }
 
     /// Fetches and caches the charts of all releases.
-    pub fn charts(&self) -> &Charts {
+    pub fn charts(&self) -> &ChartResolver {
         &self.0.charts
     }
 
     /// The time since the watches lost the API server. `None` while all of them are connected.
     pub fn stale_for(&self) -> Option<Duration> {
-        let Parts { requests, releases, marks, .. } = self.parts();
+        let Inner { requests, releases, record_labels: marks, .. } = self.inner();
         [requests.stale_for(), releases.stale_for(), marks.stale_for()].into_iter().flatten().max()
     }
 
-    pub(crate) fn parts(&self) -> &Parts {
+    pub(crate) fn inner(&self) -> &Inner {
         &self.0
     }
 }
 
 /// Starts a watch of the metadata of Helm's records.
-fn marks(clients: &Clients) -> Feed<Option<Mark>> {
-    let records = Config::default().labels(records::OWNED).fields(&format!("type={}", records::TYPE));
-    Feed::of_metadata(Api::all(clients.own()), records, |record| Mark::of(&record))
+fn watch_record_labels(clients: &Clients) -> WatchCache<Option<RecordLabels>> {
+    let records = Config::default()
+        .labels(helm_records::RECORD_SELECTOR)
+        .fields(&format!("type={}", helm_records::RECORD_SECRET_TYPE));
+    WatchCache::start_metadata(Api::all(clients.platform()), records, |record| {
+        RecordLabels::from_metadata(&record)
+    })
 }
 
-impl Parts {
-    fn recorder(&self) -> Recorder {
+impl Inner {
+    fn event_recorder(&self) -> Recorder {
         let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
-        Recorder::new(self.clients.own(), reporter)
+        Recorder::new(self.clients.platform(), reporter)
     }
 }
 
 /// Factory of Helm clients.
 #[derive(Clone)]
-pub(crate) struct Helms {
+pub(crate) struct HelmFactory {
     pub discovery: Discovery,
     renderer: Renderer,
     clock: Arc<dyn Clock>,
     holder: Arc<str>,
     /// Observes the operation leases of other holders. It starts before this server leads.
-    sightings: Sightings,
-    people: Arc<dyn People>,
+    lease_observer: LeaseObserver,
+    tenants: Arc<dyn TenantDirectory>,
 }
 
-impl Helms {
+impl HelmFactory {
     /// A Helm client that writes objects with the identity of a release and everything else as the platform. Revisions that the ledger
     /// does not contain are executed as the namespace's deployer. `reserved` objects are written as an administrator, or skipped.
-    pub fn acting_for(
+    pub fn helm_for_identity(
         &self,
         clients: &Clients,
-        identity: &Identity,
-        reserved: Reserved,
+        identity: &ReleaseIdentity,
+        reserved: ReservedObjects,
         ledger: Arc<dyn Ledger>,
     ) -> Helm {
         let mut helm = Helm::new(
-            clients.own(),
-            clients.acting_as(&identity.acts_as),
+            clients.platform(),
+            clients.impersonating(&identity.impersonation),
             self.discovery.clone(),
             self.clock.clone(),
             &self.holder,
         );
         helm.renderer = self.renderer.clone();
-        helm.sightings = self.sightings.clone();
+        helm.lease_observer = self.lease_observer.clone();
         helm.reserved = reserved;
-        helm.trust = Some(Trust { ledger, foreign: clients.acting_as(&identity.foreign) });
+        helm.trust = Some(Trust { ledger, untrusted_client: clients.impersonating(&identity.untrusted) });
         helm
     }
 
     /// The lock of a release in this namespace.
-    pub fn hold(&self, clients: &Clients, namespace: &str) -> Hold {
-        Hold::new(clients.own(), namespace, &self.holder).seeing(&self.sightings)
+    pub fn release_lock(&self, clients: &Clients, namespace: &str) -> ReleaseLock {
+        ReleaseLock::new(clients.platform(), namespace, &self.holder).with_observer(&self.lease_observer)
     }
 
     /// The share of the renderer's pool for work on releases of a namespace: that of its account or workspace.
-    pub fn share(&self, namespace: &str) -> Share {
-        self.renderer.share(&self.flow(namespace))
+    pub fn pool_share(&self, namespace: &str) -> PoolShare {
+        self.renderer.share(&self.flow_for_namespace(namespace))
     }
 
-    /// Like [`Self::share`], for parsing and merging values.
+    /// Like [`Self::pool_share`], for parsing and merging values.
     pub fn values_pool(&self, namespace: &str) -> ValuesPool {
-        ValuesPool::new(&self.renderer, &self.flow(namespace))
+        ValuesPool::new(&self.renderer, &self.flow_for_namespace(namespace))
     }
 
     /// The account or workspace whose budgets the releases of a namespace use, else the namespace.
-    fn flow(&self, namespace: &str) -> String {
-        let flow = self.people.workspace_of(namespace).map(|workspace| flow_of(&*self.people, &workspace));
+    fn flow_for_namespace(&self, namespace: &str) -> String {
+        let flow = self
+            .tenants
+            .workspace_of(namespace)
+            .map(|workspace| flow_for_workspace(&*self.tenants, &workspace));
         flow.unwrap_or_else(|| namespace.to_owned())
     }
 
     /// The storage of Helm records in a namespace.
     pub fn storage(&self, clients: &Clients, namespace: &str) -> Storage {
-        Storage::new(clients.own(), namespace, self.clock.clone()).sharing(self.share(namespace))
+        Storage::new(clients.platform(), namespace, self.clock.clone()).with_share(self.pool_share(namespace))
     }
 }

@@ -1,49 +1,49 @@
 //! Adapter from audit events of the embedded Kubernetes API to the platform's audit trail.
 
-use events::audit::{Outcome, Record, Sink};
+use events::audit::{AuditOutcome, AuditRecord, AuditRecordSink};
 use jiff::Timestamp;
 use kube_embedded::http::audit::{AuditEvent, AuditSink};
 
 /// Writes to the sink that the platform's HTTP API uses.
-pub struct KubernetesAudit<S> {
+pub struct KubernetesAuditSink<S> {
     sink: S,
 }
 
-impl<S> KubernetesAudit<S> {
+impl<S> KubernetesAuditSink<S> {
     pub fn new(sink: S) -> Self {
         Self { sink }
     }
 }
 
-impl<S: Sink> AuditSink for KubernetesAudit<S> {
+impl<S: AuditRecordSink> AuditSink for KubernetesAuditSink<S> {
     fn write(&self, event: &AuditEvent) {
-        let record = record(event, Timestamp::now());
+        let record = to_audit_record(event, Timestamp::now());
         if let Err(error) = self.sink.write(&record) {
             tracing::error!(error = &error as &dyn std::error::Error, "the audit trail cannot be written");
         }
     }
 }
 
-fn record(event: &AuditEvent, time: Timestamp) -> Record {
+fn to_audit_record(event: &AuditEvent, time: Timestamp) -> AuditRecord {
     let via = match &event.impersonator {
         Some(impersonator) => format!("kubernetes, impersonated by {impersonator}"),
         None => "kubernetes".to_owned(),
     };
-    Record {
+    AuditRecord {
         time,
         who: event.user.clone(),
         via: event.user.is_some().then_some(via),
-        act: act(event.verb),
+        act: audit_action(event.verb),
         option: None,
         object: event.object.clone(),
         from: event.source,
-        result: event.status.map_or(Outcome::Abandoned, Outcome::of_status),
+        result: event.status.map_or(AuditOutcome::Abandoned, AuditOutcome::from_status),
         status: event.status,
         request_id: event.id.clone(),
     }
 }
 
-fn act(verb: &str) -> &'static str {
+fn audit_action(verb: &str) -> &'static str {
     match verb {
         "get" => "kubernetes.get",
         "list" => "kubernetes.list",
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn event_becomes_a_line_of_the_audit_trail() {
+    fn kubernetes_event_is_written_as_an_audit_record() {
         let mut event = AuditEvent {
             id: "id-1".to_owned(),
             user: Some("longshore:user:uabc".to_owned()),
@@ -72,7 +72,9 @@ mod tests {
             source: None,
             status: Some(403),
         };
-        let line = |event: &AuditEvent| events::audit::line(&record(event, Timestamp::UNIX_EPOCH)).unwrap();
+        let line = |event: &AuditEvent| {
+            events::audit::to_json_line(&to_audit_record(event, Timestamp::UNIX_EPOCH)).unwrap()
+        };
         assert_eq!(
             line(&event),
             "{\"log\":\"audit\",\"time\":\"1970-01-01T00:00:00Z\",\"who\":\"longshore:user:uabc\",\

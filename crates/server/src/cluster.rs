@@ -55,7 +55,7 @@ pub enum ClusterError {
 }
 
 /// The embedded cluster with its bound listener.
-pub struct Embedded {
+pub struct EmbeddedCluster {
     pub cluster: embedded::Cluster,
     pub listener: TcpListener,
     pub address: SocketAddr,
@@ -70,8 +70,8 @@ pub async fn open_embedded(
     connections: ConnectionLimits,
     storage: StorageBudget,
     audit: Arc<dyn AuditSink>,
-) -> Result<Embedded, ClusterError> {
-    let host = external_url.and_then(|url| url.strip_prefix("https://")).map(host_of);
+) -> Result<EmbeddedCluster, ClusterError> {
+    let host = external_url.and_then(|url| url.strip_prefix("https://")).map(parse_host);
     let mut names: Vec<String> = host.into_iter().map(str::to_owned).collect();
     if !listen.ip().is_unspecified() {
         names.push(listen.ip().to_string());
@@ -82,15 +82,15 @@ pub async fn open_embedded(
     flows.separate_in.push(kube_types::SYSTEM_NAMESPACE.to_owned());
     flows.group_labels = budgets::owner_labels();
     let config = embedded::Config {
-        data: Some(data.to_owned()),
-        names,
+        data_dir: Some(data.to_owned()),
+        extra_names: names,
         flows,
         simulation,
-        connections,
-        storage: Some(storage),
-        limits: budgets::kubernetes(),
-        work: budgets::kubernetes_work(),
-        audit: Some(audit),
+        connection_limits: connections,
+        storage_budget: Some(storage),
+        level_limits: budgets::kubernetes_limits(),
+        work_limits: budgets::kubernetes_work_limits(),
+        audit_sink: Some(audit),
         ..embedded::Config::default()
     };
     let cluster = embedded::Cluster::open(config)
@@ -106,11 +106,11 @@ pub async fn open_embedded(
         address.to_string()
     };
     let url = external_url.map_or_else(|| format!("https://{here}"), str::to_owned);
-    cluster.announce(&url).await.map_err(|source| ClusterError::Open {
+    cluster.publish_url(&url).await.map_err(|source| ClusterError::Open {
         data: data.to_owned(),
         source: embedded::OpenError::Bootstrap(source),
     })?;
-    Ok(Embedded { cluster, listener, address })
+    Ok(EmbeddedCluster { cluster, listener, address })
 }
 
 impl ClusterError {
@@ -121,13 +121,13 @@ impl ClusterError {
 }
 
 /// Whether the data folder contains a cluster.
-pub fn exists(data: &Path) -> bool {
+pub fn has_cluster_data(data: &Path) -> bool {
     data.join("store.redb").exists()
 }
 
 /// Opens the data folder without a listener and without simulation.
-pub async fn open_at_rest(data: &Path) -> Result<embedded::Cluster, ClusterError> {
-    let config = embedded::Config { data: Some(data.to_owned()), ..embedded::Config::default() };
+pub async fn open_offline(data: &Path) -> Result<embedded::Cluster, ClusterError> {
+    let config = embedded::Config { data_dir: Some(data.to_owned()), ..embedded::Config::default() };
     embedded::Cluster::open(config)
         .await
         .map_err(|source| ClusterError::Open { data: data.to_owned(), source })
@@ -139,27 +139,27 @@ pub fn kubeconfig(pki: &Path, url: &str) -> Result<String, PkiError> {
 }
 
 /// An administrator client for the server that runs on this data folder and serves the Kubernetes API at `url`.
-pub async fn running(data: &Path, url: &str) -> Result<kube::Client, ClusterError> {
+pub async fn connect_to_running(data: &Path, url: &str) -> Result<kube::Client, ClusterError> {
     let failed = |source| ClusterError::Running { data: data.to_owned(), source };
     let text = kubeconfig(&data.join("pki"), url).map_err(|error| failed(error.into()))?;
     let kubeconfig = Kubeconfig::from_yaml(&text).map_err(|error| failed(error.into()))?;
-    client_of(kubeconfig, None).await.map(|(_, client)| client).map_err(failed)
+    client_from_kubeconfig(kubeconfig, None).await.map(|(_, client)| client).map_err(failed)
 }
 
 /// A client with request timeouts, and the cluster's URL.
-async fn client_of(
+async fn client_from_kubeconfig(
     kubeconfig: Kubeconfig,
     context: Option<&str>,
 ) -> Result<(String, kube::Client), Box<dyn std::error::Error + Send + Sync>> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-    kube_access::clients::check(&config)?;
+    kube_access::clients::reject_impersonation(&config)?;
     let url = config.cluster_url.to_string();
-    Ok((url, Clients::new(kube::Client::try_from(config)?).own()))
+    Ok((url, Clients::new(kube::Client::try_from(config)?).platform()))
 }
 
 /// `kube.example.com` of `kube.example.com:6443/path`, `::1` of `[::1]:6443`.
-fn host_of(rest: &str) -> &str {
+fn parse_host(rest: &str) -> &str {
     let authority = rest.split('/').next().unwrap_or(rest);
     match authority.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
         Some((address, _)) => address,
@@ -168,32 +168,32 @@ fn host_of(rest: &str) -> &str {
 }
 
 /// A real cluster, and whether its last health check succeeded.
-pub struct Real {
+pub struct RealCluster {
     pub url: String,
     pub client: kube::Client,
-    pub answers: Arc<AtomicBool>,
+    pub is_healthy: Arc<AtomicBool>,
 }
 
 /// Connects by a kubeconfig file. Environment and in-cluster configuration are ignored.
-pub async fn reach(file: &Path, context: Option<&str>) -> Result<Real, ClusterError> {
+pub async fn connect(file: &Path, context: Option<&str>) -> Result<RealCluster, ClusterError> {
     let wrong = |source: Box<dyn std::error::Error + Send + Sync>| ClusterError::Kubeconfig {
         file: file.to_owned(),
         source,
     };
     let kubeconfig = Kubeconfig::read_from(file).map_err(|error| wrong(error.into()))?;
-    let (url, client) = client_of(kubeconfig, context).await.map_err(wrong)?;
+    let (url, client) = client_from_kubeconfig(kubeconfig, context).await.map_err(wrong)?;
     let version = client
         .apiserver_version()
         .await
         .map_err(|source| ClusterError::Unreachable { url: url.clone(), source: Box::new(source) })?;
     tracing::info!(kube.url = url, kube.version = version.git_version, "running on a real cluster");
-    Ok(Real { url, client, answers: Arc::new(AtomicBool::new(true)) })
+    Ok(RealCluster { url, client, is_healthy: Arc::new(AtomicBool::new(true)) })
 }
 
-impl Real {
+impl RealCluster {
     /// Starts the periodic health check for `/readyz`.
     pub fn watch_health(&self) {
-        let (client, answers) = (self.client.clone(), self.answers.clone());
+        let (client, answers) = (self.client.clone(), self.is_healthy.clone());
         let start = move || watch_health(client.clone(), answers.clone());
         tokio::spawn(async move { match runtime().run("cluster-health", "", start).await {} });
     }
@@ -211,12 +211,12 @@ async fn watch_health(client: kube::Client, answers: Arc<AtomicBool>) {
 
 #[cfg(test)]
 mod tests {
-    use super::host_of;
+    use super::parse_host;
 
     #[test]
-    fn the_host_of_an_address() {
-        assert_eq!(host_of("kube.example.com:6443/x"), "kube.example.com");
-        assert_eq!(host_of("[::1]:6443"), "::1");
-        assert_eq!(host_of("10.0.0.1"), "10.0.0.1");
+    fn parse_host_drops_port_and_path() {
+        assert_eq!(parse_host("kube.example.com:6443/x"), "kube.example.com");
+        assert_eq!(parse_host("[::1]:6443"), "::1");
+        assert_eq!(parse_host("10.0.0.1"), "10.0.0.1");
     }
 }

@@ -10,12 +10,12 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use chart_store::packages::Limits;
+use chart_store::packages::PackageLimits;
 use fleet::ManagePools;
 use kube_embedded::quantity::Quantity;
 use kube_embedded::sim::Simulation;
-use outbound::policy::Network;
-use tenancy::edge::{JoinTool, ToolError};
+use outbound::policy::IpNetwork;
+use tenancy::node_join::{JoinTool, ToolError};
 
 use crate::budgets;
 
@@ -40,9 +40,9 @@ pub struct Config {
     /// Host names by which clients reach the platform's port.
     pub hosts: Vec<String>,
     pub data: PathBuf,
-    pub tls: Option<Tls>,
-    pub kube: Kube,
-    pub accounts: Accounts,
+    pub tls: Option<TlsConfig>,
+    pub kube: ClusterConfig,
+    pub accounts: AccountsConfig,
     /// Clients of the OpenYurt console may send their token as a query parameter.
     pub token_parameter: bool,
     /// Tool that joins machines to the cluster.
@@ -50,23 +50,23 @@ pub struct Config {
     /// Where node pools are managed.
     pub manage_pools: ManagePools,
     /// Private networks that the server may reach to fetch charts.
-    pub outbound_allow: Vec<Network>,
+    pub outbound_allow: Vec<IpNetwork>,
     /// Connection limits of each of the two ports.
-    pub connections: Connections,
-    pub store: Store,
+    pub connections: ConnectionsConfig,
+    pub store: StoreConfig,
     pub logs: LogFormat,
 }
 
 /// Connection limits of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connections {
+pub struct ConnectionsConfig {
     pub total: u32,
     pub per_address: u32,
 }
 
 /// Storage limits of chart packages, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Store {
+pub struct StoreConfig {
     /// Per account.
     pub quota: u64,
     /// In total.
@@ -75,7 +75,7 @@ pub struct Store {
 
 /// Defaults of new accounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accounts {
+pub struct AccountsConfig {
     /// Whether users may register themselves.
     pub registration_open: bool,
     pub valid_days: u32,
@@ -89,14 +89,14 @@ pub struct Accounts {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsConfig {
     pub cert: PathBuf,
     pub key: PathBuf,
 }
 
 /// Cluster that the platform runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kube {
+pub enum ClusterConfig {
     Embedded {
         listen: SocketAddr,
         external_url: Option<String>,
@@ -188,7 +188,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
 ];
 
 /// Raw values by key; later sources override earlier ones.
-type Values = BTreeMap<String, String>;
+type RawValues = BTreeMap<String, String>;
 
 impl Config {
     /// Reads all sources; `environment` is usually [`env::vars`].
@@ -197,7 +197,7 @@ impl Config {
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
         let environment: BTreeMap<String, String> = environment.into_iter().collect();
-        let mut values = Values::new();
+        let mut values = RawValues::new();
         if let Some(file) = &flags.config {
             read_file(file, &mut values)?;
         }
@@ -220,7 +220,7 @@ impl Config {
                 values.insert(key.to_owned(), value);
             }
         }
-        Self::check(&values, &environment)
+        Self::from_values(&values, &environment)
     }
 
     /// [`Config::read`] with the environment of this process.
@@ -231,20 +231,20 @@ impl Config {
         )
     }
 
-    fn check(values: &Values, environment: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+    fn from_values(values: &RawValues, environment: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
         let given = |key: &str| values.get(key).filter(|value| !value.is_empty());
         let data = match given("data.dir") {
             Some(dir) => PathBuf::from(dir),
-            None => default_data(environment).ok_or(ConfigError::NoDataFolder)?,
+            None => default_data_dir(environment).ok_or(ConfigError::NoDataFolder)?,
         };
         let tls = match (given("tls.cert"), given("tls.key")) {
-            (Some(cert), Some(key)) => Some(Tls { cert: cert.into(), key: key.into() }),
+            (Some(cert), Some(key)) => Some(TlsConfig { cert: cert.into(), key: key.into() }),
             (None, None) => None,
             (Some(_), None) => return Err(contradiction("tls.cert", "tls.key is missing")),
             (None, Some(_)) => return Err(contradiction("tls.key", "tls.cert is missing")),
         };
         let external_url =
-            || given("kube.external_url").map(|url| https("kube.external_url", url)).transpose();
+            || given("kube.external_url").map(|url| parse_https_url("kube.external_url", url)).transpose();
         let kube = match given("kube.kubeconfig") {
             Some(file) => {
                 let of_embedded = |key: &str| {
@@ -257,7 +257,7 @@ impl Config {
                     let why = "it is about the embedded cluster, and kube.kubeconfig names a real one";
                     return Err(contradiction(key, why));
                 }
-                Kube::Real {
+                ClusterConfig::Real {
                     kubeconfig: file.into(),
                     context: given("kube.context").cloned(),
                     external_url: external_url()?,
@@ -266,17 +266,21 @@ impl Config {
             None if given("kube.context").is_some() => {
                 return Err(contradiction("kube.context", "there is no kube.kubeconfig to choose it from"));
             }
-            None => Kube::Embedded {
-                listen: address(
+            None => ClusterConfig::Embedded {
+                listen: parse_address(
                     "kube.listen",
                     given("kube.listen").map_or("127.0.0.1:6443", String::as_str),
                 )?,
                 external_url: external_url()?,
                 storage_budget: given("kube.storage_budget")
-                    .map_or(Ok(budgets::STORAGE_BUDGET), |text| bytes("kube.storage_budget", text))?,
+                    .map_or(Ok(budgets::DEFAULT_STORAGE_BUDGET), |text| {
+                        parse_bytes("kube.storage_budget", text)
+                    })?,
                 storage_capacity: given("kube.storage_capacity")
-                    .map_or(Ok(budgets::STORAGE_CAPACITY), |text| bytes("kube.storage_capacity", text))?,
-                simulation: simulation(&given)?,
+                    .map_or(Ok(budgets::DEFAULT_STORAGE_CAPACITY), |text| {
+                        parse_bytes("kube.storage_capacity", text)
+                    })?,
+                simulation: parse_simulation(&given)?,
             },
         };
         let logs = match given("logs.format").map_or("text", String::as_str) {
@@ -285,27 +289,30 @@ impl Config {
             other => return Err(invalid("logs.format", other, "text or json")),
         };
         let listen =
-            address("server.listen", given("server.listen").map_or("127.0.0.1:8080", String::as_str))?;
+            parse_address("server.listen", given("server.listen").map_or("127.0.0.1:8080", String::as_str))?;
         let config = Self {
             listen,
-            trusted_proxy: truth(
+            trusted_proxy: parse_bool(
                 "server.trusted_proxy",
                 given("server.trusted_proxy").map_or("false", String::as_str),
             )?,
-            hosts: hosts(given("server.hosts").map_or("", String::as_str))?,
+            hosts: parse_hosts(given("server.hosts").map_or("", String::as_str))?,
             data,
             tls,
             kube,
-            accounts: accounts(&given, is_loopback(listen.ip()))?,
-            token_parameter: truth(
+            accounts: parse_accounts(&given, is_loopback(listen.ip()))?,
+            token_parameter: parse_bool(
                 "console.token_parameter",
                 given("console.token_parameter").map_or("true", String::as_str),
             )?,
-            join_tool: join_tool(&given)?,
-            manage_pools: manage_pools(given("edge.manage_pools").map_or("own", String::as_str))?,
-            outbound_allow: networks("outbound.allow", given("outbound.allow").map_or("", String::as_str))?,
-            connections: connections(&given)?,
-            store: store(&given)?,
+            join_tool: parse_join_tool(&given)?,
+            manage_pools: parse_manage_pools(given("edge.manage_pools").map_or("own", String::as_str))?,
+            outbound_allow: parse_networks(
+                "outbound.allow",
+                given("outbound.allow").map_or("", String::as_str),
+            )?,
+            connections: parse_connections(&given)?,
+            store: parse_store(&given)?,
             logs,
         };
         if !is_loopback(config.listen.ip()) && config.tls.is_none() && !config.trusted_proxy {
@@ -315,7 +322,7 @@ impl Config {
     }
 
     /// The effective configuration as TOML, without secrets (there are none yet: keys name files).
-    pub fn print(&self) -> String {
+    pub fn to_toml(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let path = |path: &Path| quoted(&path.to_string_lossy());
         let mut out = format!(
@@ -341,7 +348,13 @@ impl Config {
         let tls = self.tls.as_ref();
         section("tls", &[("cert", tls.map(|tls| path(&tls.cert))), ("key", tls.map(|tls| path(&tls.key)))]);
         match &self.kube {
-            Kube::Embedded { listen, external_url, storage_budget, storage_capacity, simulation } => {
+            ClusterConfig::Embedded {
+                listen,
+                external_url,
+                storage_budget,
+                storage_capacity,
+                simulation,
+            } => {
                 let listen = quoted(&listen.to_string());
                 section(
                     "kube",
@@ -366,7 +379,7 @@ impl Config {
                     ],
                 );
             }
-            Kube::Real { kubeconfig, context, external_url } => {
+            ClusterConfig::Real { kubeconfig, context, external_url } => {
                 section(
                     "kube",
                     &[
@@ -377,7 +390,7 @@ impl Config {
                 );
             }
         }
-        let Accounts { registration_open, valid_days, max_nodes, grace_hours, quota, workspace_quota } =
+        let AccountsConfig { registration_open, valid_days, max_nodes, grace_hours, quota, workspace_quota } =
             &self.accounts;
         let registration = if *registration_open { "open" } else { "closed" };
         section(
@@ -387,23 +400,23 @@ impl Config {
                 ("valid_days", Some(valid_days.to_string())),
                 ("max_nodes", Some(max_nodes.to_string())),
                 ("grace_hours", Some(grace_hours.to_string())),
-                ("quota", limits_text(quota).as_deref().map(quoted)),
-                ("workspace_quota", limits_text(workspace_quota).as_deref().map(quoted)),
+                ("quota", format_resource_limits(quota).as_deref().map(quoted)),
+                ("workspace_quota", format_resource_limits(workspace_quota).as_deref().map(quoted)),
             ],
         );
         section("console", &[("token_parameter", Some(self.token_parameter.to_string()))]);
-        let (url, sums) = self.join_tool.words().unzip();
+        let (url, sums) = self.join_tool.to_settings().unzip();
         let words = |words: Option<String>| words.as_deref().map(quoted);
-        let pools = quoted(self.manage_pools.word());
+        let pools = quoted(self.manage_pools.as_str());
         section(
             "edge",
             &[("join_url", words(url)), ("join_sha256", words(sums)), ("manage_pools", Some(pools))],
         );
         let networks: Vec<String> = self.outbound_allow.iter().map(ToString::to_string).collect();
         section("outbound", &[("allow", (!networks.is_empty()).then(|| quoted(&networks.join(","))))]);
-        let Store { quota, capacity } = self.store;
+        let StoreConfig { quota, capacity } = self.store;
         section("store", &[("quota", Some(quota.to_string())), ("capacity", Some(capacity.to_string()))]);
-        let Connections { total, per_address } = self.connections;
+        let ConnectionsConfig { total, per_address } = self.connections;
         section(
             "limits",
             &[
@@ -418,13 +431,13 @@ impl Config {
 }
 
 /// Default data folder.
-pub fn default_data(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
+pub fn default_data_dir(environment: &BTreeMap<String, String>) -> Option<PathBuf> {
     let folder = |name: &str| environment.get(name).filter(|value| value.starts_with('/')).map(PathBuf::from);
     let base = folder("XDG_DATA_HOME").or_else(|| folder("HOME").map(|home| home.join(".local/share")))?;
     Some(base.join("longshore"))
 }
 
-fn read_file(file: &Path, values: &mut Values) -> Result<(), ConfigError> {
+fn read_file(file: &Path, values: &mut RawValues) -> Result<(), ConfigError> {
     let text =
         std::fs::read_to_string(file).map_err(|source| ConfigError::Read { file: file.into(), source })?;
     let table: toml::Table =
@@ -459,13 +472,13 @@ fn contradiction(key: &'static str, why: &'static str) -> ConfigError {
     ConfigError::Contradiction { key, why }
 }
 
-fn address(key: &str, value: &str) -> Result<SocketAddr, ConfigError> {
+fn parse_address(key: &str, value: &str) -> Result<SocketAddr, ConfigError> {
     let value = value.replace("localhost:", "127.0.0.1:");
     value.parse().map_err(|_| invalid(key, &value, "an address with a port, such as 127.0.0.1:8080"))
 }
 
 /// Parses host names without ports.
-fn hosts(text: &str) -> Result<Vec<String>, ConfigError> {
+fn parse_hosts(text: &str) -> Result<Vec<String>, ConfigError> {
     let is_name = |name: &str| {
         name.len() <= 253 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
     };
@@ -479,7 +492,7 @@ fn hosts(text: &str) -> Result<Vec<String>, ConfigError> {
     named.map(checked).collect()
 }
 
-fn networks(key: &str, value: &str) -> Result<Vec<Network>, ConfigError> {
+fn parse_networks(key: &str, value: &str) -> Result<Vec<IpNetwork>, ConfigError> {
     let named = value.split(',').map(str::trim).filter(|network| !network.is_empty());
     named
         .map(|network| {
@@ -489,26 +502,26 @@ fn networks(key: &str, value: &str) -> Result<Vec<Network>, ConfigError> {
         .collect()
 }
 
-fn manage_pools(value: &str) -> Result<ManagePools, ConfigError> {
-    let named = ManagePools::ALL.into_iter().find(|way| way.word() == value);
+fn parse_manage_pools(value: &str) -> Result<ManagePools, ConfigError> {
+    let named = ManagePools::ALL.into_iter().find(|way| way.as_str() == value);
     named.ok_or_else(|| invalid("edge.manage_pools", value, "own, always or never"))
 }
 
-fn truth(key: &str, value: &str) -> Result<bool, ConfigError> {
+fn parse_bool(key: &str, value: &str) -> Result<bool, ConfigError> {
     value.parse().map_err(|_| invalid(key, value, "true or false"))
 }
 
-fn number(key: &str, value: &str, most: u32, expected: &'static str) -> Result<u32, ConfigError> {
+fn parse_number(key: &str, value: &str, most: u32, expected: &'static str) -> Result<u32, ConfigError> {
     value.parse().ok().filter(|number| *number <= most).ok_or_else(|| invalid(key, value, expected))
 }
 
-fn amount(key: &str, value: &str) -> Result<String, ConfigError> {
+fn parse_quantity(key: &str, value: &str) -> Result<String, ConfigError> {
     let is_amount = Quantity::parse(value).is_ok_and(|amount| amount.sign() >= 0);
     if is_amount { Ok(value.to_owned()) } else { Err(invalid(key, value, "an amount, such as 4 or 16Gi")) }
 }
 
 /// Parses a number of bytes, plain or with a binary suffix of Kubernetes.
-fn bytes(key: &str, value: &str) -> Result<u64, ConfigError> {
+fn parse_bytes(key: &str, value: &str) -> Result<u64, ConfigError> {
     const MOST: u64 = 1 << 50;
     let (digits, factor) = match value.split_at_checked(value.len().saturating_sub(2)) {
         Some((digits, "Ki")) => (digits, 1 << 10),
@@ -521,17 +534,17 @@ fn bytes(key: &str, value: &str) -> Result<u64, ConfigError> {
     number.ok_or_else(|| invalid(key, value, "a number of bytes from 1 up, such as 32Mi"))
 }
 
-fn store<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Store, ConfigError> {
-    let size = |key, default| given(key).map_or(Ok(default), |value| bytes(key, value));
-    let Limits { quota, capacity, .. } = Limits::default();
-    Ok(Store { quota: size("store.quota", quota)?, capacity: size("store.capacity", capacity)? })
+fn parse_store<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<StoreConfig, ConfigError> {
+    let size = |key, default| given(key).map_or(Ok(default), |value| parse_bytes(key, value));
+    let PackageLimits { quota, capacity, .. } = PackageLimits::default();
+    Ok(StoreConfig { quota: size("store.quota", quota)?, capacity: size("store.capacity", capacity)? })
 }
 
 /// Parses the account settings. Registration is closed by default if the server is reachable from other machines.
-fn accounts<'v>(
+fn parse_accounts<'v>(
     given: &impl Fn(&str) -> Option<&'v String>,
     only_this_machine: bool,
-) -> Result<Accounts, ConfigError> {
+) -> Result<AccountsConfig, ConfigError> {
     let registration_open = match given("accounts.registration").map(String::as_str) {
         None => only_this_machine,
         Some("open") => true,
@@ -539,15 +552,15 @@ fn accounts<'v>(
         Some(other) => return Err(invalid("accounts.registration", other, "open or closed")),
     };
     let amount = |key, default, most, expected| {
-        given(key).map_or(Ok(default), |value| number(key, value, most, expected))
+        given(key).map_or(Ok(default), |value| parse_number(key, value, most, expected))
     };
-    Ok(Accounts {
+    Ok(AccountsConfig {
         registration_open,
         valid_days: amount("accounts.valid_days", 7, 36_500, "a whole number up to 36500")?,
         max_nodes: amount("accounts.max_nodes", 3, 10_000, "a whole number up to 10000")?,
         grace_hours: amount("accounts.grace_hours", 24, 87_600, "a whole number up to 87600")?,
-        quota: limits("accounts.quota", given("accounts.quota").map_or("", String::as_str))?,
-        workspace_quota: limits(
+        quota: parse_resource_limits("accounts.quota", given("accounts.quota").map_or("", String::as_str))?,
+        workspace_quota: parse_resource_limits(
             "accounts.workspace_quota",
             given("accounts.workspace_quota").map_or("", String::as_str),
         )?,
@@ -555,7 +568,7 @@ fn accounts<'v>(
 }
 
 /// Parses resources with quantities, named as in a ResourceQuota.
-fn limits(key: &str, value: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+fn parse_resource_limits(key: &str, value: &str) -> Result<BTreeMap<String, String>, ConfigError> {
     let expected = "resources of a ResourceQuota with their amounts, such as pods=200,requests.cpu=16";
     let named = value.split(',').map(str::trim).filter(|limit| !limit.is_empty());
     let pair = |limit: &str| {
@@ -563,39 +576,41 @@ fn limits(key: &str, value: &str) -> Result<BTreeMap<String, String>, ConfigErro
         Ok((resource.trim().to_owned(), amount.trim().to_owned()))
     };
     let limits = named.map(pair).collect::<Result<BTreeMap<_, _>, ConfigError>>()?;
-    tenancy::quota::shares(&limits, &[]).map_err(|_| invalid(key, value, expected))?;
+    tenancy::quota::split_quota(&limits, &[]).map_err(|_| invalid(key, value, expected))?;
     Ok(limits)
 }
 
-fn limits_text(limits: &BTreeMap<String, String>) -> Option<String> {
+fn format_resource_limits(limits: &BTreeMap<String, String>) -> Option<String> {
     let pairs: Vec<String> = limits.iter().map(|(resource, amount)| format!("{resource}={amount}")).collect();
     (!pairs.is_empty()).then(|| pairs.join(","))
 }
 
-fn connections<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Connections, ConfigError> {
+fn parse_connections<'v>(
+    given: &impl Fn(&str) -> Option<&'v String>,
+) -> Result<ConnectionsConfig, ConfigError> {
     const MOST: u32 = 1_000_000;
     let expected = "a whole number from 1 to 1000000";
     let limit = |key, default| match given(key) {
         None => Ok(default),
-        Some(value) => match number(key, value, MOST, expected)? {
+        Some(value) => match parse_number(key, value, MOST, expected)? {
             0 => Err(invalid(key, value, expected)),
             limit => Ok(limit),
         },
     };
-    Ok(Connections {
+    Ok(ConnectionsConfig {
         total: limit("limits.connections", 10_000)?,
         per_address: limit("limits.connections_per_address", 1_000)?,
     })
 }
 
-fn join_tool<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<JoinTool, ConfigError> {
+fn parse_join_tool<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<JoinTool, ConfigError> {
     let value = |key: &str| given(key).map_or("", String::as_str);
     let (url, sums) = (value("edge.join_url"), value("edge.join_sha256"));
     JoinTool::parse(url, sums).map_err(|error| match error {
         ToolError::Url if url.is_empty() => contradiction("edge.join_sha256", "edge.join_url is missing"),
         ToolError::Url => invalid("edge.join_url", url, "a plain address that begins with https://"),
-        ToolError::Sums if sums.is_empty() => contradiction("edge.join_url", "edge.join_sha256 is missing"),
-        ToolError::Sums => {
+        ToolError::Checksums if sums.is_empty() => contradiction("edge.join_url", "edge.join_sha256 is missing"),
+        ToolError::Checksums => {
             let expected = "a SHA-256 in hexadecimal, or one for each architecture, such as amd64=...,arm64=..., where edge.join_url has {arch}";
             invalid("edge.join_sha256", sums, expected)
         }
@@ -603,27 +618,29 @@ fn join_tool<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<JoinTool
 }
 
 /// Parses the simulation settings; `None` if the simulation is off.
-fn simulation<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Option<Simulation>, ConfigError> {
+fn parse_simulation<'v>(
+    given: &impl Fn(&str) -> Option<&'v String>,
+) -> Result<Option<Simulation>, ConfigError> {
     let mut simulation = Simulation::default();
     if let Some(nodes) = given("sim.nodes") {
-        simulation.nodes = number("sim.nodes", nodes, 5000, "a whole number up to 5000")?;
+        simulation.nodes = parse_number("sim.nodes", nodes, 5000, "a whole number up to 5000")?;
     }
     if let Some(pods) = given("sim.pods") {
-        simulation.pods = number("sim.pods", pods, 1000, "a whole number up to 1000")?;
+        simulation.pods = parse_number("sim.pods", pods, 1000, "a whole number up to 1000")?;
     }
     for (key, place) in [("sim.cpu", &mut simulation.cpu), ("sim.memory", &mut simulation.memory)] {
         if let Some(value) = given(key) {
-            *place = amount(key, value)?;
+            *place = parse_quantity(key, value)?;
         }
     }
     if let Some(addresses) = given("sim.addresses") {
-        simulation.addresses = truth("sim.addresses", addresses)?;
+        simulation.addresses = parse_bool("sim.addresses", addresses)?;
     }
-    let is_enabled = truth("sim.enabled", given("sim.enabled").map_or("true", String::as_str))?;
+    let is_enabled = parse_bool("sim.enabled", given("sim.enabled").map_or("true", String::as_str))?;
     Ok(is_enabled.then_some(simulation))
 }
 
-fn https(key: &str, value: &str) -> Result<String, ConfigError> {
+fn parse_https_url(key: &str, value: &str) -> Result<String, ConfigError> {
     let host = value.strip_prefix("https://").unwrap_or_default();
     if host.is_empty() || host.contains([' ', '"', '\n']) {
         return Err(invalid(key, value, "an address that begins with https://"));

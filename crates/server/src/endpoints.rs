@@ -15,14 +15,14 @@ pub struct Endpoints {
     pub kube: Option<String>,
 }
 
-fn file(data: &Path) -> PathBuf {
+fn endpoints_path(data: &Path) -> PathBuf {
     data.join("run").join("endpoints.json")
 }
 
 impl Endpoints {
     /// Writes the file atomically, by a rename.
     pub fn write(&self, data: &Path) -> io::Result<()> {
-        let path = file(data);
+        let path = endpoints_path(data);
         fs::create_dir_all(path.parent().expect("the file is in a folder"))?;
         let draft = path.with_extension("tmp");
         fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
@@ -31,7 +31,7 @@ impl Endpoints {
 
     /// `None` if the file does not exist.
     pub fn read(data: &Path) -> io::Result<Option<Self>> {
-        match fs::read(file(data)) {
+        match fs::read(endpoints_path(data)) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -39,7 +39,7 @@ impl Endpoints {
     }
 
     pub fn remove(data: &Path) {
-        if let Err(error) = fs::remove_file(file(data))
+        if let Err(error) = fs::remove_file(endpoints_path(data))
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, "cannot remove the file with the addresses");

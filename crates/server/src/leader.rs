@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::PostParams;
 use kube::core::{ObjectMeta, Status};
-use kube_access::Lock;
+use kube_access::LeaseElection;
 use kube_types::SYSTEM_NAMESPACE as NAMESPACE;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-const LEASE: &str = "longshore-leader";
+const LEADER_LEASE: &str = "longshore-leader";
 
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
@@ -59,8 +59,12 @@ impl Leadership {
     }
 
     /// Leads until `stop` resolves, without an election, for a server that has the cluster to itself.
-    pub async fn alone(self, work: impl Future<Output = Infallible>, stop: impl Future<Output = ()>) {
-        let _leading = Leading::begin(self.0);
+    pub async fn run_without_election(
+        self,
+        work: impl Future<Output = Infallible>,
+        stop: impl Future<Output = ()>,
+    ) {
+        let _leading = LeadershipGuard::acquire(self.0);
         tokio::select! {
             never = work => match never {},
             () = stop => {}
@@ -69,38 +73,38 @@ impl Leadership {
 
     /// Takes part in the election until `stop` resolves, and runs `work` while elected. `holder` prefixes this server's identity in the
     /// Lease.
-    pub async fn stand<W: Future<Output = Infallible>>(
+    pub async fn run_with_election<W: Future<Output = Infallible>>(
         self,
         client: kube::Client,
         holder: &str,
         work: impl Fn() -> W,
         stop: impl Future<Output = ()>,
     ) {
-        let lock = Lock::new(client, NAMESPACE, LEASE, holder);
+        let lock = LeaseElection::new(client, NAMESPACE, LEADER_LEASE, holder);
         tracing::info!(leader.identity = lock.identity(), "standing for election");
         let term = || {
-            let (leading, work) = (Leading::begin(self.0.clone()), work());
+            let (leading, work) = (LeadershipGuard::acquire(self.0.clone()), work());
             async move {
                 let _leading = leading;
                 work.await
             }
         };
-        lock.lead(term, stop).await;
+        lock.run_as_leader(term, stop).await;
     }
 }
 
 /// Sets the metric while this server leads; resets it when dropped.
-struct Leading(Gauge);
+struct LeadershipGuard(Gauge);
 
-impl Leading {
-    fn begin(gauge: Gauge) -> Self {
+impl LeadershipGuard {
+    fn acquire(gauge: Gauge) -> Self {
         gauge.set(1);
         tracing::info!("this server leads");
         Self(gauge)
     }
 }
 
-impl Drop for Leading {
+impl Drop for LeadershipGuard {
     fn drop(&mut self) {
         self.0.set(0);
         tracing::info!("this server no longer leads");
@@ -115,7 +119,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_namespace_is_made_once_and_by_those_who_may() {
+    async fn ensure_namespace_is_idempotent_and_requires_permission() {
         let cluster = Cluster::in_memory().await;
         let (nobody, admin) = (User::named("nobody", &[]), User::admin());
         let refused = ensure_namespace(cluster.client(nobody)).await.unwrap_err();

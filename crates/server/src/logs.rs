@@ -1,9 +1,9 @@
 //! Log output to standard error, as text or JSON.
 //!
 //! Invariants:
-//! - Writing a log line never fails and never panics. A line that cannot be written is dropped and counted ([`LostLines`]); the next
-//!   line that can be written reports the number. The same holds for audit lines: the request is served nevertheless, because a full disk
-//!   must not stop the platform.
+//! - Writing a log line never fails and never panics. A line that cannot be written is dropped and counted ([`LostLinesCollector`]); the
+//!   next line that can be written reports the number. The same holds for audit lines: the request is served nevertheless, because a full
+//!   disk must not stop the platform.
 //! - One event is one line. Control characters in text from tenants are escaped, so that no text forges a line or sends control
 //!   sequences to a terminal.
 
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use events::audit::{Record, Sink, StandardError};
+use events::audit::{AuditRecord, AuditRecordSink, StderrSink};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -21,9 +21,9 @@ use tracing_subscriber::EnvFilter;
 use crate::config::LogFormat;
 
 /// Log lines dropped since the start, and how many of them no later line has reported.
-static LOST: AtomicU64 = AtomicU64::new(0);
-static UNREPORTED: AtomicU64 = AtomicU64::new(0);
-static LOST_AUDIT: AtomicU64 = AtomicU64::new(0);
+static LOST_LINES: AtomicU64 = AtomicU64::new(0);
+static UNREPORTED_LINES: AtomicU64 = AtomicU64::new(0);
+static LOST_AUDIT_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// Installs the log writer. `RUST_LOG` sets the filter; the default level is `info`.
 pub fn install(format: LogFormat) {
@@ -72,7 +72,7 @@ fn escape(line: &[u8], colour: bool) -> Cow<'_, [u8]> {
 impl<W: Write> Write for LogWriter<W> {
     fn write(&mut self, taken: &[u8]) -> io::Result<usize> {
         let line = &*escape(taken, self.colour);
-        let lost = UNREPORTED.load(Ordering::Relaxed);
+        let lost = UNREPORTED_LINES.load(Ordering::Relaxed);
         let written = if lost == 0 {
             self.out.write_all(line)
         } else {
@@ -81,10 +81,10 @@ impl<W: Write> Write for LogWriter<W> {
             self.out.write_all(&[report.as_bytes(), line].concat())
         };
         if let Ok(()) = written {
-            UNREPORTED.fetch_sub(lost, Ordering::Relaxed);
+            UNREPORTED_LINES.fetch_sub(lost, Ordering::Relaxed);
         } else {
-            LOST.fetch_add(1, Ordering::Relaxed);
-            UNREPORTED.fetch_add(1, Ordering::Relaxed);
+            LOST_LINES.fetch_add(1, Ordering::Relaxed);
+            UNREPORTED_LINES.fetch_add(1, Ordering::Relaxed);
         }
         Ok(taken.len())
     }
@@ -98,29 +98,29 @@ impl<W: Write> Write for LogWriter<W> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuditLog;
 
-impl Sink for AuditLog {
-    fn write(&self, record: &Record) -> io::Result<()> {
-        StandardError.write(record).inspect_err(|_| {
-            LOST_AUDIT.fetch_add(1, Ordering::Relaxed);
+impl AuditRecordSink for AuditLog {
+    fn write(&self, record: &AuditRecord) -> io::Result<()> {
+        StderrSink.write(record).inspect_err(|_| {
+            LOST_AUDIT_LINES.fetch_add(1, Ordering::Relaxed);
         })
     }
 }
 
 /// The metrics `longshore_log_lines_lost_total` and `longshore_audit_lines_lost_total`.
 #[derive(Debug)]
-pub struct LostLines;
+pub struct LostLinesCollector;
 
-impl LostLines {
+impl LostLinesCollector {
     pub fn register(registry: &mut Registry) {
         registry.register_collector(Box::new(Self));
     }
 }
 
-impl Collector for LostLines {
+impl Collector for LostLinesCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let counts = [
-            ("log_lines_lost", "Log lines that standard error did not take", &LOST),
-            ("audit_lines_lost", "Audit lines that standard error did not take", &LOST_AUDIT),
+            ("log_lines_lost", "Log lines that standard error did not take", &LOST_LINES),
+            ("audit_lines_lost", "Audit lines that standard error did not take", &LOST_AUDIT_LINES),
         ];
         for (name, help, count) in counts {
             let counter = ConstCounter::new(count.load(Ordering::Relaxed));
@@ -139,17 +139,17 @@ mod tests {
 
     /// A writer that fails once the disk is full.
     #[derive(Default)]
-    struct Disk {
-        taken: Vec<u8>,
+    struct FakeDisk {
+        written: Vec<u8>,
         is_full: bool,
     }
 
-    impl Write for &mut Disk {
+    impl Write for &mut FakeDisk {
         fn write(&mut self, line: &[u8]) -> io::Result<usize> {
             if self.is_full {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            self.taken.extend_from_slice(line);
+            self.written.extend_from_slice(line);
             Ok(line.len())
         }
 
@@ -160,9 +160,9 @@ mod tests {
 
     /// A disk shared by several writers.
     #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Disk>>);
+    struct SharedDisk(Arc<Mutex<FakeDisk>>);
 
-    impl Write for Shared {
+    impl Write for SharedDisk {
         fn write(&mut self, line: &[u8]) -> io::Result<usize> {
             (&mut *self.0.lock().unwrap()).write(line)
         }
@@ -174,22 +174,22 @@ mod tests {
 
     #[test]
     fn log_line_that_cannot_be_written_is_counted_and_reported_later() {
-        let mut disk = Disk { is_full: true, ..Disk::default() };
-        let before = LOST.load(Ordering::Relaxed);
+        let mut disk = FakeDisk { is_full: true, ..FakeDisk::default() };
+        let before = LOST_LINES.load(Ordering::Relaxed);
         for _ in 0..3 {
             LogWriter { out: &mut disk, colour: false }.write_all(b"lost\n").unwrap();
         }
-        assert_eq!(LOST.load(Ordering::Relaxed), before + 3);
+        assert_eq!(LOST_LINES.load(Ordering::Relaxed), before + 3);
         disk.is_full = false;
         LogWriter { out: &mut disk, colour: false }.write_all(b"one\n").unwrap();
         LogWriter { out: &mut disk, colour: false }.write_all(b"two\n").unwrap();
-        let text = String::from_utf8(disk.taken).unwrap();
+        let text = String::from_utf8(disk.written).unwrap();
         assert_eq!(text, "\n{\"level\":\"WARN\",\"message\":\"3 log lines were lost\"}\none\ntwo\n");
     }
 
     #[test]
     fn control_characters_in_names_of_tenants_do_not_forge_log_lines() {
-        let (shared, colour) = (Shared::default(), false);
+        let (shared, colour) = (SharedDisk::default(), false);
         let writer = shared.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(colour)
@@ -200,7 +200,7 @@ mod tests {
             tracing::warn!(name, shown = %name, debug = ?name, "the name is {name}");
             tracing::warn!("next");
         });
-        let text = String::from_utf8(shared.0.lock().unwrap().taken.clone()).unwrap();
+        let text = String::from_utf8(shared.0.lock().unwrap().written.clone()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         assert!(text.contains("forged") && text.contains("cleared"), "{text}");

@@ -8,53 +8,53 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::{fmt, io};
 
-use api::people::Directory;
-use api::until_stopped::until_stopped;
-use api::{Api, Metrics, Readiness};
-use chart_store::packages::Limits;
-use chart_store::{Charts, Reader};
+use api::graceful_shutdown::with_graceful_shutdown;
+use api::tenant_directory::TenancyDirectory;
+use api::{Api, Metrics, ReadinessChecks};
+use chart_store::packages::PackageLimits;
+use chart_store::{ChartStore, RepoScope};
 use domain::clock::{Clock, SystemClock};
 use fleet::Fleet;
 use governor::metrics::{GovernorCollector, WorkCollector};
 use governor::work::WorkPool;
 use kube_access::controller::runtime;
-use kube_access::{Clients, Lock, Lost};
+use kube_access::{Clients, LeaseElection, LeaseLost};
 use kube_embedded::http::accept::{ConnectionLimits, accept};
 use kube_embedded::store::StorageBudget;
 use kube_types::SYSTEM_NAMESPACE;
-use outbound::{Dialer, Policy};
+use outbound::{Dialer, EgressPolicy};
 use releases::{Releases, Renderer};
 use rustls::pki_types::CertificateDer;
 use tenancy::Tenancy;
-use tenancy::administrator::Prepared;
+use tenancy::first_admin::PreparedPassword;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::audit::KubernetesAudit;
+use crate::audit::KubernetesAuditSink;
+use crate::bootstrap::{self, BootstrapError};
 use crate::budgets;
 use crate::cluster::{self, ClusterError};
-use crate::config::{Accounts, Config, Kube, Store};
+use crate::config::{AccountsConfig, ClusterConfig, Config, StoreConfig};
 use crate::endpoints::Endpoints;
-use crate::files;
-use crate::ground::{self, GroundError};
 use crate::leader::Leadership;
 use crate::listener::supervise;
-use crate::logs::{AuditLog, LostLines};
-use crate::sending::until_sent;
+use crate::logs::{AuditLog, LostLinesCollector};
+use crate::open_files;
+use crate::response_tracking::track_until_sent;
 use crate::tls;
 
 /// Lease that serializes the creation of the first administrator.
-const FIRST: &str = "longshore-first-administrator";
+const FIRST_ADMIN_LEASE: &str = "longshore-first-administrator";
 
 /// Timeout from the stop request to the end of the process, whatever is still open.
-const STOP_WITHIN: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     #[error(transparent)]
-    Ground(#[from] GroundError),
+    Bootstrap(#[from] BootstrapError),
     #[error(transparent)]
     Tenancy(#[from] tenancy::StartError),
     #[error(transparent)]
@@ -62,11 +62,11 @@ pub enum RunError {
     #[error(transparent)]
     Fleet(#[from] fleet::StartError),
     #[error("cannot look for the first administrator")]
-    Turn(#[from] Lost),
+    LeaseLost(#[from] LeaseLost),
     #[error("cannot make the first administrator")]
     Administrator(#[source] tenancy::Error),
     #[error("cannot tell the first administrator's password: nothing can be written to standard output")]
-    Say(#[source] io::Error),
+    Stdout(#[source] io::Error),
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
@@ -82,13 +82,13 @@ pub enum RunError {
 }
 
 /// A line on standard output, in this order.
-pub enum Said {
+pub enum StdoutLine {
     /// Printed once, when the first administrator is created.
     AdministratorPassword(String),
     Ready(String),
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for StdoutLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AdministratorPassword(password) => write!(f, "admin password {password}"),
@@ -100,17 +100,17 @@ impl fmt::Display for Said {
 /// Serves until `stop` resolves. `say` writes to standard output.
 pub async fn run(
     config: Config,
-    say: impl Fn(&Said) -> io::Result<()>,
+    say: impl Fn(&StdoutLine) -> io::Result<()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
-    let connections = files::connection_limits(config.connections);
-    let tls = config.tls.as_ref().map(tls::tls).transpose().map_err(RunError::Tls)?;
+    let connections = open_files::connection_limits(config.connections);
+    let tls = config.tls.as_ref().map(tls::server_config).transpose().map_err(RunError::Tls)?;
     let failed = |source| RunError::Listen { address: config.listen, source };
     let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
-    let readiness = Readiness::default();
+    let readiness = ReadinessChecks::default();
     let stopping = watch::Sender::new(false);
     let stopped = || {
         let mut stopping = stopping.subscribe();
@@ -122,19 +122,20 @@ pub async fn run(
         let stopping = stopping.subscribe();
         move || *stopping.borrow()
     };
-    readiness.require("tasks", || match runtime().failing() {
+    readiness.add_check("tasks", || match runtime().failing_tasks() {
         failing if failing.is_empty() => Ok(()),
         failing => Err(failing.join("; ")),
     });
     // Password hashing takes tens of milliseconds: start it early where it is certainly needed.
-    let is_first = matches!(config.kube, Kube::Embedded { .. }) && !cluster::exists(&config.data);
-    let prepared = is_first.then(Prepared::begin);
+    let is_first =
+        matches!(config.kube, ClusterConfig::Embedded { .. }) && !cluster::has_cluster_data(&config.data);
+    let prepared = is_first.then(PreparedPassword::start);
     let (clients, embedded) = match &config.kube {
-        Kube::Embedded { listen, external_url, storage_budget, storage_capacity, simulation } => {
+        ClusterConfig::Embedded { listen, external_url, storage_budget, storage_capacity, simulation } => {
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
             let labels = budgets::owner_labels();
             let storage = StorageBudget { labels, limit: *storage_budget, capacity: *storage_capacity };
-            let audit = Arc::new(KubernetesAudit::new(AuditLog));
+            let audit = Arc::new(KubernetesAuditSink::new(AuditLog));
             let embedded = cluster::open_embedded(
                 &config.data,
                 *listen,
@@ -146,42 +147,42 @@ pub async fn run(
             )
             .await?;
             let store = embedded.cluster.store().clone();
-            readiness.require("store", move || store.problem().map_or(Ok(()), Err));
+            readiness.add_check("store", move || store.problem().map_or(Ok(()), Err));
             let health = embedded.cluster.health().clone();
-            readiness.require("kube-tasks", move || {
+            readiness.add_check("kube-tasks", move || {
                 let names: Vec<String> = health.failing().into_iter().map(|(task, _)| task).collect();
                 if names.is_empty() { Ok(()) } else { Err(format!("restarting: {}", names.join(", "))) }
             });
-            (ground::on_embedded(&embedded.cluster).await?, Some(embedded))
+            (bootstrap::bootstrap_embedded(&embedded.cluster).await?, Some(embedded))
         }
-        Kube::Real { kubeconfig, context, .. } => {
-            let real = cluster::reach(kubeconfig, context.as_deref()).await?;
+        ClusterConfig::Real { kubeconfig, context, .. } => {
+            let real = cluster::connect(kubeconfig, context.as_deref()).await?;
             real.watch_health();
-            let answers = real.answers.clone();
+            let answers = real.is_healthy.clone();
             let unreachable = format!("the cluster at {} does not answer", real.url);
-            readiness.require("cluster", move || {
+            readiness.add_check("cluster", move || {
                 if answers.load(Ordering::Relaxed) { Ok(()) } else { Err(unreachable.clone()) }
             });
-            (ground::on_real(real.client).await?, None)
+            (bootstrap::bootstrap_real(real.client).await?, None)
         }
     };
     let kube = embedded.as_ref().map(|embedded| format!("https://{}", embedded.address));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // Fetching, unpacking, indexing and rendering share one budget.
-    let work = WorkPool::new(&budgets::charts());
+    let work = WorkPool::new(&budgets::chart_work_limits());
     let ((tenancy, releases), fleet) =
-        start(&config, &clients, &clock, kube.as_deref(), address, &work).await?;
+        start_services(&config, &clients, &clock, kube.as_deref(), address, &work).await?;
 
     let governor = api::budget::governor();
     let (levels, pool) = (governor.clone(), work.clone());
     let kubernetes = embedded.as_ref().map(|embedded| embedded.cluster.clone());
-    readiness.require("capacity", move || {
-        let levels = levels.starved().into_iter();
+    readiness.add_check("capacity", move || {
+        let levels = levels.starved_levels().into_iter();
         let mut starved: Vec<String> = levels
             .map(|(level, lasting)| format!("level {} for {} s", level.name(), lasting.as_secs()))
             .collect();
         starved.extend(pool.starved().map(|lasting| format!("charts for {} s", lasting.as_secs())));
-        starved.extend(kubernetes.iter().flat_map(kube_embedded::cluster::Cluster::starved));
+        starved.extend(kubernetes.iter().flat_map(kube_embedded::cluster::Cluster::starved_levels));
         if starved.is_empty() { Ok(()) } else { Err(format!("starved: {}", starved.join(", "))) }
     });
     let (leadership, alone) = (Leadership::default(), embedded.is_some());
@@ -190,10 +191,10 @@ pub async fn run(
         runtime().register(registry);
         let of_port = registry.sub_registry_with_prefix("http");
         of_port.register_collector(Box::new(GovernorCollector::new(governor.clone())));
-        LostLines::register(registry);
+        LostLinesCollector::register(registry);
         let mut pools =
             vec![("charts", work), ("operations", releases.renderer().operations().pool().clone())];
-        pools.extend(releases.charts().store().work(&Reader::Platform).queues());
+        pools.extend(releases.charts().store().work(&RepoScope::Platform).queues());
         match &embedded {
             Some(embedded) => embedded.cluster.metrics().register_with_pools(registry, pools),
             None => registry.register_collector(Box::new(WorkCollector::new(pools))),
@@ -201,13 +202,13 @@ pub async fn run(
     });
     // Runs on this task instead of one of its own, while other tasks serve.
     let leading = async {
-        let work = || Box::pin(lead(&tenancy, &releases, &fleet));
+        let work = || Box::pin(run_leader_tasks(&tenancy, &releases, &fleet));
         let holder = address.to_string();
         let start = async || {
             if alone {
-                leadership.clone().alone(work(), stopped()).await;
+                leadership.clone().run_without_election(work(), stopped()).await;
             } else {
-                leadership.clone().stand(clients.own(), &holder, work, stopped()).await;
+                leadership.clone().run_with_election(clients.platform(), &holder, work, stopped()).await;
             }
         };
         runtime().run_until("leadership", "", start, is_stopping()).await;
@@ -220,7 +221,7 @@ pub async fn run(
         fleet: fleet.clone(),
         audit: Arc::new(AuditLog),
         clock,
-        settings: api::Settings {
+        settings: api::HttpSettings {
             trusted_proxy: config.trusted_proxy,
             tls: tls.is_some(),
             embedded: embedded.is_some(),
@@ -239,7 +240,7 @@ pub async fn run(
         }
     };
     let service = move |peer, _: Option<&CertificateDer<'_>>| {
-        until_sent(until_stopped(api::of_peer(routes.clone(), peer), request_end.clone()))
+        track_until_sent(with_graceful_shutdown(api::with_peer(routes.clone(), peer), request_end.clone()))
     };
     // Behind a proxy all connections come from its address.
     let per_address = if config.trusted_proxy { connections.total } else { connections.per_address };
@@ -273,19 +274,24 @@ pub async fn run(
     }
     let store = kubernetes.as_ref().map(|(cluster, _)| cluster.store().clone());
     let serving = async {
-        let first = Box::pin(first_administrator(&tenancy, prepared, &say));
+        let first = Box::pin(ensure_first_admin(&tenancy, prepared, &say));
         if alone {
             first.await?;
         } else {
             // Of several servers that start together, one at a time checks for an administrator.
-            let mut turn = Lock::new(clients.own(), SYSTEM_NAMESPACE, FIRST, &address.to_string());
-            turn.hold(|| first).await??;
+            let mut turn = LeaseElection::new(
+                clients.platform(),
+                SYSTEM_NAMESPACE,
+                FIRST_ADMIN_LEASE,
+                &address.to_string(),
+            );
+            turn.run_while_held(|| first).await??;
         }
         if let Some(store) = &store {
             store.set_starting(false);
         }
         let addresses = kube.map_or(url.clone(), |kube| format!("{url} kube {kube}"));
-        if let Err(error) = say(&Said::Ready(addresses)) {
+        if let Err(error) = say(&StdoutLine::Ready(addresses)) {
             tracing::warn!(%error, "cannot write to standard output");
         }
         stop.await;
@@ -295,7 +301,7 @@ pub async fn run(
     let store_failed = async {
         match &store {
             Some(store) => {
-                store.failed().await;
+                store.wait_until_failed().await;
                 RunError::StoreFailed { why: store.problem().unwrap_or_default() }
             }
             None => std::future::pending().await,
@@ -318,14 +324,14 @@ pub async fn run(
         }
         let _ = platform.await;
     };
-    if tokio::time::timeout(STOP_WITHIN, ended).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
         tracing::warn!("stopped with requests still open");
     }
     served
 }
 
 /// Starts all watches. Releases depend on tenancy; fleet depends on neither.
-async fn start(
+async fn start_services(
     config: &Config,
     clients: &Clients,
     clock: &Arc<dyn Clock>,
@@ -334,7 +340,7 @@ async fn start(
     work: &WorkPool,
 ) -> Result<((Tenancy, Releases), Fleet), RunError> {
     let people = async {
-        let settings = settings(config, embedded);
+        let settings = tenancy_settings(config, embedded);
         let tenancy = Tenancy::start(clients.clone(), settings, clock.clone()).await?;
         let releases = start_releases(config, clients, &tenancy, clock, &address.to_string(), work).await?;
         Ok((tenancy, releases))
@@ -355,55 +361,57 @@ async fn start_releases(
     holder: &str,
     work: &WorkPool,
 ) -> Result<Releases, releases::StartError> {
-    let policy = Policy::allowing(config.outbound_allow.iter().copied());
-    let outgoing = outbound::Client::new(Dialer::new(policy));
-    let Store { quota, capacity } = config.store;
-    let limits = Limits { quota, capacity, ..Limits::default() };
-    let charts = Charts::with_limits(clients.own(), outgoing, clock.clone(), limits, work.clone());
-    let people = Arc::new(Directory(tenancy.clone()));
+    let policy = EgressPolicy::with_allowed(config.outbound_allow.iter().copied());
+    let outgoing = outbound::FetchClient::new(Dialer::new(policy));
+    let StoreConfig { quota, capacity } = config.store;
+    let limits = PackageLimits { quota, capacity, ..PackageLimits::default() };
+    let charts = ChartStore::with_limits(clients.platform(), outgoing, clock.clone(), limits, work.clone());
+    let people = Arc::new(TenancyDirectory(tenancy.clone()));
     let charts = charts.with_accounts(people.clone());
     let renderer = Renderer::with_pool(work.clone());
-    Releases::start_with(renderer, clients.clone(), charts, people, clock.clone(), holder).await
+    Releases::start_with_renderer(renderer, clients.clone(), charts, people, clock.clone(), holder).await
 }
 
 /// Work of the leader only.
-async fn lead(tenancy: &Tenancy, releases: &Releases, fleet: &Fleet) -> Infallible {
+async fn run_leader_tasks(tenancy: &Tenancy, releases: &Releases, fleet: &Fleet) -> Infallible {
     tokio::select! {
-        never = tenancy.lead() => never,
-        never = releases.lead() => never,
-        never = fleet.lead() => never,
+        never = tenancy.run_leader_tasks() => never,
+        never = releases.run_as_leader() => never,
+        never = fleet.run_pool_controller() => never,
     }
 }
 
 /// Creates the first administrator if there is none, and prints the password.
-async fn first_administrator(
+async fn ensure_first_admin(
     tenancy: &Tenancy,
-    prepared: Option<Prepared>,
-    say: impl Fn(&Said) -> io::Result<()>,
+    prepared: Option<PreparedPassword>,
+    say: impl Fn(&StdoutLine) -> io::Result<()>,
 ) -> Result<(), RunError> {
-    let Some(first) = tenancy.first_administrator(prepared).await.map_err(RunError::Administrator)? else {
+    let Some(first) = tenancy.bootstrap_administrator(prepared).await.map_err(RunError::Administrator)?
+    else {
         return Ok(());
     };
-    say(&Said::AdministratorPassword(first.password.expose().to_owned())).map_err(RunError::Say)?;
+    say(&StdoutLine::AdministratorPassword(first.password.expose().to_owned())).map_err(RunError::Stdout)?;
     // Recorded after printing: a password that could not be printed is replaced at the next start.
-    tenancy.administrator_was_told().await.map_err(RunError::Administrator)
+    tenancy.mark_administrator_disclosed().await.map_err(RunError::Administrator)
 }
 
 /// Tenancy settings from the configuration.
-fn settings(config: &Config, embedded: Option<&str>) -> tenancy::Settings {
-    let Accounts { registration_open, valid_days, max_nodes, grace_hours, quota, workspace_quota } =
+fn tenancy_settings(config: &Config, embedded: Option<&str>) -> tenancy::Settings {
+    let AccountsConfig { registration_open, valid_days, max_nodes, grace_hours, quota, workspace_quota } =
         config.accounts.clone();
-    let (Kube::Embedded { external_url, .. } | Kube::Real { external_url, .. }) = &config.kube;
+    let (ClusterConfig::Embedded { external_url, .. } | ClusterConfig::Real { external_url, .. }) =
+        &config.kube;
     let mut settings = tenancy::Settings {
-        registration_open,
-        valid_days: valid_days.into(),
+        is_registration_open: registration_open,
+        validity_days: valid_days.into(),
         max_nodes: max_nodes.into(),
         kube_url: external_url.as_deref().or(embedded).map(str::to_owned),
         join_tool: config.join_tool.clone(),
-        account_grace: Duration::from_hours(grace_hours.into()),
+        account_grace_period: Duration::from_hours(grace_hours.into()),
         ..tenancy::Settings::default()
     };
-    settings.person_quota.extend(quota);
+    settings.account_quota.extend(quota);
     settings.quota.extend(workspace_quota);
     settings
 }

@@ -7,12 +7,12 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::config::Tls;
+use crate::config::TlsConfig;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Loads certificate and key; errors name the file.
-pub fn tls(tls: &Tls) -> Result<Arc<ServerConfig>, BoxError> {
+pub fn server_config(tls: &TlsConfig) -> Result<Arc<ServerConfig>, BoxError> {
     let wrong = |file: &Path, why: String| BoxError::from(format!("`{}`: {why}", file.display()));
     let chain: Vec<_> = CertificateDer::pem_file_iter(&tls.cert)
         .and_then(Iterator::collect)

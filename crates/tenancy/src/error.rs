@@ -1,12 +1,12 @@
 //! Errors of operations.
 
-use domain::Kind;
-use domain::actor::Refusal;
+use domain::ErrorKind;
+use domain::actor::AuthorizationError;
 use domain::fields::FieldError;
 use domain::ids::IdError;
 use domain::roles::UnknownRole;
 use domain::scopes::UnknownScope;
-use kube_access::patience::may_pass;
+use kube_access::timeout::is_retriable;
 
 use crate::quota::QuotaError;
 
@@ -14,7 +14,7 @@ use crate::quota::QuotaError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Authorization(#[from] AuthorizationError),
     #[error(transparent)]
     Field(#[from] FieldError),
     #[error(transparent)]
@@ -32,11 +32,11 @@ pub enum Error {
     WrongCredentials,
     /// One text for every invalid credential: unknown, forged, expired, revoked, or of a deleted account.
     #[error("sign in first, or send a token that is good")]
-    NotSignedIn,
+    Unauthenticated,
     #[error("the old password is wrong")]
     WrongOldSecret,
     #[error("the header X-CSRF-Token does not belong to this session")]
-    ForgedRequest,
+    InvalidCsrfToken,
     /// Returned only to a caller that knows the secret.
     #[error("the time of this account is over: ask an administrator to prolong it")]
     AccountExpired,
@@ -52,10 +52,10 @@ pub enum Error {
     #[error("{0}")]
     Conflict(String),
     #[error("somebody else changed {0} at the same time; look again")]
-    Changed(String),
+    ConcurrentUpdate(String),
     /// The caller named a `resourceVersion` that is no longer current.
     #[error("{0} is no longer as you saw it; look again")]
-    Moved(String),
+    StaleResourceVersion(String),
     #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("an internal error; the log has more under this request's id")]
@@ -63,25 +63,26 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Refused(refusal) => refusal.kind(),
+            Self::Authorization(refusal) => refusal.kind(),
             Self::Field(_)
             | Self::Name(_)
             | Self::Role(_)
             | Self::Scope(_)
             | Self::Quota(_)
-            | Self::Invalid(_) => Kind::Invalid,
-            Self::WrongCredentials | Self::NotSignedIn => Kind::Unauthenticated,
-            Self::Throttled { .. } => Kind::Exhausted,
-            Self::RegistrationClosed | Self::ForgedRequest | Self::AccountExpired | Self::WrongOldSecret => {
-                Kind::Forbidden
-            }
-            Self::AccountExists | Self::Conflict(_) | Self::Changed(_) => Kind::Conflict,
-            Self::Moved(_) => Kind::Precondition,
-            Self::NotFound { .. } => Kind::NotFound,
-            Self::Unavailable(_) => Kind::Unavailable,
-            Self::Internal(_) => Kind::Internal,
+            | Self::Invalid(_) => ErrorKind::Invalid,
+            Self::WrongCredentials | Self::Unauthenticated => ErrorKind::Unauthenticated,
+            Self::Throttled { .. } => ErrorKind::Exhausted,
+            Self::RegistrationClosed
+            | Self::InvalidCsrfToken
+            | Self::AccountExpired
+            | Self::WrongOldSecret => ErrorKind::Forbidden,
+            Self::AccountExists | Self::Conflict(_) | Self::ConcurrentUpdate(_) => ErrorKind::Conflict,
+            Self::StaleResourceVersion(_) => ErrorKind::Precondition,
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Unavailable(_) => ErrorKind::Unavailable,
+            Self::Internal(_) => ErrorKind::Internal,
         }
     }
 }
@@ -90,6 +91,6 @@ impl Error {
 impl From<kube::Error> for Error {
     fn from(error: kube::Error) -> Self {
         let error = Box::new(error);
-        if may_pass(&error) { Self::Unavailable(error) } else { Self::Internal(error) }
+        if is_retriable(&error) { Self::Unavailable(error) } else { Self::Internal(error) }
     }
 }

@@ -18,14 +18,14 @@ use kube::config::Kubeconfig;
 use kube_types::SYSTEM_NAMESPACE;
 use serde_json::json;
 
+use crate::credential_store::is_code;
 use crate::directory::Account;
-use crate::secrets::is_code;
 use crate::{Error, Tenancy};
 
 /// The longest lifetime of a token.
-const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+const MAX_TOKEN_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
 /// The shortest lifetime that Kubernetes accepts.
-const SHORTEST: SignedDuration = SignedDuration::from_mins(10);
+const MIN_TOKEN_LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// A kubeconfig. A bearer credential until it expires, so `Debug` omits its text.
 pub struct KubeconfigFile {
@@ -41,29 +41,29 @@ impl fmt::Debug for KubeconfigFile {
 
 /// The API server's URL and CA certificate.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub(crate) struct ApiServerEndpoint {
     pub server: String,
     /// The CA certificate in base64. `None`: kubectl uses the trusted roots of its machine.
-    pub authority: Option<String>,
+    pub ca_data: Option<String>,
 }
 
 impl Tenancy {
     /// Creates a kubeconfig for the actor's own account.
     pub async fn kubeconfig(&self, actor: &Actor) -> Result<KubeconfigFile, Error> {
-        let account = self.account_of(actor)?;
+        let account = self.unrestricted_account(actor)?;
         let now = self.0.clock.now();
         if !account.is_open(now) {
             return Err(Error::AccountExpired);
         }
-        let left = account.expires.map_or(LONGEST, |end| end.duration_since(now));
+        let left = account.expires.map_or(MAX_TOKEN_LIFETIME, |end| end.duration_since(now));
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
-                expiration_seconds: Some(left.clamp(SHORTEST, LONGEST).as_secs()),
+                expiration_seconds: Some(left.clamp(MIN_TOKEN_LIFETIME, MAX_TOKEN_LIFETIME).as_secs()),
                 ..TokenRequestSpec::default()
             }),
             ..TokenRequest::default()
         };
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.0.clients.own(), SYSTEM_NAMESPACE);
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.0.clients.platform(), SYSTEM_NAMESPACE);
         let made = accounts.create_token_request(account.id.as_str(), &PostParams::default(), &request).await;
         let issued = match made {
             Err(error) if is_code(&error, 404) => {
@@ -75,17 +75,17 @@ impl Tenancy {
         let (Some(token), Some(Time(expires))) = (issued.token, issued.expiration_timestamp) else {
             return Err(Error::Internal("the cluster answered a TokenRequest without a token".into()));
         };
-        let address = self.address().await?;
-        let text = compose(&account, &address, &token)?;
+        let address = self.api_server_endpoint().await?;
+        let text = render(&account, &address, &token)?;
         Ok(KubeconfigFile { text, expires })
     }
 
     /// The address of the API server: from the settings, otherwise from `kube-public/cluster-info`.
-    pub(crate) async fn address(&self) -> Result<Address, Error> {
-        let maps = |namespace: &str| Api::<ConfigMap>::namespaced(self.0.clients.own(), namespace);
+    pub(crate) async fn api_server_endpoint(&self) -> Result<ApiServerEndpoint, Error> {
+        let maps = |namespace: &str| Api::<ConfigMap>::namespaced(self.0.clients.platform(), namespace);
         let field = |map: Option<ConfigMap>, key: &str| map?.data?.remove(key);
         let info = field(maps("kube-public").get_opt("cluster-info").await?, "kubeconfig");
-        let said = info.as_deref().and_then(told);
+        let said = info.as_deref().and_then(parse_cluster_info);
         let server =
             self.0.settings.kube_url.clone().or_else(|| said.as_ref().map(|said| said.server.clone()));
         let server = server.ok_or_else(|| {
@@ -94,29 +94,29 @@ impl Tenancy {
                     .to_owned(),
             )
         })?;
-        let mut authority = said.and_then(|said| said.authority);
+        let mut authority = said.and_then(|said| said.ca_data);
         if authority.is_none() {
             // Kubernetes publishes this ConfigMap in every namespace.
             let root = field(maps(SYSTEM_NAMESPACE).get_opt("kube-root-ca.crt").await?, "ca.crt");
             authority = root.map(|pem| STANDARD.encode(pem));
         }
-        Ok(Address { server, authority })
+        Ok(ApiServerEndpoint { server, ca_data: authority })
     }
 }
 
 /// Parses the kubeconfig of `kube-public/cluster-info`.
-fn told(kubeconfig: &str) -> Option<Address> {
+fn parse_cluster_info(kubeconfig: &str) -> Option<ApiServerEndpoint> {
     let cluster = Kubeconfig::from_yaml(kubeconfig).ok()?.clusters.into_iter().next()?.cluster?;
-    Some(Address { server: cluster.server?, authority: cluster.certificate_authority_data })
+    Some(ApiServerEndpoint { server: cluster.server?, ca_data: cluster.certificate_authority_data })
 }
 
 /// Writes the kubeconfig. The names of its entries are those of OpenYurt.
-fn compose(account: &Account, address: &Address, token: &str) -> Result<String, Error> {
+fn render(account: &Account, address: &ApiServerEndpoint, token: &str) -> Result<String, Error> {
     let user =
         format!("user-{}", if account.phone.is_empty() { account.id.as_str() } else { &account.phone });
     let namespace = if account.namespace.is_empty() { account.id.as_str() } else { &account.namespace };
     let mut cluster = json!({"server": address.server});
-    if let Some(authority) = &address.authority {
+    if let Some(authority) = &address.ca_data {
         cluster["certificate-authority-data"] = json!(authority);
     }
     let file = json!({

@@ -3,10 +3,10 @@
 //! Modules:
 //!
 //! - Cache: `directory`.
-//! - Authentication: `passwords`, `tokens`, `sessions`, `throttle`, `sign_in`, `credentials`, `kubernetes`, `authenticate`,
-//!   `administrator`.
-//! - Operations of users: `register`, `users`, `workspaces`, `names`, `members`, `quota`, `kubeconfig`, `edge`.
-//! - Controllers: `provision`.
+//! - Authentication: `passwords`, `tokens`, `sessions`, `throttle`, `sign_in`, `credential_store`, `revocation`, `token_review`,
+//!   `authenticate`, `first_admin`.
+//! - Operations of users: `register`, `users`, `workspaces`, `retired_names`, `members`, `quota`, `kubeconfig`, `node_join`.
+//! - Controllers: `controller`, on the `leader`.
 //!
 //! Invariant: every function reachable by a caller takes a [`domain::Actor`] and authorises it first, except registration and
 //! sign-in.
@@ -19,78 +19,78 @@ use std::time::Duration;
 use domain::clock::Clock;
 use kube::runtime::watcher::Config;
 use kube_access::controller::runtime;
-use kube_access::{Clients, Feed};
+use kube_access::{Clients, WatchCache};
 
-use directory::Feeds;
-use edge::JoinTool;
-use kubernetes::Reviews;
+use directory::DirectoryWatches;
+use node_join::JoinTool;
 use passwords::Hasher;
-use sessions::keys::{self, Keys};
+use sessions::keys::{self, SessionKeys};
 use throttle::Throttle;
-use tokens::last_use::LastUse;
+use token_review::TokenReviewCache;
+use tokens::last_use::LastUseRecorder;
 
-pub mod administrator;
-pub mod authenticate;
-mod change;
-mod credentials;
-pub mod directory;
-pub mod edge;
-pub mod error;
 #[cfg(test)]
-mod heard;
+mod auth_test_harness;
+pub mod authenticate;
+pub mod controller;
+mod credential_store;
+pub mod directory;
+pub mod error;
+pub mod first_admin;
 pub mod kubeconfig;
-pub mod kubernetes;
-mod lead;
+mod leader;
+#[cfg(test)]
+mod log_capture;
 pub mod manifests;
 pub mod members;
-mod names;
-mod pages;
+pub mod node_join;
+mod paging;
 mod passwords;
 pub mod progress;
-pub mod provision;
 pub mod quota;
 pub mod register;
+mod retired_names;
+mod revocation;
 pub mod roles;
-mod secrets;
 pub mod sessions;
 pub mod sign_in;
 #[cfg(test)]
-mod stage;
-#[cfg(test)]
-mod testing;
+mod test_harness;
 mod throttle;
+pub mod token_review;
 pub mod tokens;
+mod update;
 pub mod users;
 pub mod workspaces;
 
-pub use authenticate::Presented;
+pub use authenticate::RequestCredentials;
 pub use directory::{Account, Directory, WorkspaceRecord};
 pub use error::Error;
-pub use sign_in::SignedIn;
+pub use sign_in::NewSession;
 
 /// Settings of the platform, chosen by its administrator.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Whether visitors may register accounts.
-    pub registration_open: bool,
+    pub is_registration_open: bool,
     /// The validity of a new account in days; 0: no expiry.
-    pub valid_days: i64,
+    pub validity_days: i64,
     pub max_nodes: i64,
     /// How long registration waits for the new account to become ready.
-    pub visitor_patience: Duration,
+    pub registration_timeout: Duration,
     /// The quota of a new workspace, with the resource names of ResourceQuota.
     pub quota: BTreeMap<String, String>,
     /// The total quota of all workspaces that one account created, with the resource names of ResourceQuota.
-    pub person_quota: BTreeMap<String, String>,
+    pub account_quota: BTreeMap<String, String>,
     /// How long a workspace marked for removal can be restored.
-    pub removal_grace: Duration,
+    pub removal_grace_period: Duration,
     /// The URL of the API server in kubeconfigs. `None`: the URL that the cluster publishes.
     pub kube_url: Option<String>,
-    pub session_hours: i64,
+    pub session_lifetime_hours: i64,
     /// The program with which machines join.
     pub join_tool: JoinTool,
     /// How long an expired account can be extended before it is deleted.
-    pub account_grace: Duration,
+    pub account_grace_period: Duration,
 }
 
 impl Default for Settings {
@@ -109,17 +109,17 @@ impl Default for Settings {
             ("requests.storage", "60Gi"), ("configmaps", "150"), ("secrets", "150"), ("count/jobs.batch", "150"),
         ];
         Self {
-            registration_open: false,
-            valid_days: 7,
+            is_registration_open: false,
+            validity_days: 7,
             max_nodes: 3,
-            visitor_patience: Duration::from_mins(1),
+            registration_timeout: Duration::from_mins(1),
             quota: quota.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
-            person_quota: person_quota.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
-            removal_grace: Duration::from_hours(24),
+            account_quota: person_quota.map(|(what, much)| (what.to_owned(), much.to_owned())).into(),
+            removal_grace_period: Duration::from_hours(24),
             kube_url: None,
-            session_hours: 12,
+            session_lifetime_hours: 12,
             join_tool: JoinTool::Installed,
-            account_grace: Duration::from_hours(24),
+            account_grace_period: Duration::from_hours(24),
         }
     }
 }
@@ -136,24 +136,24 @@ struct Inner {
     clock: Arc<dyn Clock>,
     hasher: Hasher,
     throttle: Throttle,
-    keys: Keys,
-    last_use: LastUse,
-    reviews: Reviews,
+    session_keys: SessionKeys,
+    last_use: LastUseRecorder,
+    token_reviews: TokenReviewCache,
 }
 
 /// Why the platform cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the cluster did not tell who there is within {} s", .0.as_secs())]
-    Silent(Duration),
+    Timeout(Duration),
     #[error("cannot prepare the keys that sign sessions")]
-    Keys(#[source] Error),
+    SessionKeys(#[source] Error),
 }
 
 /// The timeout of the initial lists.
-const PATIENCE: Duration = Duration::from_mins(1);
+const INITIAL_LIST_TIMEOUT: Duration = Duration::from_mins(1);
 /// The interval at which the session keys are checked for rotation.
-const KEYS: Duration = Duration::from_hours(1);
+const KEY_CHECK_INTERVAL: Duration = Duration::from_hours(1);
 
 impl Tenancy {
     /// Starts the watches and returns when their initial lists are complete. Requires the CRDs and the system namespace.
@@ -162,25 +162,29 @@ impl Tenancy {
         settings: Settings,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
-        let own_keys = Config::default().fields(&format!("metadata.name={}", keys::NAME));
-        let keys = Keys::new(clients.own(), Feed::start(secrets::api(clients.own()), own_keys, |_| {}));
-        let feeds = Feeds::start(&clients.own(), Arc::new(settings.quota.clone()));
-        let following = Directory::follow(feeds, clock.clone());
-        let directory =
-            tokio::time::timeout(PATIENCE, following).await.map_err(|_| StartError::Silent(PATIENCE))?;
-        keys.refresh(clock.now()).await.map_err(StartError::Keys)?;
+        let own_keys = Config::default().fields(&format!("metadata.name={}", keys::SECRET_NAME));
+        let keys = SessionKeys::new(
+            clients.platform(),
+            WatchCache::start(credential_store::api(clients.platform()), own_keys, |_| {}),
+        );
+        let feeds = DirectoryWatches::start(&clients.platform(), Arc::new(settings.quota.clone()));
+        let following = Directory::start(feeds, clock.clone());
+        let directory = tokio::time::timeout(INITIAL_LIST_TIMEOUT, following)
+            .await
+            .map_err(|_| StartError::Timeout(INITIAL_LIST_TIMEOUT))?;
+        keys.rotate_and_wait(clock.now()).await.map_err(StartError::SessionKeys)?;
         let tenancy = Self(Arc::new(Inner {
             hasher: Hasher::new(),
             throttle: Throttle::new(clock.clone()),
-            last_use: LastUse::start(clients.own()),
-            reviews: Reviews::new(clients.own(), clock.clone()),
+            last_use: LastUseRecorder::start(clients.platform()),
+            token_reviews: TokenReviewCache::new(clients.platform(), clock.clone()),
             clients,
             directory,
             settings,
             clock,
-            keys,
+            session_keys: keys,
         }));
-        tenancy.keep_keys_fresh();
+        tenancy.spawn_key_rotation();
         Ok(tenancy)
     }
 
@@ -193,10 +197,10 @@ impl Tenancy {
     }
 
     /// Rotates the session keys when due, until the last clone is dropped.
-    fn keep_keys_fresh(&self) {
+    fn spawn_key_rotation(&self) {
         let inner = Arc::downgrade(&self.0);
         let gone = inner.clone();
-        let start = move || refresh_keys(inner.clone());
+        let start = move || rotate_keys_periodically(inner.clone());
         tokio::spawn(async move {
             runtime().run_until("session-keys", "", start, || gone.strong_count() == 0).await;
         });
@@ -204,11 +208,11 @@ impl Tenancy {
 }
 
 /// Refreshes the session keys until the last [`Tenancy`] is dropped.
-async fn refresh_keys(inner: std::sync::Weak<Inner>) {
+async fn rotate_keys_periodically(inner: std::sync::Weak<Inner>) {
     loop {
-        tokio::time::sleep(KEYS).await;
+        tokio::time::sleep(KEY_CHECK_INTERVAL).await;
         let Some(inner) = inner.upgrade() else { return };
-        if let Err(error) = inner.keys.refresh(inner.clock.now()).await {
+        if let Err(error) = inner.session_keys.rotate_and_wait(inner.clock.now()).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "cannot look after the keys of sessions"

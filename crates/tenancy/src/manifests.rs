@@ -1,17 +1,17 @@
 //! The manifests that a cluster administrator applies before the platform can run on a cluster.
 //!
-//! The server runs as ServiceAccount `longshore` and has only the rights in [`rights`]. It cannot change these manifests: neither its
+//! The server runs as ServiceAccount `longshore` and has only the rights in [`server_role`]. It cannot change these manifests: neither its
 //! own role, nor the curated ones, nor the policies that guard provisioned objects. On the embedded cluster its administrator applies
 //! all of them at each start ([`apply`]).
 
+mod admission_policies;
 mod approvals;
 pub(crate) mod host_ports;
-mod joiners;
+mod node_bootstrap_role;
 mod nodes;
 mod placement;
-mod policy;
 mod pools;
-mod rights;
+mod server_role;
 mod tokens;
 mod workloads;
 
@@ -20,7 +20,7 @@ use kube::api::{Patch, PatchParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt};
-use kube_types::marks::MANAGED_BY;
+use kube_types::well_known::MANAGED_BY;
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use crate::roles;
 
 /// The ServiceAccount that the server runs as, in `longshore-system`. Its roles and bindings have the same name.
-pub const PLATFORM: &str = "longshore";
+pub const PLATFORM_SERVICE_ACCOUNT: &str = "longshore";
 
 /// Why the manifests could not be applied.
 #[derive(Debug, thiserror::Error)]
@@ -43,12 +43,12 @@ pub struct ApplyError {
 /// All objects in the order in which they must be applied.
 pub fn manifests() -> Vec<Value> {
     let mut all = vec![namespace()];
-    all.extend(kube_types::definitions::all().iter().map(|definition| written(&definition.crd)));
+    all.extend(kube_types::definitions::all().iter().map(|definition| to_value(&definition.crd)));
     all.push(service_account());
-    all.extend(roles::curated().iter().map(written));
-    all.extend(rights::objects());
-    all.extend(joiners::objects());
-    all.extend(policy::objects());
+    all.extend(roles::workspace_cluster_roles().iter().map(to_value));
+    all.extend(server_role::objects());
+    all.extend(node_bootstrap_role::objects());
+    all.extend(admission_policies::objects());
     all.extend(nodes::objects());
     all.extend(approvals::objects());
     all.extend(placement::objects());
@@ -68,7 +68,7 @@ pub fn yaml() -> String {
     manifests().iter().map(document).collect()
 }
 
-/// Applies all objects except CRDs, as an administrator of the cluster. `kube_access::install` handles CRDs: an existing CRD of another
+/// Applies all objects except CRDs, as an administrator of the cluster. `kube_access::crds` handles CRDs: an existing CRD of another
 /// project must not be changed.
 pub async fn apply(client: &kube::Client) -> Result<(), ApplyError> {
     let all = manifests().into_iter().filter(|manifest| manifest["kind"] != "CustomResourceDefinition");
@@ -109,7 +109,7 @@ fn service_account() -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": { "name": PLATFORM, "namespace": SYSTEM_NAMESPACE, "labels": labels() },
+        "metadata": { "name": PLATFORM_SERVICE_ACCOUNT, "namespace": SYSTEM_NAMESPACE, "labels": labels() },
     })
 }
 
@@ -117,7 +117,7 @@ fn labels() -> Value {
     json!({ MANAGED_BY: FIELD_MANAGER })
 }
 
-fn written(object: &impl Serialize) -> Value {
+fn to_value(object: &impl Serialize) -> Value {
     serde_json::to_value(object).expect("an object of ours can be written as JSON")
 }
 

@@ -7,10 +7,10 @@
 
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::{Capability, WorkspaceRole};
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube_types::marks::{KEEP_BINDINGS, MEMBER_LEFT};
+use kube_types::well_known::{KEEP_BINDINGS, MEMBER_LEFT};
 use kube_types::workspace::Member;
 use kube_types::{Workspace, WorkspaceSpec};
 
@@ -24,7 +24,7 @@ pub mod invitations;
 pub use bindings::TenantBinding;
 
 /// The limit of members per workspace, as in the CRD.
-pub(crate) const MOST: usize = 500;
+pub(crate) const MAX_MEMBERS: usize = 500;
 
 /// A member as other members may view it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +34,12 @@ pub struct MemberInfo {
     /// Empty if the account does not exist.
     pub email: String,
     pub organization: String,
-    pub disabled: bool,
+    pub is_disabled: bool,
 }
 
 /// Whether RoleBindings that a removed member may have created are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bindings {
+pub enum BindingPolicy {
     Delete,
     Keep,
 }
@@ -54,8 +54,8 @@ pub struct RemovedMember {
 
 impl Tenancy {
     pub fn members(&self, actor: &Actor, name: &WorkspaceName) -> Result<Vec<MemberInfo>, Error> {
-        actor.may(Capability::ReadWorkspace, Place::Workspace(name))?;
-        let workspace = self.0.directory.workspace(name).ok_or_else(|| unknown("workspace", name))?;
+        actor.authorize(Capability::ReadWorkspace, AccessScope::Workspace(name))?;
+        let workspace = self.0.directory.workspace(name).ok_or_else(|| not_found("workspace", name))?;
         let info = |(user, role): &(UserId, Option<WorkspaceRole>)| {
             let account = self.0.directory.account(user);
             let text = |field: fn(&crate::Account) -> &String| {
@@ -65,7 +65,7 @@ impl Tenancy {
                 role: (*role)?,
                 email: text(|account| &account.email),
                 organization: text(|account| &account.organization),
-                disabled: account.as_ref().is_none_or(|account| account.disabled),
+                is_disabled: account.as_ref().is_none_or(|account| account.is_disabled),
                 user: user.clone(),
             })
         };
@@ -80,24 +80,24 @@ impl Tenancy {
         user: &UserId,
         role: WorkspaceRole,
     ) -> Result<WorkspaceInfo, Error> {
-        actor.may(Capability::ManageMembers, Place::Workspace(name))?;
-        let may_add = actor.may(Capability::ManageUsers, Place::Platform).is_ok()
-            && self.0.directory.account(user).is_some_and(|account| !account.leaving);
+        actor.authorize(Capability::ManageMembers, AccessScope::Workspace(name))?;
+        let may_add = actor.authorize(Capability::ManageUsers, AccessScope::Platform).is_ok()
+            && self.0.directory.account(user).is_some_and(|account| !account.is_deleting);
         let now = self.0.clock.now();
-        self.change_workspace(actor, name, None, |workspace| {
-            is_shared(workspace)?;
+        self.update_workspace(actor, name, None, |workspace| {
+            check_is_shared(workspace)?;
             let members = &mut workspace.spec.members;
             match members.iter_mut().find(|member| member.user == user.as_str()) {
                 Some(member) => {
                     member.role = role.to_string();
                     if role == WorkspaceRole::Viewer {
-                        member_left(workspace, now);
+                        record_member_left(workspace, now);
                     }
                 }
-                None if may_add => add(&mut workspace.spec, user, role)?,
-                None => return Err(unknown("member", user)),
+                None if may_add => add_member(&mut workspace.spec, user, role)?,
+                None => return Err(not_found("member", user)),
             }
-            has_admin(workspace)
+            check_has_admin(workspace)
         })
         .await
     }
@@ -109,7 +109,7 @@ impl Tenancy {
         name: &WorkspaceName,
         user: &UserId,
     ) -> Result<RemovedMember, Error> {
-        self.remove_member_with(actor, name, user, Bindings::Delete).await
+        self.remove_member_with(actor, name, user, BindingPolicy::Delete).await
     }
 
     /// Like [`Tenancy::remove_member`]; an administrator of the workspace may keep the RoleBindings of tenants.
@@ -118,48 +118,48 @@ impl Tenancy {
         actor: &Actor,
         name: &WorkspaceName,
         user: &UserId,
-        bindings: Bindings,
+        bindings: BindingPolicy,
     ) -> Result<RemovedMember, Error> {
-        actor.may(Capability::ReadWorkspace, Place::Workspace(name))?;
-        if actor.id() == Some(user) {
-            actor.themselves()?;
+        actor.authorize(Capability::ReadWorkspace, AccessScope::Workspace(name))?;
+        if actor.user_id() == Some(user) {
+            actor.require_unrestricted_user()?;
         } else {
-            actor.may(Capability::ManageMembers, Place::Workspace(name))?;
+            actor.authorize(Capability::ManageMembers, AccessScope::Workspace(name))?;
         }
-        if bindings == Bindings::Keep {
+        if bindings == BindingPolicy::Keep {
             // Members who leave do not decide which of their bindings remain.
-            if actor.id() == Some(user) {
+            if actor.user_id() == Some(user) {
                 return Err(Error::Conflict(
                     "who leaves a workspace cannot keep its RoleBindings".to_owned(),
                 ));
             }
-            actor.may(Capability::ManageMembers, Place::Workspace(name))?;
+            actor.authorize(Capability::ManageMembers, AccessScope::Workspace(name))?;
         }
-        let known = self.0.directory.workspace(name).ok_or_else(|| unknown("workspace", name))?;
+        let known = self.0.directory.workspace(name).ok_or_else(|| not_found("workspace", name))?;
         let could_bind = known
             .members
             .iter()
             .any(|(member, role)| member == user && role.is_some_and(|role| role != WorkspaceRole::Viewer));
         let listed = if could_bind { self.tenant_bindings(&known).await? } else { Vec::new() };
         let now = self.0.clock.now();
-        let workspace = self.change_workspace(actor, name, None, |workspace| {
-            is_shared(workspace)?;
+        let workspace = self.update_workspace(actor, name, None, |workspace| {
+            check_is_shared(workspace)?;
             let before = workspace.spec.members.len();
             workspace.spec.members.retain(|member| member.user != user.as_str());
             if workspace.spec.members.len() == before {
-                return Err(unknown("member", user));
+                return Err(not_found("member", user));
             }
-            if bindings == Bindings::Keep && is_removal_pending(workspace) {
+            if bindings == BindingPolicy::Keep && is_removal_pending(workspace) {
                 let message = format!(
                     "bindings of another removed member are being deleted in workspace `{name}`; try again"
                 );
                 return Err(Error::Conflict(message));
             }
-            member_left(workspace, now);
-            if bindings == Bindings::Keep {
+            record_member_left(workspace, now);
+            if bindings == BindingPolicy::Keep {
                 workspace.annotations_mut().insert(KEEP_BINDINGS.to_owned(), now.to_string());
             }
-            has_admin(workspace)
+            check_has_admin(workspace)
         });
         Ok(RemovedMember { workspace: workspace.await?, bindings: listed })
     }
@@ -167,18 +167,18 @@ impl Tenancy {
     /// Lists the RoleBindings that tenants created in all namespaces of a workspace.
     async fn tenant_bindings(&self, workspace: &WorkspaceRecord) -> Result<Vec<TenantBinding>, Error> {
         let mut found = Vec::new();
-        for namespace in &workspace.made {
-            found.extend(bindings::tenant_bindings(self.0.clients.own(), namespace).await?);
+        for namespace in &workspace.created_namespaces {
+            found.extend(bindings::tenant_bindings(self.0.clients.platform(), namespace).await?);
         }
         Ok(found)
     }
 
     /// A shared workspace whose only admin is this user.
-    pub(crate) fn held_alone(&self, user: &UserId) -> Option<String> {
+    pub(crate) fn workspace_with_sole_admin(&self, user: &UserId) -> Option<String> {
         let held = |workspace: &WorkspaceRecord| {
             let mut admins = workspace.admins();
             !workspace.is_personal()
-                && !workspace.leaving
+                && !workspace.is_deleting
                 && admins.next() == Some(user)
                 && admins.next().is_none()
         };
@@ -192,16 +192,16 @@ impl Tenancy {
 }
 
 /// Adds a member.
-pub(crate) fn add(spec: &mut WorkspaceSpec, user: &UserId, role: WorkspaceRole) -> Result<(), Error> {
-    if spec.members.len() >= MOST {
-        return Err(Error::Conflict(format!("a workspace has at most {MOST} members")));
+pub(crate) fn add_member(spec: &mut WorkspaceSpec, user: &UserId, role: WorkspaceRole) -> Result<(), Error> {
+    if spec.members.len() >= MAX_MEMBERS {
+        return Err(Error::Conflict(format!("a workspace has at most {MAX_MEMBERS} members")));
     }
     spec.members.push(Member { user: user.to_string(), role: role.to_string() });
     Ok(())
 }
 
 /// Records that a member lost write access: the controller recreates `longshore-deployer` for it.
-pub(crate) fn member_left(workspace: &mut Workspace, now: Timestamp) {
+pub(crate) fn record_member_left(workspace: &mut Workspace, now: Timestamp) {
     workspace.annotations_mut().insert(MEMBER_LEFT.to_owned(), now.to_string());
 }
 
@@ -212,7 +212,7 @@ fn is_removal_pending(workspace: &Workspace) -> bool {
 }
 
 /// Refuses personal workspaces.
-pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {
+pub(crate) fn check_is_shared(workspace: &Workspace) -> Result<(), Error> {
     if is_personal(workspace) {
         let name = workspace.name_any();
         return Err(Error::Conflict(format!("workspace `{name}` is somebody's own, and is not shared")));
@@ -221,7 +221,7 @@ pub(crate) fn is_shared(workspace: &Workspace) -> Result<(), Error> {
 }
 
 /// Refuses workspaces without an admin.
-fn has_admin(workspace: &Workspace) -> Result<(), Error> {
+fn check_has_admin(workspace: &Workspace) -> Result<(), Error> {
     if !workspace.spec.members.iter().any(|member| member.role == WorkspaceRole::Admin.as_str()) {
         let name = workspace.name_any();
         return Err(Error::Conflict(format!("workspace `{name}` would have no admin left")));
@@ -229,7 +229,7 @@ fn has_admin(workspace: &Workspace) -> Result<(), Error> {
     Ok(())
 }
 
-pub(crate) fn unknown(kind: &'static str, name: &impl ToString) -> Error {
+pub(crate) fn not_found(kind: &'static str, name: &impl ToString) -> Error {
     Error::NotFound { kind, name: name.to_string() }
 }
 

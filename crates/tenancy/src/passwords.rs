@@ -13,23 +13,23 @@ use domain::fields::Password;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Error;
-use crate::secrets::random;
+use crate::credential_store::random_bytes;
 
 /// The limit of concurrent hashes.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT_HASHES: usize = 2;
 /// The limit of running and waiting callers together.
-const ADMITTED: usize = 32;
+const MAX_CALLERS: usize = 32;
 /// The seconds in [`Error::Throttled`] for callers above the limit.
-const COME_BACK: u64 = 2;
+const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// Random bytes in place of salt and hash, with the parameters of [`argon2id`]. No password is known to match.
-const NOBODYS: &str =
+const DUMMY_HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$G4zOtPmUW1jlgnpZLYZ2sg$F9Yj2nvGadk2BqCJDCJjoXDAuB06zMkUfE8qWwi7eFI";
 
 /// Hashes and verifies passwords with bounded concurrency.
 pub(crate) struct Hasher {
-    admitted: Arc<Semaphore>,
-    working: Arc<Semaphore>,
+    caller_permits: Arc<Semaphore>,
+    hash_permits: Arc<Semaphore>,
 }
 
 /// Parameters as OWASP recommends.
@@ -40,24 +40,28 @@ fn argon2id() -> Argon2<'static> {
 
 impl Hasher {
     pub fn new() -> Self {
-        Self { admitted: Arc::new(Semaphore::new(ADMITTED)), working: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self {
+            caller_permits: Arc::new(Semaphore::new(MAX_CALLERS)),
+            hash_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_HASHES)),
+        }
     }
 
     /// Hashes a password for storage.
     pub async fn hash(&self, password: &Password) -> Result<String, Error> {
         let password = password.clone();
-        self.work(move || {
-            let hash = argon2id().hash_password_with_salt(password.expose().as_bytes(), &random::<16>());
+        self.run_blocking(move || {
+            let hash =
+                argon2id().hash_password_with_salt(password.expose().as_bytes(), &random_bytes::<16>());
             hash.map(|hash| hash.to_string()).map_err(|error| Error::Internal(error.to_string().into()))
         })
         .await?
     }
 
     /// Whether `password` matches the stored hash. With `None` always false, after the same time.
-    pub async fn is(&self, password: &Password, kept: Option<&str>) -> Result<bool, Error> {
+    pub async fn verify(&self, password: &Password, kept: Option<&str>) -> Result<bool, Error> {
         let (password, known) = (password.clone(), kept.is_some());
-        let kept = kept.unwrap_or(NOBODYS).to_owned();
-        let fits = self.work(move || {
+        let kept = kept.unwrap_or(DUMMY_HASH).to_owned();
+        let fits = self.run_blocking(move || {
             let kept = PasswordHash::new(&kept).map_err(|error| Error::Internal(error.to_string().into()))?;
             Ok::<_, Error>(argon2id().verify_password(password.expose().as_bytes(), &kept).is_ok())
         });
@@ -66,10 +70,13 @@ impl Hasher {
 
     /// Runs `work` on a blocking thread once a permit is free. A caller dropped while waiting leaves the queue. Started work is
     /// finished even if its caller is dropped, and holds its permits until then.
-    async fn work<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
-        let busy = |_| Error::Throttled { seconds: COME_BACK };
-        let admitted: OwnedSemaphorePermit = self.admitted.clone().try_acquire_owned().map_err(busy)?;
-        let turn = self.working.clone().acquire_owned().await.expect("the semaphore is never closed");
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let busy = |_| Error::Throttled { seconds: RETRY_AFTER_SECONDS };
+        let admitted: OwnedSemaphorePermit = self.caller_permits.clone().try_acquire_owned().map_err(busy)?;
+        let turn = self.hash_permits.clone().acquire_owned().await.expect("the semaphore is never closed");
         let done = tokio::task::spawn_blocking(move || {
             let _held = (admitted, turn);
             work()
@@ -88,56 +95,56 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_password_is_itself_and_no_other() {
+    async fn verify_accepts_only_the_hashed_password() {
         let hasher = Hasher::new();
-        let password = Password::chosen("correct horse").unwrap();
+        let password = Password::parse_new("correct horse").unwrap();
         let kept = hasher.hash(&password).await.unwrap();
         assert!(kept.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{kept}");
         assert_ne!(kept, hasher.hash(&password).await.unwrap(), "the salt is random");
-        assert!(hasher.is(&password, Some(&kept)).await.unwrap());
-        assert!(!hasher.is(&Password::attempt("correct horsf"), Some(&kept)).await.unwrap());
-        assert!(!hasher.is(&Password::attempt(""), Some(&kept)).await.unwrap());
-        assert!(!hasher.is(&password, None).await.unwrap());
-        assert!(hasher.is(&password, Some("no hash")).await.is_err());
+        assert!(hasher.verify(&password, Some(&kept)).await.unwrap());
+        assert!(!hasher.verify(&Password::from_sign_in("correct horsf"), Some(&kept)).await.unwrap());
+        assert!(!hasher.verify(&Password::from_sign_in(""), Some(&kept)).await.unwrap());
+        assert!(!hasher.verify(&password, None).await.unwrap());
+        assert!(hasher.verify(&password, Some("no hash")).await.is_err());
     }
 
     #[test]
-    fn nobodys_hash_costs_what_a_new_one_costs() {
-        let hash = PasswordHash::new(NOBODYS).unwrap();
-        let new = argon2id().hash_password_with_salt(b"x", &random::<16>()).unwrap();
+    fn dummy_hash_has_the_parameters_of_a_new_hash() {
+        let hash = PasswordHash::new(DUMMY_HASH).unwrap();
+        let new = argon2id().hash_password_with_salt(b"x", &random_bytes::<16>()).unwrap();
         let cost = |hash: &PasswordHash| (hash.algorithm.to_string(), hash.version, hash.params.to_string());
         assert_eq!(cost(&hash), cost(&new));
         assert_eq!(hash.hash.unwrap().len(), new.hash.unwrap().len());
     }
 
     #[tokio::test]
-    async fn hashing_is_bounded_and_the_rest_are_told_to_come_back() {
+    async fn hashing_is_bounded_and_further_callers_are_throttled() {
         let hasher = Hasher::new();
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let answers = join_all((0..100).map(|_| {
             let (now, most) = (now.clone(), most.clone());
-            hasher.work(move || {
+            hasher.run_blocking(move || {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 std::thread::sleep(Duration::from_millis(2));
                 now.fetch_sub(1, Ordering::SeqCst);
             })
         }))
         .await;
-        assert!(most.load(Ordering::SeqCst) <= AT_ONCE);
+        assert!(most.load(Ordering::SeqCst) <= MAX_CONCURRENT_HASHES);
         let refused = answers.iter().filter(|answer| answer.is_err()).count();
-        assert_eq!(refused, 100 - ADMITTED);
-        assert!(hasher.work(|| ()).await.is_ok(), "everybody has left");
+        assert_eq!(refused, 100 - MAX_CALLERS);
+        assert!(hasher.run_blocking(|| ()).await.is_ok(), "everybody has left");
     }
 
     #[tokio::test]
-    async fn whoever_gives_up_waiting_leaves_the_line() {
+    async fn dropped_caller_leaves_the_queue() {
         let hasher = Hasher::new();
-        for _ in 0..3 * ADMITTED {
-            let work = hasher.work(|| std::thread::sleep(Duration::from_millis(1)));
+        for _ in 0..3 * MAX_CALLERS {
+            let work = hasher.run_blocking(|| std::thread::sleep(Duration::from_millis(1)));
             drop(futures::poll!(Box::pin(work)));
         }
         let patient = async {
-            while hasher.admitted.available_permits() < ADMITTED {
+            while hasher.caller_permits.available_permits() < MAX_CALLERS {
                 tokio::task::yield_now().await;
             }
         };

@@ -5,28 +5,28 @@ use std::collections::BTreeMap;
 
 use domain::ids::WorkspaceName;
 use domain::roles::Capability;
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Api;
 use kube::api::ListParams;
-use kube_types::marks;
+use kube_types::well_known;
 
 use crate::workspaces::WorkspaceInfo;
 use crate::{Error, Tenancy};
 
-pub(crate) mod counts;
-pub(crate) mod person;
+pub(crate) mod account_quota;
+pub(crate) mod object_counts;
 mod shares;
 
-pub use shares::{Amounts, QuotaError, shares, shares_of};
+pub use shares::{QuotaError, ResourceQuantities, split_quota, split_workspace_quota};
 
 /// The quota of a workspace and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaInfo {
     /// The `resourceVersion` of the workspace.
     pub version: String,
-    pub quota: Amounts,
+    pub quota: ResourceQuantities,
     /// The first namespace of the workspace comes first.
     pub namespaces: Vec<NamespaceQuota>,
 }
@@ -36,18 +36,18 @@ pub struct QuotaInfo {
 pub struct NamespaceQuota {
     pub name: String,
     /// The limits.
-    pub hard: Amounts,
+    pub hard: ResourceQuantities,
     /// The use as Kubernetes last counted it.
-    pub used: Amounts,
+    pub used: ResourceQuantities,
 }
 
 /// A change of a workspace's quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuotaPatch {
     /// The total of the workspace.
-    pub quota: Option<Amounts>,
+    pub quota: Option<ResourceQuantities>,
     /// Shares by namespace. Namespaces that are not listed keep their share.
-    pub shares: BTreeMap<String, Amounts>,
+    pub shares: BTreeMap<String, ResourceQuantities>,
 }
 
 impl Tenancy {
@@ -55,9 +55,14 @@ impl Tenancy {
     pub async fn quota(&self, actor: &Actor, name: &WorkspaceName) -> Result<QuotaInfo, Error> {
         let WorkspaceInfo { version, quota, namespaces, .. } = self.workspace(actor, name)?;
         let known = self.0.directory.workspace(name);
-        let hard = known.map_or_else(|| Ok(BTreeMap::new()), |known| shares(&quota, &known.namespaces))?;
+        let hard =
+            known.map_or_else(|| Ok(BTreeMap::new()), |known| split_quota(&quota, &known.namespaces))?;
         let parts = namespaces.into_iter().map(async |namespace| {
-            let used = if namespace.made { self.used(&namespace.name).await? } else { Amounts::new() };
+            let used = if namespace.is_created {
+                self.used(&namespace.name).await?
+            } else {
+                ResourceQuantities::new()
+            };
             let hard = hard.get(&namespace.name).cloned().unwrap_or_default();
             // Object counts are limits of the platform and not part of the quota.
             let used = used.into_iter().filter(|(resource, _)| hard.contains_key(resource)).collect();
@@ -66,9 +71,9 @@ impl Tenancy {
         Ok(QuotaInfo { version, quota, namespaces: try_join_all(parts).await? })
     }
 
-    async fn used(&self, namespace: &str) -> Result<Amounts, Error> {
-        let quotas: Api<ResourceQuota> = Api::namespaced(self.0.clients.own(), namespace);
-        let ours = quotas.list(&ListParams::default().labels(marks::PROVISIONED)).await?;
+    async fn used(&self, namespace: &str) -> Result<ResourceQuantities, Error> {
+        let quotas: Api<ResourceQuota> = Api::namespaced(self.0.clients.platform(), namespace);
+        let ours = quotas.list(&ListParams::default().labels(well_known::PROVISIONED_OBJECT)).await?;
         let used = ours.into_iter().filter_map(|quota| quota.status?.used).flatten();
         Ok(used.map(|(resource, amount)| (resource, amount.0)).collect())
     }
@@ -82,18 +87,18 @@ impl Tenancy {
         expected: Option<&str>,
     ) -> Result<WorkspaceInfo, Error> {
         let needed = if patch.quota.is_some() { Capability::SetQuota } else { Capability::ManageNamespaces };
-        actor.may(needed, Place::Workspace(name))?;
-        self.change_workspace(actor, name, expected, |workspace| {
+        actor.authorize(needed, AccessScope::Workspace(name))?;
+        self.update_workspace(actor, name, expected, |workspace| {
             let spec = &mut workspace.spec;
             if let Some(quota) = &patch.quota {
                 spec.quota.clone_from(quota);
             }
             for (namespace, share) in &patch.shares {
                 let own = spec.namespaces.iter_mut().find(|own| own.name == *namespace);
-                let own = own.ok_or_else(|| crate::members::unknown("namespace", namespace))?;
+                let own = own.ok_or_else(|| crate::members::not_found("namespace", namespace))?;
                 own.share.clone_from(share);
             }
-            shares_of(workspace)?;
+            split_workspace_quota(workspace)?;
             Ok(())
         })
         .await

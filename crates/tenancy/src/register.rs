@@ -1,8 +1,8 @@
 //! Registration of accounts.
 //!
-//! Order of writes: the claim of the e-mail address, the Secrets, then the User object. The controllers (`crate::provision`)
+//! Order of writes: the claim of the e-mail address, the Secrets, then the User object. The controllers (`crate::controller`)
 //! create the rest (namespace, access, workspace) from the User. Objects that a crash leaves without their User are garbage
-//! collected after a while ([`sweep`]), and so are accounts whose only token cannot have been disclosed.
+//! collected after a while ([`gc`]), and so are accounts whose only token cannot have been disclosed.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,22 +10,22 @@ use std::net::IpAddr;
 use domain::fields::{Email, FieldError, Organization, Password, Phone};
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::Capability;
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use futures::future::join;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams};
 use kube::{Api, ResourceExt};
-use kube_types::{FIELD_MANAGER, User, UserSpec, marks};
+use kube_types::{FIELD_MANAGER, User, UserSpec, well_known};
 use serde_json::json;
 
-use crate::secrets::{self, Credentials, is_code, new_user_id, writing};
+use crate::credential_store::{self, Credentials, is_code, new_user_id, post_params};
 use crate::tokens::{self, TokenText};
 use crate::{Error, Tenancy};
-use claims::Claim;
+use email_claims::EmailClaim;
 
-pub(crate) mod claims;
-pub mod sweep;
+pub(crate) mod email_claims;
+pub mod gc;
 
 /// The validated fields of a registration. The caller chooses nothing else: validity and limits of the account come from the
 /// settings.
@@ -48,14 +48,14 @@ impl Registration {
             email: Email::parse(email)?,
             phone: Phone::parse(phone)?,
             organization: Organization::parse(organization)?,
-            password: password.map(Password::chosen).transpose()?,
+            password: password.map(Password::parse_new).transpose()?,
         })
     }
 }
 
 /// A new account.
 #[derive(Debug)]
-pub struct Registered {
+pub struct RegisteredAccount {
     pub id: UserId,
     /// The name of the User object.
     pub name: String,
@@ -64,31 +64,39 @@ pub struct Registered {
     /// The login token. It is disclosed only here.
     pub token: TokenText,
     /// Whether provisioning is complete; if not, it continues in the background.
-    pub ready: bool,
+    pub is_ready: bool,
     /// When the account expires. `None` before it is ready, and for accounts without an expiry.
     pub expires: Option<Timestamp>,
 }
 
 impl Tenancy {
     /// Registers an account for a visitor while registration is open. Rate-limited by address.
-    pub async fn register(&self, registration: Registration, from: IpAddr) -> Result<Registered, Error> {
-        if !self.0.settings.registration_open {
+    pub async fn register(
+        &self,
+        registration: Registration,
+        from: IpAddr,
+    ) -> Result<RegisteredAccount, Error> {
+        if !self.0.settings.is_registration_open {
             return Err(Error::RegistrationClosed);
         }
         self.0.throttle.register(from)?;
-        self.make_account(registration).await
+        self.create_account(registration).await
     }
 
     /// Creates an account on behalf of an administrator. Platform roles are granted separately.
-    pub async fn create_user(&self, actor: &Actor, registration: Registration) -> Result<Registered, Error> {
-        actor.may(Capability::ManageUsers, Place::Platform)?;
-        self.make_account(registration).await
+    pub async fn create_user(
+        &self,
+        actor: &Actor,
+        registration: Registration,
+    ) -> Result<RegisteredAccount, Error> {
+        actor.authorize(Capability::ManageUsers, AccessScope::Platform)?;
+        self.create_account(registration).await
     }
 
-    /// Creates an account and waits until it is ready, for at most `visitor_patience`.
-    async fn make_account(&self, registration: Registration) -> Result<Registered, Error> {
+    /// Creates an account and waits until it is ready, for at most `registration_timeout`.
+    async fn create_account(&self, registration: Registration) -> Result<RegisteredAccount, Error> {
         let Registration { email, phone, organization, password } = registration;
-        let is_anothers = |login| self.0.directory.by_login(login).is_some();
+        let is_anothers = |login| self.0.directory.find_by_login(login).is_some();
         if is_anothers(email.as_str()) || is_anothers(phone.as_str()) {
             return Err(Error::AccountExists);
         }
@@ -109,45 +117,46 @@ impl Tenancy {
                 email: email.as_str().to_owned(),
                 mobilephone: phone.as_str().to_owned(),
                 organization: organization.as_str().to_owned(),
-                valid_period: self.0.settings.valid_days,
+                valid_period: self.0.settings.validity_days,
                 max_node_num: self.0.settings.max_nodes,
                 ..UserSpec::default()
             },
             status: None,
         };
         let secrets = [Credentials::new(hash, now).to_secret(&id), record.to_secret()];
-        let claim = Claim { account: user.name_any(), user: id.clone(), at: now };
-        self.write(&email, &claim, &secrets, &user).await?;
+        let claim = EmailClaim { account: user.name_any(), user: id.clone(), created: now };
+        self.write_account(&email, &claim, &secrets, &user).await?;
 
         let ready =
-            |directory: &crate::Directory| directory.account(&id).is_some_and(|account| account.ready);
-        let is_ready = tokio::time::timeout(self.0.settings.visitor_patience, self.0.directory.until(ready))
-            .await
-            .is_ok();
+            |directory: &crate::Directory| directory.account(&id).is_some_and(|account| account.is_ready);
+        let is_ready =
+            tokio::time::timeout(self.0.settings.registration_timeout, self.0.directory.wait_until(ready))
+                .await
+                .is_ok();
         if told_later {
-            self.will_be_told(&user.name_any()).await?;
+            self.mark_token_disclosed(&user.name_any()).await?;
         }
-        Ok(Registered {
+        Ok(RegisteredAccount {
             name: user.name_any(),
             namespace: WorkspaceName::personal(&id),
             token,
-            ready: is_ready,
+            is_ready,
             expires: self.0.directory.account(&id).and_then(|account| account.expires),
             id,
         })
     }
 
     /// Writes claim, Secrets and User. On failure deletes them if it is certain that the User was not created.
-    async fn write(
+    async fn write_account(
         &self,
         email: &Email,
-        claim: &Claim,
+        claim: &EmailClaim,
         secrets: &[Secret; 2],
         user: &User,
     ) -> Result<(), Error> {
-        let client = self.0.clients.own();
-        let claimed = claims::claim(client.clone(), email, claim).await?;
-        let (kept, writing) = (secrets::api(client.clone()), writing());
+        let client = self.0.clients.platform();
+        let claimed = email_claims::claim_email(client.clone(), email, claim).await?;
+        let (kept, writing) = (credential_store::api(client.clone()), post_params());
         let (one, other) = join(kept.create(&writing, &secrets[0]), kept.create(&writing, &secrets[1])).await;
         let (made, failed) = match (one, other) {
             (Ok(one), Ok(other)) => (vec![one, other], None),
@@ -155,20 +164,20 @@ impl Tenancy {
             (Err(error), Err(_)) => (Vec::new(), Some(error)),
         };
         if let Some(error) = failed {
-            self.take_back(&claimed, &made).await;
+            self.roll_back(&claimed, &made).await;
             return Err(error.into());
         }
         let users: Api<User> = Api::all(client);
         match users.create(&writing, user).await {
             Ok(_) => Ok(()),
             Err(taken) if is_code(&taken, 409) => {
-                self.take_back(&claimed, &made).await;
+                self.roll_back(&claimed, &made).await;
                 Err(Error::AccountExists)
             }
             Err(error) => {
                 // Without a definite refusal the User may exist: then its Secrets must stay.
                 if matches!(&error, kube::Error::Api(status) if status.code < 500) {
-                    self.take_back(&claimed, &made).await;
+                    self.roll_back(&claimed, &made).await;
                 }
                 Err(error.into())
             }
@@ -176,12 +185,13 @@ impl Tenancy {
     }
 
     /// Deletes the objects of a failed registration. Objects that cannot be deleted now are garbage collected later.
-    async fn take_back(&self, claimed: &ConfigMap, secrets: &[Secret]) {
-        let client = self.0.clients.own();
-        let mut failed = claims::release(client.clone(), claimed).await.err();
+    async fn roll_back(&self, claimed: &ConfigMap, secrets: &[Secret]) {
+        let client = self.0.clients.platform();
+        let mut failed = email_claims::release_claim(client.clone(), claimed).await.err();
         for secret in secrets {
-            let deleted =
-                secrets::api(client.clone()).delete(&secret.name_any(), &DeleteParams::default()).await;
+            let deleted = credential_store::api(client.clone())
+                .delete(&secret.name_any(), &DeleteParams::default())
+                .await;
             failed = failed.or(deleted.err());
         }
         if let Some(error) = failed {
@@ -193,20 +203,20 @@ impl Tenancy {
     }
 
     /// Records that the login token is about to be sent to its owner: from here on the account is in use.
-    async fn will_be_told(&self, name: &str) -> Result<(), Error> {
-        let users: Api<User> = Api::all(self.0.clients.own());
-        let patch = json!({"metadata": {"annotations": {marks::UNTOLD: null}}});
+    async fn mark_token_disclosed(&self, name: &str) -> Result<(), Error> {
+        let users: Api<User> = Api::all(self.0.clients.platform());
+        let patch = json!({"metadata": {"annotations": {well_known::CREDENTIALS_UNDISCLOSED: null}}});
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let written = users.patch(name, &params, &Patch::Merge(patch)).await?;
-        self.heard_of(&written).await;
+        self.wait_for_user(&written).await;
         Ok(())
     }
 }
 
 fn annotations(id: &UserId, told_later: bool) -> BTreeMap<String, String> {
-    let mut annotations = BTreeMap::from([(marks::TENANT_ID.to_owned(), id.to_string())]);
+    let mut annotations = BTreeMap::from([(well_known::TENANT_ID.to_owned(), id.to_string())]);
     if told_later {
-        annotations.insert(marks::UNTOLD.to_owned(), String::new());
+        annotations.insert(well_known::CREDENTIALS_UNDISCLOSED.to_owned(), String::new());
     }
     annotations
 }

@@ -14,7 +14,7 @@ use domain::ids::UserId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::secrets::random;
+use crate::credential_store::random_bytes;
 
 pub(crate) mod keys;
 
@@ -24,7 +24,7 @@ pub const COOKIE: &str = "longshore_session";
 pub const CSRF_HEADER: &str = "x-csrf-token";
 
 /// The length limit of cookies and CSRF tokens. Ours are shorter.
-const LONGEST: usize = 1024;
+const MAX_COOKIE_LEN: usize = 1024;
 
 /// The payload of the cookie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,11 +50,11 @@ pub(crate) struct SessionId {
 
 #[derive(Debug, thiserror::Error)]
 #[error("this is not the id of a session")]
-pub(crate) struct NoSessionId;
+pub(crate) struct InvalidSessionId;
 
 impl SessionId {
     pub fn new(epoch: u64, expires: Timestamp) -> Self {
-        Self { epoch, expires: expires.as_second(), nonce: URL_SAFE_NO_PAD.encode(random::<16>()) }
+        Self { epoch, expires: expires.as_second(), nonce: URL_SAFE_NO_PAD.encode(random_bytes::<16>()) }
     }
 
     pub fn is_expired(&self, now: Timestamp) -> bool {
@@ -69,24 +69,24 @@ impl fmt::Display for SessionId {
 }
 
 impl FromStr for SessionId {
-    type Err = NoSessionId;
+    type Err = InvalidSessionId;
 
-    fn from_str(text: &str) -> Result<Self, NoSessionId> {
+    fn from_str(text: &str) -> Result<Self, InvalidSessionId> {
         let mut parts = text.split('.');
-        let mut part = || parts.next().ok_or(NoSessionId);
+        let mut part = || parts.next().ok_or(InvalidSessionId);
         let (epoch, expires, nonce) = (part()?, part()?, part()?.to_owned());
         Ok(Self {
-            epoch: epoch.parse().map_err(|_| NoSessionId)?,
-            expires: expires.parse().map_err(|_| NoSessionId)?,
+            epoch: epoch.parse().map_err(|_| InvalidSessionId)?,
+            expires: expires.parse().map_err(|_| InvalidSessionId)?,
             nonce,
         })
     }
 }
 
 impl TryFrom<String> for SessionId {
-    type Error = NoSessionId;
+    type Error = InvalidSessionId;
 
-    fn try_from(text: String) -> Result<Self, NoSessionId> {
+    fn try_from(text: String) -> Result<Self, InvalidSessionId> {
         text.parse()
     }
 }
@@ -99,9 +99,9 @@ impl From<SessionId> for String {
 
 /// A key that signs sessions.
 #[derive(Clone)]
-pub(crate) struct Key(hmac::Key);
+pub(crate) struct SessionKey(hmac::Key);
 
-impl Key {
+impl SessionKey {
     pub fn new(bytes: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
     }
@@ -115,21 +115,21 @@ impl Key {
     }
 
     /// Parses the cookie if this key has signed it. The payload of other cookies is not parsed.
-    pub fn open(&self, cookie: &str) -> Option<Session> {
-        let (payload, tag) = cookie.split_once('.').filter(|_| cookie.len() <= LONGEST)?;
+    pub fn verify(&self, cookie: &str) -> Option<Session> {
+        let (payload, tag) = cookie.split_once('.').filter(|_| cookie.len() <= MAX_COOKIE_LEN)?;
         let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
         hmac::verify(&self.0, payload.as_bytes(), &tag).ok()?;
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
     }
 
     /// The CSRF token: unsafe requests must carry it beside the cookie.
-    pub fn csrf(&self, id: &SessionId) -> String {
+    pub fn csrf_token(&self, id: &SessionId) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, csrf_text(id).as_bytes()))
     }
 
     /// Whether `given` is the CSRF token of this session. Compares in constant time.
-    pub fn is_csrf(&self, id: &SessionId, given: &str) -> bool {
-        let given = if given.len() <= LONGEST { URL_SAFE_NO_PAD.decode(given).ok() } else { None };
+    pub fn is_csrf_token(&self, id: &SessionId, given: &str) -> bool {
+        let given = if given.len() <= MAX_COOKIE_LEN { URL_SAFE_NO_PAD.decode(given).ok() } else { None };
         given.is_some_and(|given| hmac::verify(&self.0, csrf_text(id).as_bytes(), &given).is_ok())
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     use proptest::sample::Index;
 
     use super::*;
-    use crate::secrets::new_user_id;
+    use crate::credential_store::new_user_id;
 
     fn session() -> Session {
         let id = SessionId::new(7, Timestamp::from_second(2000).unwrap());
@@ -153,61 +153,61 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_says_what_was_signed_and_only_to_its_key() {
-        let (one, other) = (Key::new(&[1; 32]), Key::new(&[2; 32]));
+    fn cookie_round_trips_with_its_key_only() {
+        let (one, other) = (SessionKey::new(&[1; 32]), SessionKey::new(&[2; 32]));
         let session = session();
         let cookie = one.sign(&session);
-        assert_eq!(one.open(&cookie), Some(session.clone()));
-        assert_eq!(other.open(&cookie), None);
+        assert_eq!(one.verify(&cookie), Some(session.clone()));
+        assert_eq!(other.verify(&cookie), None);
         assert!(
             cookie.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)),
             "{cookie}"
         );
-        assert!(cookie.len() < LONGEST / 2, "{}", cookie.len());
+        assert!(cookie.len() < MAX_COOKIE_LEN / 2, "{}", cookie.len());
         assert!(!session.id.is_expired(Timestamp::from_second(1999).unwrap()));
         assert!(session.id.is_expired(Timestamp::from_second(2000).unwrap()));
     }
 
     #[test]
-    fn the_token_against_forged_requests_is_of_one_session() {
-        let key = Key::new(&[1; 32]);
+    fn csrf_token_is_valid_for_one_session() {
+        let key = SessionKey::new(&[1; 32]);
         let (mine, theirs) = (session(), session());
-        assert!(key.is_csrf(&mine.id, &key.csrf(&mine.id)));
-        assert!(!key.is_csrf(&mine.id, &key.csrf(&theirs.id)));
-        assert!(!Key::new(&[2; 32]).is_csrf(&mine.id, &key.csrf(&mine.id)));
+        assert!(key.is_csrf_token(&mine.id, &key.csrf_token(&mine.id)));
+        assert!(!key.is_csrf_token(&mine.id, &key.csrf_token(&theirs.id)));
+        assert!(!SessionKey::new(&[2; 32]).is_csrf_token(&mine.id, &key.csrf_token(&mine.id)));
         let cookie = key.sign(&mine);
         let (payload, tag) = cookie.split_once('.').unwrap();
-        for wrong in ["", tag, payload, &format!("{}A", key.csrf(&mine.id)), &"A".repeat(10_000)] {
-            assert!(!key.is_csrf(&mine.id, wrong), "{wrong}");
+        for wrong in ["", tag, payload, &format!("{}A", key.csrf_token(&mine.id)), &"A".repeat(10_000)] {
+            assert!(!key.is_csrf_token(&mine.id, wrong), "{wrong}");
         }
-        assert_eq!(key.open(&format!("{payload}.{}", key.csrf(&mine.id))), None);
+        assert_eq!(key.verify(&format!("{payload}.{}", key.csrf_token(&mine.id))), None);
     }
 
     #[test]
-    fn an_unsigned_payload_is_not_read() {
+    fn unsigned_payload_is_not_parsed() {
         let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&session()).unwrap());
         for tag in ["", "AAAA", &URL_SAFE_NO_PAD.encode([0; 32])] {
-            assert_eq!(Key::new(&[1; 32]).open(&format!("{payload}.{tag}")), None);
+            assert_eq!(SessionKey::new(&[1; 32]).verify(&format!("{payload}.{tag}")), None);
         }
     }
 
     proptest! {
         #[test]
         fn no_cookie_that_was_changed_is_accepted(place: Index, with in any::<char>(), cut in any::<bool>()) {
-            let key = Key::new(&[1; 32]);
+            let key = SessionKey::new(&[1; 32]);
             let cookie = key.sign(&session());
             let mut changed: Vec<char> = cookie.chars().collect();
             let place = place.index(changed.len());
             if cut { changed.truncate(place) } else { changed[place] = with }
             let changed: String = changed.into_iter().collect();
             prop_assume!(changed != cookie);
-            prop_assert_eq!(key.open(&changed), None);
+            prop_assert_eq!(key.verify(&changed), None);
         }
 
         #[test]
         fn no_text_panics_the_parsers(text in "\\PC{0,80}", parts in "[0-9.]{0,40}") {
-            let key = Key::new(&[1; 32]);
-            let _ = (key.open(&text), key.is_csrf(&session().id, &text), parts.parse::<SessionId>());
+            let key = SessionKey::new(&[1; 32]);
+            let _ = (key.verify(&text), key.is_csrf_token(&session().id, &text), parts.parse::<SessionId>());
         }
 
         #[test]

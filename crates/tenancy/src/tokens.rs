@@ -14,20 +14,20 @@ use domain::scopes::Scopes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use kube_types::marks;
+use kube_types::well_known;
 use sha2::{Digest, Sha256};
 
-use crate::secrets::{self, random};
+use crate::credential_store::{self, random_bytes};
 
 pub(crate) mod last_use;
 mod manage;
 
 pub use manage::{NewToken, TokenRequest};
 
-const PREFIX: &str = "lsh_";
+const TOKEN_PREFIX: &str = "lsh_";
 const SECRET_BYTES: usize = 32;
 /// 32 bytes in base64url without padding.
-const SECRET_LENGTH: usize = 43;
+const SECRET_LEN: usize = 43;
 
 /// Login tokens come with the account; API tokens are created by its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,9 +94,9 @@ pub(crate) fn mint(
     now: Timestamp,
     expires: Option<Timestamp>,
 ) -> (TokenText, TokenRecord) {
-    let id = TokenId::from_random(random());
-    let secret = URL_SAFE_NO_PAD.encode(random::<SECRET_BYTES>());
-    let text = format!("{PREFIX}{id}_{secret}");
+    let id = TokenId::from_random(random_bytes());
+    let secret = URL_SAFE_NO_PAD.encode(random_bytes::<SECRET_BYTES>());
+    let text = format!("{TOKEN_PREFIX}{id}_{secret}");
     let record = TokenRecord {
         id,
         owner: owner.clone(),
@@ -121,21 +121,21 @@ fn digest(text: &str) -> [u8; 32] {
 }
 
 /// Whether the text has the prefix of our tokens.
-pub(crate) fn is_ours(text: &str) -> bool {
-    text.starts_with(PREFIX)
+pub(crate) fn has_token_prefix(text: &str) -> bool {
+    text.starts_with(TOKEN_PREFIX)
 }
 
 /// Parses the id from the text of a token. `None` if the text is malformed.
 pub(crate) fn parse(text: &str) -> Option<TokenId> {
-    let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
-    let well = secret.len() == SECRET_LENGTH
+    let (id, secret) = text.strip_prefix(TOKEN_PREFIX)?.split_once('_')?;
+    let well = secret.len() == SECRET_LEN
         && secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
     if well { id.parse().ok() } else { None }
 }
 
 impl TokenRecord {
     /// Whether `text` is this token. Compares in constant time.
-    pub(crate) fn is(&self, text: &str) -> bool {
+    pub(crate) fn matches(&self, text: &str) -> bool {
         verify_slices_are_equal(&digest(text), &self.digest).is_ok()
     }
 
@@ -161,16 +161,16 @@ impl TokenRecord {
             ("created", self.created.to_string()),
         ]);
         data.extend(self.expires.map(|expires| ("expires", expires.to_string())));
-        secrets::secret(Self::secret_name(&self.id), marks::TOKEN_TYPE, &self.owner, data)
+        credential_store::user_secret(Self::secret_name(&self.id), well_known::TOKEN_TYPE, &self.owner, data)
     }
 
     /// Parses a Secret of this type. `None` if a required field is missing or invalid: a broken record authenticates nothing.
-    pub(crate) fn of(secret: &Secret) -> Option<Self> {
-        let field = |key| secrets::text(secret, key);
+    pub(crate) fn from_secret(secret: &Secret) -> Option<Self> {
+        let field = |key| credential_store::secret_text(secret, key);
         let time = |text: &str| text.parse::<Timestamp>().ok();
         Some(Self {
             id: secret.metadata.name.as_deref()?.strip_prefix("token-")?.parse().ok()?,
-            owner: secret.labels().get(marks::USER)?.parse().ok()?,
+            owner: secret.labels().get(well_known::USER)?.parse().ok()?,
             kind: match field("kind")? {
                 "login" => TokenKind::Login,
                 "api" => TokenKind::Api,
@@ -183,7 +183,7 @@ impl TokenRecord {
                 Some(text) => Some(time(text)?),
                 None => None,
             },
-            last_use: secret.annotations().get(marks::LAST_USE).and_then(|text| time(text)),
+            last_use: secret.annotations().get(well_known::LAST_USE).and_then(|text| time(text)),
             digest: unhex(field("sha256")?)?,
         })
     }
@@ -215,7 +215,7 @@ mod tests {
     use proptest::sample::Index;
 
     use super::*;
-    use crate::secrets::new_user_id;
+    use crate::credential_store::new_user_id;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -227,10 +227,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_comes_back_from_its_secret_without_being_in_it() {
+    fn token_record_round_trips_without_the_token_text() {
         let (text, record) = minted();
         let secret = record.to_secret();
-        assert_eq!(TokenRecord::of(&secret).unwrap(), record);
+        assert_eq!(TokenRecord::from_secret(&secret).unwrap(), record);
         let (_, tail) = text.expose().rsplit_once(record.id.as_str()).unwrap();
         for kept in
             [format!("{secret:?}"), serde_json::to_string(&secret).unwrap(), format!("{record:?} {text:?}")]
@@ -243,27 +243,27 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_says_too_little_is_no_token() {
+    fn incomplete_secret_is_no_token() {
         let (_, record) = minted();
         for key in ["sha256", "kind", "name", "scopes", "created"] {
             let mut secret = record.to_secret();
             secret.data.as_mut().unwrap().remove(key);
-            assert!(TokenRecord::of(&secret).is_none(), "{key}");
+            assert!(TokenRecord::from_secret(&secret).is_none(), "{key}");
         }
         for (key, wrong) in
             [("sha256", "00"), ("kind", "root"), ("scopes", ""), ("expires", "never"), ("created", "")]
         {
             let mut secret = record.to_secret();
             secret.data.as_mut().unwrap().insert(key.to_owned(), k8s_openapi::ByteString(wrong.into()));
-            assert!(TokenRecord::of(&secret).is_none(), "{key}={wrong}");
+            assert!(TokenRecord::from_secret(&secret).is_none(), "{key}={wrong}");
         }
     }
 
     #[test]
-    fn a_token_ends_at_its_time() {
+    fn token_expires_at_its_expiry() {
         let (text, record) = minted();
         assert_eq!(text.expose().len(), 4 + 10 + 1 + 43);
-        assert!(record.is(text.expose()));
+        assert!(record.matches(text.expose()));
         assert!(!record.is_expired(at(1999)) && record.is_expired(at(2000)));
         assert!(!mint_login(&record.owner, at(1000)).1.is_expired(Timestamp::MAX));
     }
@@ -277,13 +277,13 @@ mod tests {
             if cut { changed.truncate(place) } else { changed[place] = with }
             let changed: String = changed.into_iter().collect();
             prop_assume!(changed != text.expose());
-            prop_assert!(!record.is(&changed));
+            prop_assert!(!record.matches(&changed));
         }
 
         #[test]
         fn no_text_panics_the_parser(text in "\\PC{0,80}", tail in "[A-Za-z0-9_-]{40,46}") {
             let _ = parse(&text);
-            prop_assert_eq!(parse(&format!("lsh_aaaaaaaaaa_{tail}")).is_some(), tail.len() == SECRET_LENGTH);
+            prop_assert_eq!(parse(&format!("lsh_aaaaaaaaaa_{tail}")).is_some(), tail.len() == SECRET_LEN);
         }
     }
 }

@@ -7,26 +7,26 @@ use std::sync::Arc;
 
 use domain::ids::UserId;
 use domain::roles::{Capability, PlatformRole};
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use kube_types::User;
 
-use crate::change::{at_least, change};
-use crate::credentials::manages_account;
+use crate::credential_store::is_code;
 use crate::directory::Account;
-use crate::register::claims::only;
-use crate::secrets::is_code;
+use crate::register::email_claims::delete_if_unchanged;
+use crate::revocation::check_manages_account;
+use crate::update::{is_at_least_version, update_with_retry};
 use crate::{Error, Tenancy};
-use patch::Checked;
+use patch::ValidatedPatch;
 
-mod address;
+mod email;
 mod patch;
 
 pub use patch::UserPatch;
 
 /// Whether this account is an enabled administrator without an expiry.
-fn administrates(user: &User) -> bool {
+fn is_permanent_administrator(user: &User) -> bool {
     let admin = user.spec.platform_roles.iter().any(|role| role == PlatformRole::Admin.as_str());
     admin && !user.spec.disabled && user.spec.valid_period == 0 && user.metadata.deletion_timestamp.is_none()
 }
@@ -34,17 +34,17 @@ fn administrates(user: &User) -> bool {
 impl Tenancy {
     /// Lists all accounts by object name. Requires the right to read accounts.
     pub fn users(&self, actor: &Actor) -> Result<Vec<Arc<Account>>, Error> {
-        actor.may(Capability::ReadUsers, Place::Platform)?;
+        actor.authorize(Capability::ReadUsers, AccessScope::Platform)?;
         Ok(self.0.directory.accounts())
     }
 
     /// Returns an account: the actor's own, or any with the right to read accounts. Others are not found.
     pub fn user(&self, actor: &Actor, id: &UserId) -> Result<Arc<Account>, Error> {
-        let own = actor.id() == Some(id);
-        if !own && actor.may(Capability::ReadUsers, Place::Platform).is_err() {
-            return Err(unknown(id));
+        let own = actor.user_id() == Some(id);
+        if !own && actor.authorize(Capability::ReadUsers, AccessScope::Platform).is_err() {
+            return Err(user_not_found(id));
         }
-        self.0.directory.account(id).ok_or_else(|| unknown(id))
+        self.0.directory.account(id).ok_or_else(|| user_not_found(id))
     }
 
     /// Changes an account. `expected` is the `resourceVersion` that the caller read.
@@ -56,60 +56,61 @@ impl Tenancy {
         expected: Option<&str>,
     ) -> Result<Arc<Account>, Error> {
         let account = self.user(actor, id)?;
-        if patch.only_for_administrators() || actor.id() != Some(id) {
-            manages_account(actor, &account)?;
+        if patch.requires_administrator() || actor.user_id() != Some(id) {
+            check_manages_account(actor, &account)?;
         } else {
-            actor.themselves()?;
+            actor.require_unrestricted_user()?;
         }
-        if patch.platform.is_some() {
+        if patch.platform_roles.is_some() {
             // Otherwise a token with narrow scopes could create an account with all rights.
-            actor.themselves()?;
+            actor.require_unrestricted_user()?;
         }
-        let patch = patch.checked()?;
+        let patch = patch.validate()?;
         let written = match &patch.email {
-            Some(email) => self.move_address(&account, email, &patch, expected).await?,
+            Some(email) => self.change_email(&account, email, &patch, expected).await?,
             None => self.write_user(&account, &patch, expected).await?,
         };
-        self.heard_of(&written).await;
-        Account::of(&written).map(Arc::new).ok_or_else(|| unknown(id))
+        self.wait_for_user(&written).await;
+        Account::from_user(&written).map(Arc::new).ok_or_else(|| user_not_found(id))
     }
 
     /// Deletes an account and all that it owns: the actor's own, or any for an administrator.
     pub async fn delete_user(&self, actor: &Actor, id: &UserId, expected: Option<&str>) -> Result<(), Error> {
         let account = self.user(actor, id)?;
-        if actor.id() == Some(id) {
-            actor.themselves()?;
+        if actor.user_id() == Some(id) {
+            actor.require_unrestricted_user()?;
         } else {
-            manages_account(actor, &account)?;
+            check_manages_account(actor, &account)?;
         }
-        if let Some(workspace) = self.held_alone(id) {
+        if let Some(workspace) = self.workspace_with_sole_admin(id) {
             return Err(Error::Conflict(format!(
                 "{} is the only admin of workspace `{workspace}`: give it another, or delete it first",
                 account.name
             )));
         }
-        let users: Api<User> = Api::all(self.0.clients.own());
-        let mut seen = users.get_opt(&account.name).await?.ok_or_else(|| unknown(id))?;
+        let users: Api<User> = Api::all(self.0.clients.platform());
+        let mut seen = users.get_opt(&account.name).await?.ok_or_else(|| user_not_found(id))?;
         if expected.is_some_and(|expected| seen.resource_version().as_deref() != Some(expected)) {
-            return Err(Error::Moved(format!("user `{}`", account.name)));
+            return Err(Error::StaleResourceVersion(format!("user `{}`", account.name)));
         }
-        if administrates(&seen) {
+        if is_permanent_administrator(&seen) {
             // A deletion cannot be undone, the loss of a role can, if two administrators remove each other at the same time.
             let seen_version = seen.resource_version();
-            let without = Checked { platform: Some(BTreeSet::new()), ..Checked::default() };
+            let without =
+                ValidatedPatch { platform_roles: Some(BTreeSet::new()), ..ValidatedPatch::default() };
             seen = self.write_user(&account, &without, seen_version.as_deref()).await?;
         }
         // The precondition is the UID alone: concurrent writes to the account do not prevent the deletion.
         seen.metadata.resource_version = None;
-        match users.delete(&account.name, &only(&seen.metadata)).await {
-            Err(error) if is_code(&error, 404) || is_code(&error, 409) => Err(unknown(id)),
+        match users.delete(&account.name, &delete_if_unchanged(&seen.metadata)).await {
+            Err(error) if is_code(&error, 404) || is_code(&error, 409) => Err(user_not_found(id)),
             done => done.map(drop).map_err(Error::from),
         }?;
         let uid = seen.metadata.uid.unwrap_or_default();
         self.0
             .directory
-            .seen(|directory| {
-                directory.account(id).is_none_or(|account| account.leaving || account.uid != uid)
+            .wait_for_own_write(|directory| {
+                directory.account(id).is_none_or(|account| account.is_deleting || account.uid != uid)
             })
             .await;
         Ok(())
@@ -120,35 +121,35 @@ impl Tenancy {
     async fn write_user(
         &self,
         account: &Account,
-        patch: &Checked,
+        patch: &ValidatedPatch,
         expected: Option<&str>,
     ) -> Result<User, Error> {
-        let users: Api<User> = Api::all(self.0.clients.own());
+        let users: Api<User> = Api::all(self.0.clients.platform());
         let last = || Error::Conflict(format!("{} is the last administrator of the platform", account.name));
-        let before = users.get_opt(&account.name).await?.ok_or_else(|| unknown(&account.id))?;
+        let before = users.get_opt(&account.name).await?.ok_or_else(|| user_not_found(&account.id))?;
         let mut after = before.clone();
-        patch.enter(&mut after);
-        let resigns = administrates(&before) && !administrates(&after);
-        if resigns && !self.administrated_without(Some(&account.name)).await? {
+        patch.apply(&mut after);
+        let resigns = is_permanent_administrator(&before) && !is_permanent_administrator(&after);
+        if resigns && !self.has_other_administrator(Some(&account.name)).await? {
             return Err(last());
         }
-        let written = change(&users, &account.name, expected, |user| {
-            same(user, account)?;
+        let written = update_with_retry(&users, &account.name, expected, |user| {
+            check_same_account(user, account)?;
             // A user that became an administrator in the meantime was not checked above.
-            if administrates(user) && !resigns {
+            if is_permanent_administrator(user) && !resigns {
                 let mut after = user.clone();
-                patch.enter(&mut after);
-                if !administrates(&after) {
-                    return Err(Error::Changed(format!("user `{}`", account.name)));
+                patch.apply(&mut after);
+                if !is_permanent_administrator(&after) {
+                    return Err(Error::ConcurrentUpdate(format!("user `{}`", account.name)));
                 }
             }
-            patch.enter(user);
+            patch.apply(user);
             Ok(())
         })
         .await?;
-        if resigns && !self.administrated_without(None).await? {
-            change(&users, &account.name, None, |user| {
-                same(user, account)?;
+        if resigns && !self.has_other_administrator(None).await? {
+            update_with_retry(&users, &account.name, None, |user| {
+                check_same_account(user, account)?;
                 user.spec.platform_roles.clone_from(&before.spec.platform_roles);
                 user.spec.disabled = before.spec.disabled;
                 user.spec.valid_period = before.spec.valid_period;
@@ -161,30 +162,30 @@ impl Tenancy {
     }
 
     /// Whether an administrator other than `name` remains. Reads the cluster, not the cache.
-    async fn administrated_without(&self, name: Option<&str>) -> Result<bool, Error> {
-        let users: Api<User> = Api::all(self.0.clients.own());
+    async fn has_other_administrator(&self, name: Option<&str>) -> Result<bool, Error> {
+        let users: Api<User> = Api::all(self.0.clients.platform());
         let all = users.list(&ListParams::default()).await?;
-        Ok(all.iter().any(|user| administrates(user) && Some(user.name_any().as_str()) != name))
+        Ok(all.iter().any(|user| is_permanent_administrator(user) && Some(user.name_any().as_str()) != name))
     }
 
     /// Waits until the directory has the write, so that the caller's next read finds it.
-    pub(crate) async fn heard_of(&self, written: &User) {
-        let (Some(account), Some(version)) = (Account::of(written), written.resource_version()) else {
+    pub(crate) async fn wait_for_user(&self, written: &User) {
+        let (Some(account), Some(version)) = (Account::from_user(written), written.resource_version()) else {
             return;
         };
         let heard = |directory: &crate::Directory| {
-            directory.account(&account.id).is_none_or(|known| at_least(&known.version, &version))
+            directory.account(&account.id).is_none_or(|known| is_at_least_version(&known.version, &version))
         };
-        self.0.directory.seen(heard).await;
+        self.0.directory.wait_for_own_write(heard).await;
     }
 }
 
 /// Checks that `user` is the same account by UID, and not a later one with the same name.
-fn same(user: &User, account: &Account) -> Result<(), Error> {
-    if user.uid().is_some_and(|uid| uid == account.uid) { Ok(()) } else { Err(unknown(&account.id)) }
+fn check_same_account(user: &User, account: &Account) -> Result<(), Error> {
+    if user.uid().is_some_and(|uid| uid == account.uid) { Ok(()) } else { Err(user_not_found(&account.id)) }
 }
 
-fn unknown(id: &UserId) -> Error {
+fn user_not_found(id: &UserId) -> Error {
     Error::NotFound { kind: "user", name: id.to_string() }
 }
 

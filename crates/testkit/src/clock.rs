@@ -8,16 +8,16 @@ use kube_embedded::clock;
 
 /// A clock that moves only by `advance`.
 #[derive(Clone)]
-pub struct HeldClock(Arc<clock::HeldClock>);
+pub struct ManualClock(Arc<clock::ManualClock>);
 
-impl HeldClock {
-    pub fn at(now: Timestamp) -> Self {
-        Self(clock::HeldClock::at(now))
+impl ManualClock {
+    pub fn starting_at(now: Timestamp) -> Self {
+        Self(clock::ManualClock::starting_at(now))
     }
 
     /// At `2026-01-02T03:04:05Z`.
     pub fn new() -> Self {
-        Self::at(Timestamp::from_second(1_767_323_045).unwrap())
+        Self::starting_at(Timestamp::from_second(1_767_323_045).unwrap())
     }
 
     pub fn advance(&self, by: SignedDuration) {
@@ -25,19 +25,19 @@ impl HeldClock {
     }
 }
 
-impl Default for HeldClock {
+impl Default for ManualClock {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl domain::clock::Clock for HeldClock {
+impl domain::clock::Clock for ManualClock {
     fn now(&self) -> Timestamp {
         clock::Clock::now(&*self.0)
     }
 }
 
-impl clock::Clock for HeldClock {
+impl clock::Clock for ManualClock {
     fn now(&self) -> Timestamp {
         self.0.now()
     }
@@ -55,15 +55,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::World;
+    use crate::TestCluster;
 
     #[tokio::test]
-    async fn the_cluster_and_we_see_the_same_time_and_it_stands_still() {
-        let clock = HeldClock::new();
-        let world = World::at(Arc::new(clock.clone())).await;
+    async fn cluster_and_platform_share_the_manual_clock() {
+        let clock = ManualClock::new();
+        let world = TestCluster::with_clock(Arc::new(clock.clone())).await;
         clock.advance(SignedDuration::from_hours(30));
         world.apply([json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "late"}})]).await;
-        let late = Api::<Namespace>::all(world.admin()).get("late").await.unwrap();
+        let late = Api::<Namespace>::all(world.admin_client()).get("late").await.unwrap();
         assert_eq!(late.metadata.creation_timestamp.unwrap().0, Clock::now(&clock));
         assert_eq!(Clock::now(&clock).to_string(), "2026-01-03T09:04:05Z");
     }

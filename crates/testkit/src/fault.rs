@@ -15,79 +15,79 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tower::service_fn;
 
-type Breakable = UnsyncBoxBody<Bytes, kube::Error>;
+type FaultyBody = UnsyncBoxBody<Bytes, kube::Error>;
 
 /// Where the first failing request is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blow {
+pub enum FailurePoint {
     /// Before it reaches the server.
-    Before,
+    BeforeHandling,
     /// After the server handled it: the write happened, but the response is lost.
-    After,
+    AfterHandling,
 }
 
 /// State of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line {
-    Sound,
+pub enum LinkState {
+    Healthy,
     /// Every request is delayed by this.
     Slow(Duration),
     /// No response and no error. Requests and bodies in flight hang too.
-    Silent,
+    Unresponsive,
     /// Every request fails, and bodies in flight break off.
-    Cut,
+    Disconnected,
 }
 
 /// Faulty transport that wraps clients. Cheap to clone; clones share state.
 #[derive(Clone)]
-pub struct Fault(Arc<Inner>);
+pub struct FaultInjector(Arc<Inner>);
 
 struct Inner {
-    line: watch::Sender<Line>,
-    plan: Mutex<Plan>,
+    link: watch::Sender<LinkState>,
+    plan: Mutex<CutPlan>,
 }
 
 #[derive(Default)]
-struct Plan {
+struct CutPlan {
     /// Number of writes that still pass before the connection is cut.
-    left: Option<(usize, Blow)>,
+    remaining: Option<(usize, FailurePoint)>,
     calls: usize,
     writes: usize,
 }
 
-impl Fault {
+impl FaultInjector {
     /// A healthy connection.
-    pub fn none() -> Self {
-        Self(Arc::new(Inner { line: watch::Sender::new(Line::Sound), plan: Mutex::default() }))
+    pub fn healthy() -> Self {
+        Self(Arc::new(Inner { link: watch::Sender::new(LinkState::Healthy), plan: Mutex::default() }))
     }
 
-    /// Lets `passing` writes pass. The next one and every later request fails.
-    pub fn after_writes(passing: usize, blow: Blow) -> Self {
-        let fault = Self::none();
-        fault.0.plan.lock().left = Some((passing, blow));
+    /// Lets `allowed_writes` writes pass. The next one and every later request fails.
+    pub fn cut_after_writes(allowed_writes: usize, blow: FailurePoint) -> Self {
+        let fault = Self::healthy();
+        fault.0.plan.lock().remaining = Some((allowed_writes, blow));
         fault
     }
 
     /// Sets the state of the connection.
-    pub fn turn(&self, line: Line) {
-        self.0.line.send_replace(line);
+    pub fn set_link(&self, line: LinkState) {
+        self.0.link.send_replace(line);
     }
 
     /// Restores the connection and cancels the planned cut.
-    pub fn mend(&self) {
-        self.0.plan.lock().left = None;
-        self.turn(Line::Sound);
+    pub fn restore(&self) {
+        self.0.plan.lock().remaining = None;
+        self.set_link(LinkState::Healthy);
     }
 
     /// Whether every request fails.
-    pub fn is_cut(&self) -> bool {
-        *self.0.line.borrow() == Line::Cut
+    pub fn is_disconnected(&self) -> bool {
+        *self.0.link.borrow() == LinkState::Disconnected
     }
 
     /// Resolves when the connection is cut.
-    pub async fn cut(&self) {
+    pub async fn wait_until_disconnected(&self) {
         // The sender lives as long as this fault.
-        let _ = self.0.line.subscribe().wait_for(|line| *line == Line::Cut).await;
+        let _ = self.0.link.subscribe().wait_for(|line| *line == LinkState::Disconnected).await;
     }
 
     /// Number of requests that were not cut off.
@@ -101,41 +101,45 @@ impl Fault {
     }
 
     /// Wraps a client so that its requests pass through the fault.
-    pub fn over(&self, client: kube::Client) -> kube::Client {
+    pub fn wrap(&self, client: kube::Client) -> kube::Client {
         let namespace = client.default_namespace().to_owned();
         let fault = self.clone();
         let call = move |request| {
             let (fault, client) = (fault.clone(), client.clone());
-            async move { fault.pass(&client, request).await }
+            async move { fault.send(&client, request).await }
         };
         kube::Client::new(service_fn(call), namespace)
     }
 
-    async fn pass(&self, client: &kube::Client, request: Request<Body>) -> kube::Result<Response<Breakable>> {
-        let line = *self.0.line.borrow();
+    async fn send(
+        &self,
+        client: &kube::Client,
+        request: Request<Body>,
+    ) -> kube::Result<Response<FaultyBody>> {
+        let line = *self.0.link.borrow();
         match line {
-            Line::Cut => return Err(broken()),
-            Line::Silent => pending().await,
-            Line::Slow(by) => tokio::time::sleep(by).await,
-            Line::Sound => {}
+            LinkState::Disconnected => return Err(connection_error()),
+            LinkState::Unresponsive => pending().await,
+            LinkState::Slow(by) => tokio::time::sleep(by).await,
+            LinkState::Healthy => {}
         }
-        let blow = self.count(is_write(&request));
-        if blow == Some(Blow::Before) {
-            self.turn(Line::Cut);
-            return Err(broken());
+        let blow = self.count_request(is_write(&request));
+        if blow == Some(FailurePoint::BeforeHandling) {
+            self.set_link(LinkState::Disconnected);
+            return Err(connection_error());
         }
         let answer = client.send(request).await?;
-        if blow == Some(Blow::After) {
-            self.turn(Line::Cut);
-            return Err(broken());
+        if blow == Some(FailurePoint::AfterHandling) {
+            self.set_link(LinkState::Disconnected);
+            return Err(connection_error());
         }
-        Ok(self.breakable(answer))
+        Ok(self.wrap_body(answer))
     }
 
     /// Counts a request and returns the failure point if this is the one to cut off.
-    fn count(&self, write: bool) -> Option<Blow> {
+    fn count_request(&self, write: bool) -> Option<FailurePoint> {
         let mut plan = self.0.plan.lock();
-        if write && let Some((left, blow)) = &mut plan.left {
+        if write && let Some((left, blow)) = &mut plan.remaining {
             let blow = *blow;
             match left.checked_sub(1) {
                 Some(fewer) => *left = fewer,
@@ -148,14 +152,14 @@ impl Fault {
     }
 
     /// Makes the response's body break off or hang with the connection.
-    fn breakable(&self, answer: Response<Body>) -> Response<Breakable> {
+    fn wrap_body(&self, answer: Response<Body>) -> Response<FaultyBody> {
         let (head, body) = answer.into_parts();
-        let line = self.0.line.subscribe();
+        let line = self.0.link.subscribe();
         let frames = stream::unfold((BodyStream::new(body), line), |(mut frames, line)| async move {
             let frame = tokio::select! {
                 biased;
-                () = until(line.clone(), Line::Cut) => Err(broken()),
-                () = until(line.clone(), Line::Silent) => pending().await,
+                () = wait_for_link(line.clone(), LinkState::Disconnected) => Err(connection_error()),
+                () = wait_for_link(line.clone(), LinkState::Unresponsive) => pending().await,
                 frame = frames.next() => frame?,
             };
             Some((frame, (frames, line)))
@@ -164,7 +168,7 @@ impl Fault {
     }
 }
 
-async fn until(mut line: watch::Receiver<Line>, wanted: Line) {
+async fn wait_for_link(mut line: watch::Receiver<LinkState>, wanted: LinkState) {
     if line.wait_for(|line| *line == wanted).await.is_err() {
         pending::<()>().await;
     }
@@ -178,7 +182,7 @@ fn is_write(request: &Request<Body>) -> bool {
         && !review.iter().any(|group| path.starts_with(group))
 }
 
-fn broken() -> kube::Error {
+fn connection_error() -> kube::Error {
     kube::Error::Service(Box::new(io::Error::other("the line is cut")))
 }
 
@@ -191,18 +195,18 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::World;
+    use crate::TestCluster;
 
     #[tokio::test]
-    async fn a_slow_line_is_slow_and_a_review_is_no_write() {
-        let (world, fault) = (World::new().await, Fault::none());
-        let client = fault.over(world.platform());
+    async fn slow_link_delays_requests_and_reviews_are_not_counted_as_writes() {
+        let (world, fault) = (TestCluster::new().await, FaultInjector::healthy());
+        let client = fault.wrap(world.platform_client());
         let slow = Duration::from_millis(200);
-        fault.turn(Line::Slow(slow));
+        fault.set_link(LinkState::Slow(slow));
         let began = Instant::now();
         Api::<ConfigMap>::all(client.clone()).list(&ListParams::default()).await.unwrap();
         assert!(began.elapsed() >= slow);
-        fault.turn(Line::Sound);
+        fault.set_link(LinkState::Healthy);
         let reviews = Api::<SelfSubjectAccessReview>::all(client);
         let asked = serde_json::from_value(serde_json::json!({
             "spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}

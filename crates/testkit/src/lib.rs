@@ -1,27 +1,27 @@
 //! Test fixtures shared by several crates. A dev-dependency only.
 //!
 //! Modules:
-//! - [`world`]: embedded cluster with the platform's CRDs
+//! - [`test_cluster`]: embedded cluster with the platform's CRDs
 //! - [`fault`]: fault injection for requests
-//! - [`gossip`]: fault injection for watches
-//! - [`kill`]: crashes at every write
-//! - [`unheld`]: client that does not know one annotation
+//! - [`faulty_watch`]: fault injection for watches
+//! - [`kill_points`]: crashes at every write
+//! - [`without_annotation`]: client that does not know one annotation
 //! - [`clock`]: manual clock
-//! - [`until`]: waiting for a condition
+//! - [`wait_for`]: waiting for a condition
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod clock;
 pub mod fault;
-pub mod gossip;
-pub mod kill;
-pub mod unheld;
-pub mod until;
-pub mod world;
+pub mod faulty_watch;
+pub mod kill_points;
+pub mod test_cluster;
+pub mod wait_for;
+pub mod without_annotation;
 
-pub use clock::HeldClock;
-pub use fault::{Blow, Fault};
-pub use gossip::Gossip;
-pub use kill::every_kill_point;
-pub use unheld::unheld;
-pub use until::until;
-pub use world::World;
+pub use clock::ManualClock;
+pub use fault::{FailurePoint, FaultInjector};
+pub use faulty_watch::FaultyWatch;
+pub use kill_points::every_kill_point;
+pub use test_cluster::TestCluster;
+pub use wait_for::wait_for;
+pub use without_annotation::without_annotation;

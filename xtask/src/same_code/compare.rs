@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::tokens::{Kind, Token};
+use super::tokens::{Token, TokenKind};
 
 /// Changes between two versions of a file with the same code.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Changes {
+pub enum TextChanges {
     /// Identifiers, old and new.
     Renamed(Vec<(String, String)>),
     /// String literals: the line in the new file, old, new.
@@ -15,44 +15,46 @@ pub enum Changes {
 
 /// Checks whether one injective renaming of identifiers maps `old` to `new`. The error names the line in the new file
 /// and the first difference.
-pub fn renaming(old: &[Token], new: &[Token]) -> Result<Changes, String> {
+pub fn compare_renaming(old: &[Token], new: &[Token]) -> Result<TextChanges, String> {
     let mut names = Renaming::default();
-    for (before, after) in aligned(old, new)? {
+    for (before, after) in align_tokens(old, new)? {
         let line = after.line;
         match (&before.kind, &after.kind) {
-            (Kind::Ident(old), Kind::Ident(new)) => {
-                names.enter(old, new).map_err(|reason| format!("{line}: {reason}"))?;
+            (TokenKind::Ident(old), TokenKind::Ident(new)) => {
+                names.insert(old, new).map_err(|reason| format!("{line}: {reason}"))?;
             }
-            (Kind::Text(old), Kind::Text(new)) if old == new => {}
-            (Kind::Text(old), Kind::Text(new)) => {
-                captures(old, new, &mut names).map_err(|reason| format!("{line}: {reason}"))?;
+            (TokenKind::Text(old), TokenKind::Text(new)) if old == new => {}
+            (TokenKind::Text(old), TokenKind::Text(new)) => {
+                insert_captures(old, new, &mut names).map_err(|reason| format!("{line}: {reason}"))?;
             }
             (old, new) if old == new => {}
             (old, new) => return Err(format!("{line}: {old:?} became {new:?}")),
         }
     }
-    Ok(Changes::Renamed(names.forward.into_iter().filter(|(old, new)| old != new).collect()))
+    Ok(TextChanges::Renamed(names.forward.into_iter().filter(|(old, new)| old != new).collect()))
 }
 
 /// Checks that only string literals differ.
-pub fn prose(old: &[Token], new: &[Token]) -> Result<Changes, String> {
+pub fn compare_prose(old: &[Token], new: &[Token]) -> Result<TextChanges, String> {
     let mut literals = Vec::new();
-    for (before, after) in aligned(old, new)? {
+    for (before, after) in align_tokens(old, new)? {
         match (&before.kind, &after.kind) {
             (old, new) if old == new => {}
-            (Kind::Text(old), Kind::Text(new)) => literals.push((after.line, old.clone(), new.clone())),
+            (TokenKind::Text(old), TokenKind::Text(new)) => {
+                literals.push((after.line, old.clone(), new.clone()));
+            }
             (old, new) => return Err(format!("{}: {old:?} became {new:?}", after.line)),
         }
     }
-    Ok(Changes::Literals(literals))
+    Ok(TextChanges::Literals(literals))
 }
 
-fn aligned<'a>(
+fn align_tokens<'a>(
     old: &'a [Token],
     new: &'a [Token],
 ) -> Result<impl Iterator<Item = (&'a Token, &'a Token)>, String> {
     let is_same_kind = |(before, after): &(&Token, &Token)| match (&before.kind, &after.kind) {
-        (Kind::Other(old), Kind::Other(new)) => old == new,
+        (TokenKind::Other(old), TokenKind::Other(new)) => old == new,
         (old, new) => std::mem::discriminant(old) == std::mem::discriminant(new),
     };
     if old.len() != new.len() {
@@ -71,7 +73,7 @@ struct Renaming {
 }
 
 impl Renaming {
-    fn enter(&mut self, old: &str, new: &str) -> Result<(), String> {
+    fn insert(&mut self, old: &str, new: &str) -> Result<(), String> {
         let forward = self.forward.entry(old.to_owned()).or_insert_with(|| new.to_owned());
         if forward != new {
             return Err(format!("`{old}` became `{forward}` before, and `{new}` here"));
@@ -85,8 +87,8 @@ impl Renaming {
 }
 
 /// Checks that two format strings differ only in the names of captured variables.
-fn captures(old: &str, new: &str, names: &mut Renaming) -> Result<(), String> {
-    let (old_parts, new_parts) = (split(old), split(new));
+fn insert_captures(old: &str, new: &str, names: &mut Renaming) -> Result<(), String> {
+    let (old_parts, new_parts) = (split_captures(old), split_captures(new));
     let differ = || format!("the text {old} became {new}");
     if old_parts.len() != new_parts.len() {
         return Err(differ());
@@ -95,14 +97,14 @@ fn captures(old: &str, new: &str, names: &mut Renaming) -> Result<(), String> {
         match position % 2 {
             0 if old != new => return Err(differ()),
             0 => {}
-            _ => names.enter(old, new)?,
+            _ => names.insert(old, new)?,
         }
     }
     Ok(())
 }
 
 /// Splits a format string into text, captured name, text, and so on.
-fn split(text: &str) -> Vec<&str> {
+fn split_captures(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
     let mut begin = 0;
@@ -129,13 +131,13 @@ fn split(text: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tokens::tokens;
+    use super::super::tokens::tokenize;
     use super::*;
 
     fn renamed(old: &str, new: &str) -> Result<Vec<(String, String)>, String> {
-        match renaming(&tokens(old).unwrap(), &tokens(new).unwrap())? {
-            Changes::Renamed(names) => Ok(names),
-            other @ Changes::Literals(_) => panic!("{other:?}"),
+        match compare_renaming(&tokenize(old).unwrap(), &tokenize(new).unwrap())? {
+            TextChanges::Renamed(names) => Ok(names),
+            other @ TextChanges::Literals(_) => panic!("{other:?}"),
         }
     }
 
@@ -164,9 +166,9 @@ mod tests {
 
     #[test]
     fn prose_lists_literals_and_refuses_renamings() {
-        let compare = |old: &str, new: &str| prose(&tokens(old).unwrap(), &tokens(new).unwrap());
+        let compare = |old: &str, new: &str| compare_prose(&tokenize(old).unwrap(), &tokenize(new).unwrap());
         let listed = compare("fn f() { g(\"x\") }", "/// Doc.\nfn f() {\n g(\"y\") }").unwrap();
-        assert_eq!(listed, Changes::Literals(vec![(3, "\"x\"".into(), "\"y\"".into())]));
+        assert_eq!(listed, TextChanges::Literals(vec![(3, "\"x\"".into(), "\"y\"".into())]));
         assert!(compare("fn f() { g(\"x\") }", "fn f() { h(\"x\") }").is_err());
         assert!(compare("fn f() { g(1) }", "fn f() { g(2) }").is_err());
     }

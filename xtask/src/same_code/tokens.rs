@@ -9,11 +9,11 @@ use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 #[derive(Clone, Debug)]
 pub struct Token {
     pub line: usize,
-    pub kind: Kind,
+    pub kind: TokenKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     Ident(String),
     /// A string or byte string literal.
     Text(String),
@@ -22,7 +22,7 @@ pub enum Kind {
 }
 
 /// The tokens of `source` without comments, imports and `mod` declarations, in the form that rustfmt chooses.
-pub fn tokens(source: &str) -> Result<Vec<Token>> {
+pub fn tokenize(source: &str) -> Result<Vec<Token>> {
     // A shebang is no token.
     let stream = TokenStream::from_str(source).map_err(|error| anyhow!("cannot be lexed: {error}"))?;
     let mut found = Vec::new();
@@ -33,18 +33,18 @@ pub fn tokens(source: &str) -> Result<Vec<Token>> {
 fn push_all(trees: &[TokenTree], found: &mut Vec<Token>) {
     let mut at = 0;
     while let Some(tree) = trees.get(at) {
-        if let Some(skipped) = skip(&trees[at..]) {
+        if let Some(skipped) = skip_len(&trees[at..]) {
             at += skipped;
             continue;
         }
         let line = tree.span().start().line;
-        let other = |text: String| Token { line, kind: Kind::Other(text) };
+        let other = |text: String| Token { line, kind: TokenKind::Other(text) };
         match tree {
-            TokenTree::Ident(ident) => found.push(Token { line, kind: Kind::Ident(ident.to_string()) }),
+            TokenTree::Ident(ident) => found.push(Token { line, kind: TokenKind::Ident(ident.to_string()) }),
             TokenTree::Literal(literal) => {
                 let text = literal.to_string();
                 let is_text = text.ends_with('"') || text.ends_with("\"#") || text.ends_with("\"##");
-                found.push(if is_text { Token { line, kind: Kind::Text(text) } } else { other(text) });
+                found.push(if is_text { Token { line, kind: TokenKind::Text(text) } } else { other(text) });
             }
             // rustfmt adds and removes a comma before a closing delimiter.
             TokenTree::Punct(punct) if punct.as_char() == ',' && at + 1 == trees.len() => {}
@@ -73,7 +73,7 @@ fn push_all(trees: &[TokenTree], found: &mut Vec<Token>) {
                     push_all(&inner, found);
                     found.push(Token {
                         line: group.span_close().start().line,
-                        kind: Kind::Other(close.to_owned()),
+                        kind: TokenKind::Other(close.to_owned()),
                     });
                     // A match arm with a block needs no comma.
                     let next_is_comma =
@@ -93,7 +93,7 @@ fn push_all(trees: &[TokenTree], found: &mut Vec<Token>) {
 }
 
 /// Number of leading trees to skip: an import, a `mod` declaration or a doc comment.
-fn skip(trees: &[TokenTree]) -> Option<usize> {
+fn skip_len(trees: &[TokenTree]) -> Option<usize> {
     let is_punct =
         |at: usize, mark: char| matches!(trees.get(at), Some(TokenTree::Punct(p)) if p.as_char() == mark);
     if is_punct(0, '#') {

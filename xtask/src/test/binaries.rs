@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::project::{Project, spoken};
+use crate::project::{Project, command_line};
 
 /// A test executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Binary {
         let output = command.args(["--list", "--format=terse"]).current_dir(&self.folder).output();
         let output = output.with_context(|| format!("cannot start {}", self.executable.display()))?;
         if !output.status.success() {
-            bail!("{} failed: {}", spoken(&command), output.status);
+            bail!("{} failed: {}", command_line(&command), output.status);
         }
         let text = String::from_utf8(output.stdout).context("names of tests are not UTF-8")?;
         Ok(text.lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect())
@@ -47,13 +47,13 @@ impl Build {
     pub fn new(project: &Project) -> Result<Self> {
         let mut cargo =
             project.cargo(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
-        let artifacts = artifacts(&mut cargo)?;
+        let artifacts = build_artifacts(&mut cargo)?;
         let longshore = artifacts
             .iter()
-            .find(|artifact| is_program(artifact, "longshore"))
+            .find(|artifact| is_program_artifact(artifact, "longshore"))
             .and_then(|artifact| artifact["executable"].as_str())
             .context("cargo built no `longshore`")?;
-        let tests: Vec<Binary> = artifacts.iter().filter_map(binary).collect();
+        let tests: Vec<Binary> = artifacts.iter().filter_map(parse_binary).collect();
         if tests.is_empty() {
             bail!("cargo built no tests");
         }
@@ -73,7 +73,7 @@ impl Build {
 }
 
 /// Runs cargo and returns the artifacts that it reports.
-fn artifacts(cargo: &mut Command) -> Result<Vec<Value>> {
+fn build_artifacts(cargo: &mut Command) -> Result<Vec<Value>> {
     let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let stdout = child.stdout.take().expect("stdout is piped");
     let mut artifacts = Vec::new();
@@ -87,18 +87,18 @@ fn artifacts(cargo: &mut Command) -> Result<Vec<Value>> {
     }
     let status = child.wait()?;
     if !status.success() {
-        bail!("{} failed: {status}", spoken(cargo));
+        bail!("{} failed: {status}", command_line(cargo));
     }
     Ok(artifacts)
 }
 
-fn is_program(artifact: &Value, name: &str) -> bool {
+fn is_program_artifact(artifact: &Value, name: &str) -> bool {
     artifact["target"]["name"] == name
         && artifact["target"]["kind"][0] == "bin"
         && artifact["profile"]["test"] == false
 }
 
-fn binary(artifact: &Value) -> Option<Binary> {
+fn parse_binary(artifact: &Value) -> Option<Binary> {
     if artifact["profile"]["test"] != true {
         return None;
     }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn artifacts_of_tests_are_binaries_and_others_are_not() {
+    fn parse_binary_accepts_test_artifacts_only() {
         let artifact = |kind: &str, name: &str, test: bool| {
             json!({
                 "reason": "compiler-artifact",
@@ -129,12 +129,12 @@ mod tests {
                 "executable": "/w/target/debug/deps/x-1",
             })
         };
-        let integration = binary(&artifact("test", "e2e", true)).unwrap();
+        let integration = parse_binary(&artifact("test", "e2e", true)).unwrap();
         assert_eq!(integration.name, "longshore::e2e");
         assert_eq!(integration.folder, PathBuf::from("/w/crates/longshore"));
-        assert_eq!(binary(&artifact("lib", "longshore", true)).unwrap().name, "longshore");
-        assert_eq!(binary(&artifact("bin", "longshore", false)), None);
-        assert!(is_program(&artifact("bin", "longshore", false), "longshore"));
-        assert!(!is_program(&artifact("bin", "longshore", true), "longshore"));
+        assert_eq!(parse_binary(&artifact("lib", "longshore", true)).unwrap().name, "longshore");
+        assert_eq!(parse_binary(&artifact("bin", "longshore", false)), None);
+        assert!(is_program_artifact(&artifact("bin", "longshore", false), "longshore"));
+        assert!(!is_program_artifact(&artifact("bin", "longshore", true), "longshore"));
     }
 }

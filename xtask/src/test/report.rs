@@ -5,13 +5,13 @@ use std::fmt;
 use std::time::Duration;
 
 /// Number of tests in the list of the slowest.
-const SLOWEST: usize = 20;
+const SLOWEST_COUNT: usize = 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestResult {
     pub name: String,
     pub passed: bool,
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 /// Results of several binaries.
@@ -39,7 +39,7 @@ impl Report {
     }
 
     /// Tests that were skipped, by binary.
-    pub fn skipped(&self) -> &BTreeMap<String, BTreeSet<String>> {
+    pub fn skipped_tests(&self) -> &BTreeMap<String, BTreeSet<String>> {
         &self.skipped
     }
 
@@ -48,7 +48,7 @@ impl Report {
         failed.map(|(label, result)| format!("{label} {}", result.name)).collect()
     }
 
-    fn counts(&self, of: impl Fn(&str) -> bool) -> Counts {
+    fn count(&self, of: impl Fn(&str) -> bool) -> Counts {
         let mut counts = Counts::default();
         for (label, result) in self.results.iter().filter(|(label, _)| of(label)) {
             let is_skipped = self.skipped.get(label).is_some_and(|names| names.contains(&result.name));
@@ -63,15 +63,15 @@ impl Report {
 
     /// The counts of the binaries whose label begins with `prefix`.
     pub fn summary(&self, prefix: &str) -> String {
-        self.counts(|label| label.starts_with(prefix)).to_string()
+        self.count(|label| label.starts_with(prefix)).to_string()
     }
 
     /// The slowest tests, slowest first.
     pub fn slowest(&self) -> String {
         let mut results: Vec<_> = self.results.iter().collect();
-        results.sort_by_key(|(_, result)| std::cmp::Reverse(result.took));
-        let lines = results.iter().take(SLOWEST).map(|(label, result)| {
-            format!("  {:>6.1} s  {label} {}\n", result.took.as_secs_f64(), result.name)
+        results.sort_by_key(|(_, result)| std::cmp::Reverse(result.duration));
+        let lines = results.iter().take(SLOWEST_COUNT).map(|(label, result)| {
+            format!("  {:>6.1} s  {label} {}\n", result.duration.as_secs_f64(), result.name)
         });
         format!("slowest tests:\n{}", lines.collect::<String>())
     }
@@ -92,11 +92,11 @@ impl fmt::Display for Counts {
 }
 
 /// Parses lines such as `test a::b ... ok <0.123s>`. Ignored tests are left out.
-pub fn results(stdout: &str) -> Vec<TestResult> {
-    stdout.lines().filter_map(result).collect()
+pub fn parse_results(stdout: &str) -> Vec<TestResult> {
+    stdout.lines().filter_map(parse_result).collect()
 }
 
-fn result(line: &str) -> Option<TestResult> {
+fn parse_result(line: &str) -> Option<TestResult> {
     let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let name = name.strip_suffix(" - should panic").unwrap_or(name);
     let (word, took) = outcome.split_once(" <").unwrap_or((outcome, ""));
@@ -106,7 +106,7 @@ fn result(line: &str) -> Option<TestResult> {
         _ => return None,
     };
     let seconds = took.strip_suffix("s>").and_then(|text| text.parse().ok()).unwrap_or_default();
-    Some(TestResult { name: name.to_owned(), passed, took: Duration::from_secs_f64(seconds) })
+    Some(TestResult { name: name.to_owned(), passed, duration: Duration::from_secs_f64(seconds) })
 }
 
 /// Parses lines such as `skipped: a::b: LONGSHORE_KUBECTL names no program` and returns the names of the tests.
@@ -123,17 +123,22 @@ mod tests {
                           test d ... FAILED <1.500s>\ntest e ... ignored\ntest result: FAILED. 2 passed; 1 failed;\n";
 
     #[test]
-    fn results_have_names_outcomes_and_times() {
-        let read = results(OUTPUT);
-        let brief: Vec<_> = read.iter().map(|r| (r.name.as_str(), r.passed, r.took.as_millis())).collect();
+    fn parse_results_reads_names_outcomes_and_times() {
+        let read = parse_results(OUTPUT);
+        let brief: Vec<_> =
+            read.iter().map(|r| (r.name.as_str(), r.passed, r.duration.as_millis())).collect();
         assert_eq!(brief, [("a::b", true, 250), ("c", true, 1), ("d", false, 1500)]);
     }
 
     #[test]
     fn skipped_tests_count_as_skipped_and_not_as_passed() {
         let mut report = Report::default();
-        report.add("x", results(OUTPUT), skipped("skipped: a::b: no helm\nskipped: a::b: no kubectl\n"));
-        report.add("y", results("test a ... ok <0.1s>"), Vec::new());
+        report.add(
+            "x",
+            parse_results(OUTPUT),
+            skipped("skipped: a::b: no helm\nskipped: a::b: no kubectl\n"),
+        );
+        report.add("y", parse_results("test a ... ok <0.1s>"), Vec::new());
         assert_eq!(report.summary(""), "2 passed, 1 failed, 1 skipped");
         assert_eq!(report.summary("y"), "1 passed, 0 failed, 0 skipped");
         assert_eq!(report.failures(), ["x d"]);

@@ -45,7 +45,7 @@ impl Job {
         }
     }
 
-    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+    pub fn with_env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
@@ -68,60 +68,62 @@ impl Job {
     }
 }
 
-/// Runs `jobs`, at most `at_once` at a time, in order. Prints one line per binary, and all output of one that failed.
-pub fn run(jobs: &[Job], at_once: usize) -> Result<Report> {
+/// Runs `jobs`, at most `max_concurrent` at a time, in order. Prints one line per binary, and all output of one that failed.
+pub fn run(jobs: &[Job], max_concurrent: usize) -> Result<Report> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let next = AtomicUsize::new(0);
     let collected = Mutex::new(Report::default());
     let worker = || -> Result<()> {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let finished = run_job(job, &cargo)?;
-            print(job, &finished);
+            print_result(job, &finished);
             let mut report = collected.lock().expect("a worker that panicked ends the run");
             report.add(&job.label, finished.results, finished.skipped);
         }
         Ok(())
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..at_once.max(1)).map(|_| scope.spawn(worker)).collect();
+        let workers: Vec<_> = (0..max_concurrent.max(1)).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a worker panicked"))?)
     })?;
     Ok(collected.into_inner().expect("all workers have ended"))
 }
 
-struct Finished {
+struct JobResult {
     results: Vec<TestResult>,
     skipped: Vec<String>,
     output: String,
-    took: Duration,
+    duration: Duration,
 }
 
-fn run_job(job: &Job, cargo: &str) -> Result<Finished> {
+fn run_job(job: &Job, cargo: &str) -> Result<JobResult> {
     let began = Instant::now();
     let mut command = job.command(cargo);
-    let child = command.spawn().with_context(|| format!("cannot start {}", path(job).display()))?;
+    let child =
+        command.spawn().with_context(|| format!("cannot start {}", executable_path(job).display()))?;
     let output = child.wait_with_output()?;
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let mut results = report::results(&stdout);
+    let mut results = report::parse_results(&stdout);
     // A binary that aborts reports no failed test, so the binary itself is reported.
     if !output.status.success() && results.iter().all(|result| result.passed) {
         let name = format!("(binary ended with {})", output.status);
-        results.push(TestResult { name, passed: false, took: began.elapsed() });
+        results.push(TestResult { name, passed: false, duration: began.elapsed() });
     }
     let skipped = report::skipped(&stderr);
-    Ok(Finished { results, skipped, output: format!("{stdout}\n{stderr}"), took: began.elapsed() })
+    Ok(JobResult { results, skipped, output: format!("{stdout}\n{stderr}"), duration: began.elapsed() })
 }
 
-fn path(job: &Job) -> &PathBuf {
+fn executable_path(job: &Job) -> &PathBuf {
     &job.binary.executable
 }
 
-fn print(job: &Job, finished: &Finished) {
+fn print_result(job: &Job, finished: &JobResult) {
     let failed = finished.results.iter().filter(|result| !result.passed).count();
     let passed = finished.results.len() - failed;
     let mut out = std::io::stdout().lock();
-    let line = format!("{}: {passed} passed, {failed} failed in {} s", job.label, finished.took.as_secs());
+    let line =
+        format!("{}: {passed} passed, {failed} failed in {} s", job.label, finished.duration.as_secs());
     // Stdout may be closed.
     let _ = if failed == 0 { writeln!(out, "{line}") } else { writeln!(out, "{}\n{line}", finished.output) };
 }

@@ -28,7 +28,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn a_banned_crate_is_named_once_with_the_reason() {
+    fn check_names_banned_crate_once_with_reason() {
         let built = "server v0.1.0 (/somewhere)\nring v0.17.14\nring v0.17.14 (*)\nstring v1.0.0\n";
         assert_eq!(check(built), ["ring: banned, for cryptography is aws-lc-rs, once"]);
     }

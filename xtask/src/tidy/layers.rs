@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// The workspace's crates from the bottom up, each with its permitted dependencies. Tests may depend on any lower
 /// crate.
-const ROOMS: &[(&str, &[&str])] = &[
+const LAYERS: &[(&str, &[&str])] = &[
     ("helm-template", &[]),
     ("helm-chart", &["helm-template"]),
     ("helm-host", &["helm-template", "helm-chart"]),
@@ -127,20 +127,20 @@ pub fn check(metadata: &Value) -> Vec<String> {
     let mut complaints = Vec::new();
     // Packages without a source belong to the workspace.
     let packages: Vec<_> =
-        array(&metadata["packages"]).iter().filter(|package| package["source"].is_null()).collect();
+        as_array(&metadata["packages"]).iter().filter(|package| package["source"].is_null()).collect();
     let name_of = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
     let ours: Vec<String> = packages.iter().map(|package| name_of(package)).collect();
     for package in packages {
         let name = name_of(package);
-        let Some(height) = ROOMS.iter().position(|(room, _)| *room == name) else {
+        let Some(height) = LAYERS.iter().position(|(room, _)| *room == name) else {
             complaints.push(format!("{name}: has no row in the table of rooms (xtask/src/tidy/layers.rs)"));
             continue;
         };
-        let below = |other: &str| ROOMS[..height].iter().any(|(room, _)| *room == other);
-        for dependency in array(&package["dependencies"]) {
+        let below = |other: &str| LAYERS[..height].iter().any(|(room, _)| *room == other);
+        for dependency in as_array(&package["dependencies"]) {
             let other = name_of(dependency);
             let for_tests = dependency["kind"] == "dev";
-            let allowed = if for_tests { below(&other) } else { ROOMS[height].1.contains(&other.as_str()) };
+            let allowed = if for_tests { below(&other) } else { LAYERS[height].1.contains(&other.as_str()) };
             if ours.contains(&other) && !allowed {
                 let how = if for_tests { "its tests lean" } else { "leans" };
                 complaints.push(format!("{name}: {how} on {other}, which is not below it"));
@@ -150,7 +150,7 @@ pub fn check(metadata: &Value) -> Vec<String> {
     complaints
 }
 
-fn array(value: &Value) -> &[Value] {
+fn as_array(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    fn leaning(name: &str, on: &str, kind: Option<&str>) -> Vec<String> {
+    fn check_dependency(name: &str, on: &str, kind: Option<&str>) -> Vec<String> {
         let ours = |name: &str, dependencies: Value| json!({"name": name, "source": null, "dependencies": dependencies});
         let elsewhere =
             json!({"name": "serde", "source": "registry+x", "dependencies": [{"name": "api", "kind": null}]});
@@ -173,29 +173,29 @@ mod tests {
     }
 
     #[test]
-    fn no_room_may_lean_upwards() {
-        for (height, (name, on)) in ROOMS.iter().enumerate() {
+    fn layers_depend_on_lower_layers_only() {
+        for (height, (name, on)) in LAYERS.iter().enumerate() {
             for other in *on {
-                assert!(ROOMS[..height].iter().any(|(room, _)| room == other), "{name} on {other}");
+                assert!(LAYERS[..height].iter().any(|(room, _)| room == other), "{name} on {other}");
             }
         }
     }
 
     #[test]
-    fn what_the_table_does_not_allow_is_named() {
-        assert!(leaning("server", "api", None).is_empty());
-        assert!(leaning("longshore", "kube-embedded", Some("dev")).is_empty());
-        assert_eq!(leaning("api", "server", None), ["api: leans on server, which is not below it"]);
+    fn check_names_forbidden_dependencies() {
+        assert!(check_dependency("server", "api", None).is_empty());
+        assert!(check_dependency("longshore", "kube-embedded", Some("dev")).is_empty());
+        assert_eq!(check_dependency("api", "server", None), ["api: leans on server, which is not below it"]);
         assert_eq!(
-            leaning("longshore", "kube-embedded", None),
+            check_dependency("longshore", "kube-embedded", None),
             ["longshore: leans on kube-embedded, which is not below it"]
         );
         assert_eq!(
-            leaning("api", "server", Some("dev")),
+            check_dependency("api", "server", Some("dev")),
             ["api: its tests lean on server, which is not below it"]
         );
         assert_eq!(
-            leaning("attic", "attic", None)[0],
+            check_dependency("attic", "attic", None)[0],
             "attic: has no row in the table of rooms (xtask/src/tidy/layers.rs)"
         );
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Licences that require only attribution.
-const FINE: &[&str] = &[
+const PERMITTED_LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -28,7 +28,7 @@ pub fn check(metadata: &Value) -> Vec<String> {
         .filter_map(|package| {
             let name = package["name"].as_str().unwrap_or_default();
             match package["license"].as_str() {
-                Some(licence) if fine(licence) => None,
+                Some(licence) if is_permitted(licence) => None,
                 Some(licence) => Some(format!("{name}: its licence `{licence}` is not on the list")),
                 None => Some(format!("{name}: names no licence")),
             }
@@ -37,50 +37,50 @@ pub fn check(metadata: &Value) -> Vec<String> {
 }
 
 /// Whether an SPDX expression can be satisfied with permitted licences. `A/B` is an old form of `A OR B`.
-fn fine(expression: &str) -> bool {
+fn is_permitted(expression: &str) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();
-    any_of(&mut rest) && rest.is_empty()
+    parse_or(&mut rest) && rest.is_empty()
 }
 
 /// Parses `A OR B OR ...`, always to its end.
-fn any_of(rest: &mut &[&str]) -> bool {
-    let mut met = all_of(rest);
+fn parse_or(rest: &mut &[&str]) -> bool {
+    let mut met = parse_and(rest);
     while let ["OR", after @ ..] = rest {
         *rest = after;
-        met |= all_of(rest);
+        met |= parse_and(rest);
     }
     met
 }
 
 /// Parses `A AND B AND ...`, which binds more tightly.
-fn all_of(rest: &mut &[&str]) -> bool {
-    let mut met = one(rest);
+fn parse_and(rest: &mut &[&str]) -> bool {
+    let mut met = parse_term(rest);
     while let ["AND", after @ ..] = rest {
         *rest = after;
-        met &= one(rest);
+        met &= parse_term(rest);
     }
     met
 }
 
 /// Parses a licence with an optional exception, or a parenthesised expression.
-fn one(rest: &mut &[&str]) -> bool {
+fn parse_term(rest: &mut &[&str]) -> bool {
     match rest {
         ["(", after @ ..] => {
             *rest = after;
-            let met = any_of(rest);
+            let met = parse_or(rest);
             let closed = rest.first() == Some(&")");
             *rest = rest.get(1..).unwrap_or_default();
             met && closed
         }
         [licence, "WITH", exception, after @ ..] => {
             *rest = after;
-            FINE.contains(&format!("{licence} WITH {exception}").as_str())
+            PERMITTED_LICENCES.contains(&format!("{licence} WITH {exception}").as_str())
         }
         [licence, after @ ..] => {
             *rest = after;
-            FINE.contains(licence)
+            PERMITTED_LICENCES.contains(licence)
         }
         [] => false,
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions() {
+    fn is_permitted_evaluates_spdx_expressions() {
         let table = [
             ("MIT", true),
             ("MIT/Apache-2.0", true),
@@ -110,12 +110,12 @@ mod tests {
             ("", false),
         ];
         for (expression, expected) in table {
-            assert_eq!(fine(expression), expected, "{expression}");
+            assert_eq!(is_permitted(expression), expected, "{expression}");
         }
     }
 
     #[test]
-    fn a_crate_without_a_good_licence_is_named() {
+    fn check_names_crate_without_permitted_licence() {
         let packages = json!([{"name": "a", "license": "MIT"}, {"name": "b", "license": "SSPL-1.0"}, {"name": "c", "license": null}]);
         let complaints = ["b: its licence `SSPL-1.0` is not on the list", "c: names no licence"];
         assert_eq!(check(&json!({"packages": packages})), complaints);

@@ -3,16 +3,16 @@
 //! A check takes its input as data and returns complaints, one line each, so that its tests can use small inputs.
 //!
 //! Modules:
-//! - [`sources`]: Rust files, read through [`code`]
+//! - [`sources`]: Rust files, read through [`masking`]
 //! - [`layers`]: dependencies between crates
-//! - [`pure`]: crates without I/O
+//! - [`purity`]: crates without I/O
 //! - [`licences`], [`banned`]: third-party crates
 
 mod banned;
-mod code;
 mod layers;
 mod licences;
-mod pure;
+mod masking;
+mod purity;
 mod sources;
 
 use std::fs;
@@ -32,12 +32,12 @@ pub fn tidy(project: &Project) -> Result<()> {
     let files = sources::read(&project.root)?;
 
     let mut complaints: Vec<String> = files.iter().flat_map(sources::check).collect();
-    complaints.extend(files.iter().flat_map(pure::check_source));
-    complaints.extend(pure::check_dependencies(&metadata));
+    complaints.extend(files.iter().flat_map(purity::check_source));
+    complaints.extend(purity::check_dependencies(&metadata));
     complaints.extend(layers::check(&metadata));
     complaints.extend(licences::check(&metadata));
     complaints.extend(banned::check(&built));
-    complaints.extend(generated(project)?);
+    complaints.extend(check_generated(project)?);
     if complaints.is_empty() {
         println!("tidy: {} files, all well", files.len());
         return Ok(());
@@ -48,7 +48,7 @@ pub fn tidy(project: &Project) -> Result<()> {
     bail!("tidy found {} complaints", complaints.len())
 }
 
-fn generated(project: &Project) -> Result<Vec<String>> {
+fn check_generated(project: &Project) -> Result<Vec<String>> {
     // A missing stamp counts as a difference in every file.
     let committed = fs::read_to_string(codegen::stamp_path(project)).unwrap_or_default();
     let stale = stamp::differences(&committed, &codegen::current_stamp(project)?);

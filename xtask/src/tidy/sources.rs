@@ -5,14 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::code::bare;
+use super::masking::mask_comments_and_literals;
 
 /// Maximum number of lines. Longer files have more than one subject, unless they are tables.
-const MOST_LINES: usize = 800;
+const MAX_LINES: usize = 800;
 /// Marks a file in its header as a long table.
-const TABLE: &str = "A table:";
+const TABLE_MARKER: &str = "A table:";
 /// Paths that may print: commands, and the server's start lines.
-const PRINTERS: [&str; 3] = ["crates/cli/", "crates/longshore/src/main.rs", "xtask/"];
+const PRINTING_PATHS: [&str; 3] = ["crates/cli/", "crates/longshore/src/main.rs", "xtask/"];
 
 /// A Rust file with its path in the project.
 pub struct Source {
@@ -54,23 +54,23 @@ pub fn check(source: &Source) -> Vec<String> {
         complaints.push(format!("{path}:1: begins with no `//!` header that says what this is"));
     }
     let lines = text.lines().count();
-    if lines > MOST_LINES && !header.iter().any(|line| line.contains(TABLE)) {
+    if lines > MAX_LINES && !header.iter().any(|line| line.contains(TABLE_MARKER)) {
         complaints.push(format!(
-            "{path}: {lines} lines; above {MOST_LINES} the header says `{TABLE}` or the file has two subjects"
+            "{path}: {lines} lines; above {MAX_LINES} the header says `{TABLE_MARKER}` or the file has two subjects"
         ));
     }
     let mut in_tests = path.contains("/tests/") || path.ends_with("/tests.rs");
-    let may_print = PRINTERS.iter().any(|place| path.starts_with(place));
-    for (number, line) in (1..).zip(bare(text).lines()) {
+    let may_print = PRINTING_PATHS.iter().any(|place| path.starts_with(place));
+    for (number, line) in (1..).zip(mask_comments_and_literals(text).lines()) {
         in_tests |= line.contains("#[cfg(test)]");
         let mut complain = |what: &str| complaints.push(format!("{path}:{number}: {what}"));
         for name in ["todo", "unimplemented", "dbg"] {
-            if calls(line, name) {
+            if calls_macro(line, name) {
                 complain(&format!("`{name}!` is left"));
             }
         }
         // A test may print that it was skipped, or print to its parent process.
-        if (calls(line, "println") || calls(line, "print")) && !may_print && !in_tests {
+        if (calls_macro(line, "println") || calls_macro(line, "print")) && !may_print && !in_tests {
             complain("prints to standard output, which belongs to the commands");
         }
         if line.contains("#[ignore]") {
@@ -81,7 +81,7 @@ pub fn check(source: &Source) -> Vec<String> {
 }
 
 /// Whether the macro `name!` is called in this line.
-fn calls(line: &str, name: &str) -> bool {
+fn calls_macro(line: &str, name: &str) -> bool {
     line.match_indices(&format!("{name}!"))
         .any(|(at, _)| !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
 }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_is_broken_once() {
+    fn check_reports_each_rule_once() {
         let table = [
             ("use x;\n", "crates/a/src/b.rs:1: begins with no `//!` header that says what this is"),
             ("//! B.\nfn f() { todo!() }", "crates/a/src/b.rs:2: `todo!` is left"),
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_a_table_or_a_complaint() {
-        let long = "x\n".repeat(MOST_LINES);
+    fn long_file_must_be_table() {
+        let long = "x\n".repeat(MAX_LINES);
         let told = complaints("crates/a/src/b.rs", &format!("//! B.\n{long}"));
         assert_eq!(
             told,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed_passes() {
+    fn check_accepts_allowed_code() {
         let table = [
             ("crates/a/src/b.rs", "//! B.\n#[ignore = \"takes an hour\"]\nfn f() {}"),
             ("crates/a/src/b.rs", "//! B: no todo! here.\nfn f() { g(\"println!\"); eprintln!(); }"),

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::project::{Project, run, spoken};
+use crate::project::{Project, command_line, run};
 
 const EMAIL: &str = "demo@example.com";
 
@@ -24,28 +24,28 @@ pub struct DemoArgs {
 }
 
 /// A demo release: name, chart and further arguments of `install`.
-struct Wish {
+struct DemoRelease {
     name: &'static str,
     chart: &'static str,
-    more: &'static [&'static str],
+    extra_args: &'static [&'static str],
 }
 
-const WISHES: &[Wish] = &[
-    Wish { name: "shop", chart: "shop", more: &["--wait"] },
-    Wish { name: "orders", chart: "orders", more: &["--wait"] },
-    Wish { name: "reports", chart: "reports", more: &[] },
-    Wish { name: "broken", chart: "broken", more: &["--wait", "--timeout", "5s"] },
+const DEMO_RELEASES: &[DemoRelease] = &[
+    DemoRelease { name: "shop", chart: "shop", extra_args: &["--wait"] },
+    DemoRelease { name: "orders", chart: "orders", extra_args: &["--wait"] },
+    DemoRelease { name: "reports", chart: "reports", extra_args: &[] },
+    DemoRelease { name: "broken", chart: "broken", extra_args: &["--wait", "--timeout", "5s"] },
 ];
 
 /// Forwards the server's output, and creates the demo when the server is ready.
-pub fn listen(project: &Project, args: &DemoArgs) -> Result<()> {
+pub fn forward_output(project: &Project, args: &DemoArgs) -> Result<()> {
     for line in stdin().lock().lines() {
         let line = line.context("cannot read what the server says")?;
         println!("{line}");
         if let Some(server) = line.strip_prefix("ready ").and_then(|rest| rest.split(' ').next()) {
             let demo = Demo { project, args, server };
             // The server keeps running if the demo fails.
-            if let Err(error) = demo.make() {
+            if let Err(error) = demo.create() {
                 eprintln!("error: the demo cannot go on: {error:#}");
             }
         }
@@ -60,21 +60,21 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    fn make(&self) -> Result<()> {
-        let token = self.token()?;
+    fn create(&self) -> Result<()> {
+        let token = self.account_token()?;
         let longshore = |words: &[&str]| {
             let mut command = self.longshore(words);
             command.env("LONGSHORE_TOKEN", &token);
             command
         };
-        for wish in WISHES {
+        for wish in DEMO_RELEASES {
             let there =
                 longshore(&["status", wish.name]).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
             if there.success() {
                 continue;
             }
             let chart = format!("xtask/demo/{}", wish.chart);
-            let words = [&["install", wish.name, &chart], wish.more].concat();
+            let words = [&["install", wish.name, &chart], wish.extra_args].concat();
             println!("\n$ longshore {}", words.join(" "));
             // One release fails on purpose, so the status is ignored.
             longshore(&words).status()?;
@@ -98,7 +98,7 @@ impl Demo<'_> {
              longshore upgrade shop xtask/demo/shop --reuse-values --set replicas=5 --wait\n  \
              longshore pause shop && longshore recover shop --wait\n  \
              longshore rollback shop 1 --wait\n",
-            env = self.short(&env),
+            env = self.display_path(&env),
         );
         write_private(
             &env,
@@ -110,7 +110,7 @@ impl Demo<'_> {
     }
 
     /// The token of the demo account: the saved one if it is still valid, otherwise a new one.
-    fn token(&self) -> Result<String> {
+    fn account_token(&self) -> Result<String> {
         let kept = fs::read_to_string(self.args.data.join("demo.env")).unwrap_or_default();
         let kept =
             kept.lines().find_map(|line| line.strip_prefix("export LONGSHORE_TOKEN=")).map(str::to_owned);
@@ -131,11 +131,12 @@ impl Demo<'_> {
         if made.status.success() {
             return Ok(String::from_utf8_lossy(&made.stdout).trim().to_owned());
         }
-        self.token_by_password().with_context(|| String::from_utf8_lossy(&made.stderr).trim().to_owned())
+        self.token_by_password_reset()
+            .with_context(|| String::from_utf8_lossy(&made.stderr).trim().to_owned())
     }
 
     /// Resets the password of an account whose token is lost. Access to the data folder is enough for that.
-    fn token_by_password(&self) -> Result<String> {
+    fn token_by_password_reset(&self) -> Result<String> {
         let data = &self.args.data;
         let kubeconfig = crate::project::output(self.longshore(&["kubeconfig", "--data"]).arg(data))?;
         let file = data.join("kubeconfig");
@@ -163,7 +164,7 @@ impl Demo<'_> {
         command
     }
 
-    fn short(&self, path: &Path) -> String {
+    fn display_path(&self, path: &Path) -> String {
         path.strip_prefix(&self.project.root).unwrap_or(path).display().to_string()
     }
 }
@@ -176,9 +177,9 @@ fn write_private(file: &Path, text: &str) -> Result<()> {
 }
 
 /// Starts this program again as the process that reads the server's output.
-pub fn listener(program: &Path, data: &Path) -> Result<Stdio> {
+pub fn spawn_listener(program: &Path, data: &Path) -> Result<Stdio> {
     let mut listen = Command::new(std::env::current_exe().context("cannot find out which program this is")?);
     listen.arg("demo").arg(program).arg(data).stdin(Stdio::piped());
-    let child = listen.spawn().with_context(|| format!("cannot start {}", spoken(&listen)))?;
+    let child = listen.spawn().with_context(|| format!("cannot start {}", command_line(&listen)))?;
     Ok(child.stdin.context("the listener has no ear")?.into())
 }

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::Account;
 
-use crate::actions::{Action, actions};
-use crate::call::Call;
+use crate::allowed_actions::{ActionView, actions_for_path};
+use crate::request::ApiRequest;
 use crate::routes::USER;
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -38,11 +38,11 @@ pub struct AccountView {
     nodes: i64,
     /// The version, for `If-Match`.
     pub v: String,
-    actions: Vec<Action>,
+    actions: Vec<ActionView>,
 }
 
 impl AccountView {
-    pub fn of<B>(call: &Call<B>, actor: &Actor, account: &Account) -> Self {
+    pub fn new<B>(call: &ApiRequest<B>, actor: &Actor, account: &Account) -> Self {
         Self {
             id: account.id.to_string(),
             name: account.name.clone(),
@@ -50,18 +50,18 @@ impl AccountView {
             phone: account.phone.clone(),
             organization: account.organization.clone(),
             namespace: account.namespace.clone(),
-            platform_roles: account.platform.iter().map(|role| role.as_str()).collect(),
-            disabled: account.disabled,
+            platform_roles: account.platform_roles.iter().map(|role| role.as_str()).collect(),
+            disabled: account.is_disabled,
             expired: account.is_expired(call.api.clock.now()),
-            ready: account.ready,
-            leaving: account.leaving,
+            ready: account.is_ready,
+            leaving: account.is_deleting,
             created: account.created.to_string(),
             expires: account.expires.map(|time| time.to_string()),
             valid_period: account.valid_days,
             max_nodes: account.max_nodes,
             nodes: account.nodes,
             v: account.version.clone(),
-            actions: actions(actor, USER, &[account.id.as_str()], &[]),
+            actions: actions_for_path(actor, USER, &[account.id.as_str()], &[]),
         }
     }
 }

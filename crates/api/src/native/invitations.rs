@@ -2,29 +2,29 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::members::invitations::{InvitationInfo, Invited};
+use tenancy::members::invitations::{InvitationInfo, ReceivedInvitation};
 
-use super::workspaces::{WorkspaceView, answer};
-use crate::answer::{Answer, Done, List};
-use crate::call::Call;
+use super::workspaces::{WorkspaceView, workspace_response};
+use crate::body::{BoundedString, JsonBody, OptionalBody};
 use crate::problem::Problem;
-use crate::sent::{OptionalBody, Sent, Text};
+use crate::request::ApiRequest;
+use crate::response::{JsonResponse, ListResponse, NoContent};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewInvitation {
+pub struct CreateInvitationRequest {
     /// The id of an account, or an e-mail address or phone number. Addresses and numbers are not verified: an invitation to one is
     /// accepted by the code in the answer. The answer is the same whether there is such an account.
-    to: Text<320>,
-    role: Text<32>,
+    to: BoundedString<320>,
+    role: BoundedString<32>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AcceptInvitation")]
-pub struct AcceptInvitation {
+pub struct AcceptInvitationRequest {
     /// The one-time code of the invitation. Without it, an invitation to the caller's id is accepted.
-    code: Option<Text<64>>,
+    code: Option<BoundedString<64>>,
 }
 
 /// A new invitation, with its code.
@@ -54,51 +54,56 @@ pub struct InvitationView {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Invited")]
-pub struct InvitedView {
+pub struct ReceivedInvitationView {
     workspace: String,
     display_name: String,
     role: &'static str,
     expires: String,
 }
 
-fn view(workspace: &str, info: InvitationInfo) -> InvitationView {
+fn invitation_view(workspace: &str, info: InvitationInfo) -> InvitationView {
     InvitationView {
         workspace: workspace.to_owned(),
-        id: info.to,
+        id: info.invitee_digest,
         role: info.role.as_str(),
-        by: info.by,
+        by: info.invited_by,
         expires: info.expires.to_string(),
     }
 }
 
 /// `GET workspaces/{workspace}/invitations`
-pub async fn list(call: Call) -> Result<Answer<List<InvitationView>>, Problem> {
+pub async fn list(call: ApiRequest) -> Result<JsonResponse<ListResponse<InvitationView>>, Problem> {
     let name = call.params.workspace()?;
     let open = call.api.tenancy.invitations(call.actor()?, &name)?;
-    Ok(call.list(open.into_iter().map(|info| view(name.as_str(), info)).collect()))
+    Ok(call.list(open.into_iter().map(|info| invitation_view(name.as_str(), info)).collect()))
 }
 
 /// `POST workspaces/{workspace}/invitations`
-pub async fn create(call: Call<Sent<NewInvitation>>) -> Result<Answer<CreatedInvitation>, Problem> {
+pub async fn create(
+    call: ApiRequest<JsonBody<CreateInvitationRequest>>,
+) -> Result<JsonResponse<CreatedInvitation>, Problem> {
     let name = call.params.workspace()?;
-    let Sent(NewInvitation { to, role }) = &call.body;
+    let JsonBody(CreateInvitationRequest { to, role }) = &call.body;
     let role = role.parse().map_err(tenancy::Error::from)?;
     let made = call.api.tenancy.invite(call.actor()?, &name, to, role).await?;
     let code = made.code.map(|code| code.expose().to_owned());
-    Ok(Answer::new(CreatedInvitation { invitation: view(name.as_str(), made.info), code }).secret())
+    Ok(JsonResponse::new(CreatedInvitation { invitation: invitation_view(name.as_str(), made.info), code })
+        .no_store())
 }
 
 /// `DELETE workspaces/{workspace}/invitations/{invitation}`
-pub async fn withdraw(call: Call) -> Result<Done, Problem> {
+pub async fn withdraw(call: ApiRequest) -> Result<NoContent, Problem> {
     let name = call.params.workspace()?;
-    call.api.tenancy.withdraw(call.actor()?, &name, call.params.get("invitation")).await?;
-    Ok(Done::default())
+    call.api.tenancy.withdraw_invitation(call.actor()?, &name, call.params.get("invitation")).await?;
+    Ok(NoContent::default())
 }
 
 /// `GET invitations`
-pub async fn own(call: Call) -> Result<Answer<List<InvitedView>>, Problem> {
-    let invited = call.api.tenancy.invited(call.actor()?)?;
-    let view = |Invited { workspace, display_name, role, expires }| InvitedView {
+pub async fn list_received(
+    call: ApiRequest,
+) -> Result<JsonResponse<ListResponse<ReceivedInvitationView>>, Problem> {
+    let invited = call.api.tenancy.received_invitations(call.actor()?)?;
+    let view = |ReceivedInvitation { workspace, display_name, role, expires }| ReceivedInvitationView {
         workspace: workspace.to_string(),
         display_name,
         role: domain::roles::WorkspaceRole::as_str(role),
@@ -108,15 +113,21 @@ pub async fn own(call: Call) -> Result<Answer<List<InvitedView>>, Problem> {
 }
 
 /// `POST invitations/{workspace}`
-pub async fn accept(call: Call<OptionalBody<AcceptInvitation>>) -> Result<Answer<WorkspaceView>, Problem> {
+pub async fn accept(
+    call: ApiRequest<OptionalBody<AcceptInvitationRequest>>,
+) -> Result<JsonResponse<WorkspaceView>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
-    let joined = call.api.tenancy.accept(actor, &name, call.body.0.code.as_deref(), call.from()).await?;
+    let joined = call
+        .api
+        .tenancy
+        .accept_invitation(actor, &name, call.body.0.code.as_deref(), call.client_ip())
+        .await?;
     // The caller has become a member; its role is read again.
-    Ok(answer(&call.api.as_now(actor), joined))
+    Ok(workspace_response(&call.api.refresh_actor(actor), joined))
 }
 
 /// `DELETE invitations/{workspace}`
-pub async fn decline(call: Call) -> Result<Done, Problem> {
-    call.api.tenancy.decline(call.actor()?, &call.params.workspace()?).await?;
-    Ok(Done::default())
+pub async fn decline(call: ApiRequest) -> Result<NoContent, Problem> {
+    call.api.tenancy.decline_invitation(call.actor()?, &call.params.workspace()?).await?;
+    Ok(NoContent::default())
 }

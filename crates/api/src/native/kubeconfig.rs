@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::Answer;
-use crate::call::Call;
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::JsonResponse;
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Kubeconfig")]
@@ -17,7 +17,8 @@ pub struct KubeconfigView {
 }
 
 /// `POST kubeconfig`
-pub async fn compose(call: Call) -> Result<Answer<KubeconfigView>, Problem> {
+pub async fn create(call: ApiRequest) -> Result<JsonResponse<KubeconfigView>, Problem> {
     let file = call.api.tenancy.kubeconfig(call.actor()?).await?;
-    Ok(Answer::new(KubeconfigView { kubeconfig: file.text, expires: file.expires.to_string() }).secret())
+    Ok(JsonResponse::new(KubeconfigView { kubeconfig: file.text, expires: file.expires.to_string() })
+        .no_store())
 }

@@ -3,15 +3,15 @@
 use domain::Actor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::members::{Bindings, MemberInfo, TenantBinding};
+use tenancy::members::{BindingPolicy, MemberInfo, TenantBinding};
 
-use super::workspaces::{WorkspaceView, answer};
-use crate::actions::{Action, actions};
-use crate::answer::{Answer, List};
-use crate::call::Call;
+use super::workspaces::{WorkspaceView, workspace_response};
+use crate::allowed_actions::{ActionView, actions_for_path};
+use crate::body::{BoundedString, JsonBody};
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::{JsonResponse, ListResponse};
 use crate::routes::MEMBER;
-use crate::sent::{Sent, Text};
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Member")]
@@ -21,43 +21,45 @@ pub struct MemberView {
     email: String,
     organization: String,
     disabled: bool,
-    actions: Vec<Action>,
+    actions: Vec<ActionView>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewRole {
+pub struct SetRoleRequest {
     /// admin, isv, developer, operator or viewer.
-    role: Text<32>,
+    role: BoundedString<32>,
 }
 
-fn view(actor: &Actor, workspace: &str, member: MemberInfo) -> MemberView {
+fn member_view(actor: &Actor, workspace: &str, member: MemberInfo) -> MemberView {
     MemberView {
-        actions: actions(actor, MEMBER, &[workspace, member.user.as_str()], &[]),
+        actions: actions_for_path(actor, MEMBER, &[workspace, member.user.as_str()], &[]),
         user: member.user.to_string(),
         role: member.role.as_str(),
         email: member.email,
         organization: member.organization,
-        disabled: member.disabled,
+        disabled: member.is_disabled,
     }
 }
 
 /// `GET workspaces/{workspace}/members`
-pub async fn list(call: Call) -> Result<Answer<List<MemberView>>, Problem> {
+pub async fn list(call: ApiRequest) -> Result<JsonResponse<ListResponse<MemberView>>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
     let members = call.api.tenancy.members(actor, &name)?;
-    Ok(call.list(members.into_iter().map(|member| view(actor, name.as_str(), member)).collect()))
+    Ok(call.list(members.into_iter().map(|member| member_view(actor, name.as_str(), member)).collect()))
 }
 
 /// `PUT workspaces/{workspace}/members/{user}`
-pub async fn set(call: Call<Sent<NewRole>>) -> Result<Answer<WorkspaceView>, Problem> {
+pub async fn set_role(
+    call: ApiRequest<JsonBody<SetRoleRequest>>,
+) -> Result<JsonResponse<WorkspaceView>, Problem> {
     let (actor, name, user) = (call.actor()?, call.params.workspace()?, call.user()?);
     let role = call.body.0.role.parse().map_err(tenancy::Error::from)?;
-    Ok(answer(actor, call.api.tenancy.set_role(actor, &name, &user, role).await?))
+    Ok(workspace_response(actor, call.api.tenancy.set_role(actor, &name, &user, role).await?))
 }
 
 /// Query parameter that keeps RoleBindings which the removed member may have created.
-pub const KEEP_BINDINGS: &str = "keepBindings";
+pub const KEEP_BINDINGS_PARAM: &str = "keepBindings";
 
 /// RoleBindings that a removed member may have created: Kubernetes does not record who did.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -65,7 +67,7 @@ pub const KEEP_BINDINGS: &str = "keepBindings";
 #[schemars(rename = "RemovedMember")]
 pub struct RemovedMemberView {
     /// RoleBindings for ServiceAccounts that the platform did not provision.
-    bindings: Vec<BindingView>,
+    bindings: Vec<TenantBindingView>,
     /// Whether they are deleted.
     bindings_deleted: bool,
 }
@@ -73,7 +75,7 @@ pub struct RemovedMemberView {
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "TenantBinding")]
-pub struct BindingView {
+pub struct TenantBindingView {
     namespace: String,
     name: String,
     role: String,
@@ -81,17 +83,17 @@ pub struct BindingView {
 }
 
 /// `DELETE workspaces/{workspace}/members/{user}`
-pub async fn remove(call: Call) -> Result<Answer<RemovedMemberView>, Problem> {
+pub async fn remove(call: ApiRequest) -> Result<JsonResponse<RemovedMemberView>, Problem> {
     let (actor, name, user) = (call.actor()?, call.params.workspace()?, call.user()?);
-    let keep = call.asks(KEEP_BINDINGS)?;
-    let bindings = if keep { Bindings::Keep } else { Bindings::Delete };
+    let keep = call.bool_param(KEEP_BINDINGS_PARAM)?;
+    let bindings = if keep { BindingPolicy::Keep } else { BindingPolicy::Delete };
     let removed = call.api.tenancy.remove_member_with(actor, &name, &user, bindings).await?;
-    let binding = |binding: TenantBinding| BindingView {
+    let binding = |binding: TenantBinding| TenantBindingView {
         namespace: binding.namespace,
         name: binding.name,
         role: binding.role,
         service_accounts: binding.service_accounts,
     };
     let bindings = removed.bindings.into_iter().map(binding).collect();
-    Ok(Answer::new(RemovedMemberView { bindings, bindings_deleted: !keep }))
+    Ok(JsonResponse::new(RemovedMemberView { bindings, bindings_deleted: !keep }))
 }

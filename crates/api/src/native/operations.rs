@@ -1,28 +1,28 @@
 //! Progress of asynchronous operations on releases.
 
 use futures::stream;
-use releases::acts::operation::OperationView;
+use releases::service::operation::OperationView;
 
-use crate::answer::{Answer, Events};
-use crate::call::Call;
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::{EventStream, JsonResponse};
 
 /// `GET operations/{operation}`
-pub async fn show(call: Call) -> Result<Answer<OperationView>, Problem> {
+pub async fn get(call: ApiRequest) -> Result<JsonResponse<OperationView>, Problem> {
     let id = call.params.get("operation");
-    Ok(Answer::new(call.api.releases.operation(call.actor()?, id).await?))
+    Ok(JsonResponse::new(call.api.releases.operation(call.actor()?, id).await?))
 }
 
 /// `GET operations/{operation}/progress`: the current state, then an event per change until the operation ends.
-pub async fn follow(call: Call) -> Result<Events<OperationView>, Problem> {
+pub async fn watch(call: ApiRequest) -> Result<EventStream<OperationView>, Problem> {
     let (actor, id) = (call.actor()?.clone(), call.params.get("operation").to_owned());
     let releases = call.api.releases.clone();
     releases.operation(&actor, &id).await?;
-    let changes = releases.changes();
+    let changes = releases.watch_changes();
     let stream = stream::unfold((None::<OperationView>, changes), move |(told, mut changes)| {
         let (releases, actor, id) = (releases.clone(), actor.clone(), id.clone());
         async move {
-            if told.as_ref().is_some_and(|told| told.state.is_over()) {
+            if told.as_ref().is_some_and(|told| told.state.is_final()) {
                 return None;
             }
             loop {
@@ -37,5 +37,5 @@ pub async fn follow(call: Call) -> Result<Events<OperationView>, Problem> {
             }
         }
     });
-    Ok(Events::new("operation", stream))
+    Ok(EventStream::new("operation", stream))
 }

@@ -1,15 +1,16 @@
 //! Uploaded chart archives.
 
-use releases::acts::packages::PackageReport;
+use releases::service::packages::PackageReport;
 
-use crate::answer::Answer;
-use crate::call::Call;
+use crate::body::ArchiveBody;
 use crate::problem::Problem;
-use crate::sent::Archive;
+use crate::request::ApiRequest;
+use crate::response::JsonResponse;
 
 /// `POST packages`: stores an archive, from which releases can then be created.
-pub async fn keep(call: Call<Archive>) -> Result<Answer<PackageReport>, Problem> {
-    let report = call.api.releases.keep_package(call.actor()?, call.said("ws"), call.body.0.clone()).await?;
+pub async fn upload(call: ApiRequest<ArchiveBody>) -> Result<JsonResponse<PackageReport>, Problem> {
+    let report =
+        call.api.releases.upload_package(call.actor()?, call.query_param("ws"), call.body.0.clone()).await?;
     let name = report.package.clone();
-    Ok(Answer::new(report).about(&name))
+    Ok(JsonResponse::new(report).audit_object(&name))
 }

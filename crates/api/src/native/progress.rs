@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::Tenancy;
 
-use crate::answer::Events;
-use crate::call::Call;
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::EventStream;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Progress")]
@@ -30,8 +30,8 @@ pub struct ConditionView {
     message: String,
 }
 
-async fn look(tenancy: &Tenancy, actor: &Actor, id: &UserId) -> Result<ProgressView, tenancy::Error> {
-    let conditions = tenancy.progress(actor, id).await?.into_iter();
+async fn get_progress(tenancy: &Tenancy, actor: &Actor, id: &UserId) -> Result<ProgressView, tenancy::Error> {
+    let conditions = tenancy.user_conditions(actor, id).await?.into_iter();
     let conditions: Vec<_> = conditions
         .map(|condition| ConditionView {
             r#type: condition.type_,
@@ -45,9 +45,9 @@ async fn look(tenancy: &Tenancy, actor: &Actor, id: &UserId) -> Result<ProgressV
 }
 
 /// `GET accounts/{user}/progress`: the current state, then an event per change until the account is ready.
-pub async fn follow(call: Call) -> Result<Events<ProgressView>, Problem> {
+pub async fn watch(call: ApiRequest) -> Result<EventStream<ProgressView>, Problem> {
     let (actor, id, tenancy) = (call.actor()?.clone(), call.user()?, call.api.tenancy.clone());
-    look(&tenancy, &actor, &id).await?;
+    get_progress(&tenancy, &actor, &id).await?;
     let stream = stream::unfold(None::<ProgressView>, move |told| {
         let (tenancy, actor, id) = (tenancy.clone(), actor.clone(), id.clone());
         async move {
@@ -59,13 +59,13 @@ pub async fn follow(call: Call) -> Result<Events<ProgressView>, Problem> {
                 // Subscribe before reading: a change after the read then has another version and wakes the loop.
                 let heard = version(tenancy.directory());
                 // The stream ends when the account is deleted.
-                let now = look(&tenancy, &actor, &id).await.ok()?;
+                let now = get_progress(&tenancy, &actor, &id).await.ok()?;
                 if told.as_ref() != Some(&now) {
                     return Some((now.clone(), Some(now)));
                 }
-                tenancy.directory().until(|directory| version(directory) != heard).await;
+                tenancy.directory().wait_until(|directory| version(directory) != heard).await;
             }
         }
     });
-    Ok(Events::new("progress", stream))
+    Ok(EventStream::new("progress", stream))
 }

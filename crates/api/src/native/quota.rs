@@ -7,28 +7,28 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::quota::{QuotaInfo, QuotaPatch};
 
-use super::workspaces::{Amounts, SentAmounts, plain};
-use crate::answer::Answer;
-use crate::call::Call;
+use super::workspaces::{ResourceQuantities, ResourceQuantitiesBody, to_quantities};
+use crate::body::{BoundedString, JsonBody};
 use crate::problem::Problem;
-use crate::sent::{Sent, Text};
+use crate::request::ApiRequest;
+use crate::response::JsonResponse;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewQuota {
+pub struct UpdateQuotaRequest {
     /// The whole; by administrators of the platform only.
-    quota: Option<SentAmounts>,
+    quota: Option<ResourceQuantitiesBody>,
     /// By namespace. Those that are not named keep their share.
     #[serde(default)]
-    shares: BTreeMap<Text<63>, SentAmounts>,
+    shares: BTreeMap<BoundedString<63>, ResourceQuantitiesBody>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Quota")]
 pub struct QuotaView {
-    quota: Amounts,
+    quota: ResourceQuantities,
     /// What all namespaces use together, as the cluster last counted.
-    used: Amounts,
+    used: ResourceQuantities,
     namespaces: Vec<NamespaceQuotaView>,
     v: String,
 }
@@ -37,16 +37,16 @@ pub struct QuotaView {
 #[schemars(rename = "NamespaceQuota")]
 pub struct NamespaceQuotaView {
     name: String,
-    hard: Amounts,
-    used: Amounts,
+    hard: ResourceQuantities,
+    used: ResourceQuantities,
 }
 
 impl QuotaView {
-    fn answer(info: QuotaInfo) -> Answer<Self> {
+    fn json_response(info: QuotaInfo) -> JsonResponse<Self> {
         let version = info.version.clone();
-        let used = sums(info.namespaces.iter().map(|namespace| &namespace.used));
+        let used = sum_quantities(info.namespaces.iter().map(|namespace| &namespace.used));
         let namespaces = info.namespaces.into_iter();
-        Answer::new(Self {
+        JsonResponse::new(Self {
             quota: info.quota,
             used,
             namespaces: namespaces
@@ -54,12 +54,12 @@ impl QuotaView {
                 .collect(),
             v: info.version,
         })
-        .version(&version)
+        .etag(&version)
     }
 }
 
 /// Sums amounts by resource. An amount that is not a quantity counts as zero; the cluster never reports one.
-fn sums<'a>(parts: impl Iterator<Item = &'a Amounts>) -> Amounts {
+fn sum_quantities<'a>(parts: impl Iterator<Item = &'a ResourceQuantities>) -> ResourceQuantities {
     let mut sums = BTreeMap::<&str, Quantity>::new();
     for (name, amount) in parts.flatten() {
         let amount = Quantity::parse(amount).unwrap_or_default();
@@ -70,18 +70,21 @@ fn sums<'a>(parts: impl Iterator<Item = &'a Amounts>) -> Amounts {
 }
 
 /// `GET workspaces/{workspace}/quota`
-pub async fn quota(call: Call) -> Result<Answer<QuotaView>, Problem> {
-    Ok(QuotaView::answer(call.api.tenancy.quota(call.actor()?, &call.params.workspace()?).await?))
+pub async fn get(call: ApiRequest) -> Result<JsonResponse<QuotaView>, Problem> {
+    Ok(QuotaView::json_response(call.api.tenancy.quota(call.actor()?, &call.params.workspace()?).await?))
 }
 
 /// `PUT workspaces/{workspace}/quota`
-pub async fn set_quota(call: Call<Sent<NewQuota>>) -> Result<Answer<QuotaView>, Problem> {
+pub async fn update(
+    call: ApiRequest<JsonBody<UpdateQuotaRequest>>,
+) -> Result<JsonResponse<QuotaView>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
-    let Sent(NewQuota { quota, shares }) = &call.body;
-    let shares = shares.iter().map(|(namespace, share)| (namespace.to_string(), plain(share))).collect();
-    let patch = QuotaPatch { quota: quota.as_ref().map(plain), shares };
-    call.api.tenancy.set_quota(actor, &name, patch, call.expected.as_deref()).await?;
-    Ok(QuotaView::answer(call.api.tenancy.quota(actor, &name).await?))
+    let JsonBody(UpdateQuotaRequest { quota, shares }) = &call.body;
+    let shares =
+        shares.iter().map(|(namespace, share)| (namespace.to_string(), to_quantities(share))).collect();
+    let patch = QuotaPatch { quota: quota.as_ref().map(to_quantities), shares };
+    call.api.tenancy.set_quota(actor, &name, patch, call.if_match.as_deref()).await?;
+    Ok(QuotaView::json_response(call.api.tenancy.quota(actor, &name).await?))
 }
 
 #[cfg(test)]
@@ -89,9 +92,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_several_namespaces_use_is_added_up() {
-        let amounts = |cpu: &str| Amounts::from([("requests.cpu".to_owned(), cpu.to_owned())]);
-        let sum = sums([amounts("500m"), amounts("1"), Amounts::new()].iter());
+    fn sum_quantities_adds_usage_of_all_namespaces() {
+        let amounts = |cpu: &str| ResourceQuantities::from([("requests.cpu".to_owned(), cpu.to_owned())]);
+        let sum = sum_quantities([amounts("500m"), amounts("1"), ResourceQuantities::new()].iter());
         assert_eq!(sum, amounts("1500m"));
     }
 }

@@ -1,80 +1,80 @@
 //! Chart repositories.
 
-use releases::repos::charts::{ChartEntry, VersionEntry};
+use releases::repos::charts::{RepoChart, RepoChartVersion};
 use releases::repos::credentials::Credentials;
 use releases::repos::view::RepoView;
-use releases::repos::{self, RepoChanges};
+use releases::repos::{self, RepoUpdate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::actions::{Action, of_params};
-use crate::answer::{Answer, Done, List};
-use crate::call::Call;
-use crate::params::Params;
+use crate::allowed_actions::{ActionView, actions_for_params};
+use crate::body::{BoundedString, JsonBody};
+use crate::params::PathParams;
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::{JsonResponse, ListResponse, NoContent};
 use crate::routes::{REPO, ROOT};
-use crate::sent::{Sent, Text};
 
 /// Larger than the default limit, for certificates and keys.
-type SentRepo<T> = Sent<T, { 512 << 10 }>;
+type RepoBody<T> = JsonBody<T, { 512 << 10 }>;
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Repo")]
-pub struct RepoAnswer {
+pub struct RepoResponse {
     #[serde(flatten)]
     repo: RepoView,
-    actions: Vec<Action>,
+    actions: Vec<ActionView>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct NewRepo {
-    name: Text<63>,
+pub struct CreateRepoRequest {
+    name: BoundedString<63>,
     /// Whose it is; everybody's where nothing is said.
     #[serde(default)]
-    workspace: Text<63>,
+    workspace: BoundedString<63>,
     /// `http`, `https` or `oci`.
-    url: Text<2048>,
+    url: BoundedString<2048>,
     #[serde(default)]
-    description: Text<512>,
+    description: BoundedString<512>,
     /// Speak to a registry without TLS.
     #[serde(default)]
     insecure: bool,
-    credentials: Option<SentCredentials>,
+    credentials: Option<RepoCredentialsBody>,
 }
 
 /// What is not said stays.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct ChangedRepo {
-    url: Option<Text<2048>>,
-    description: Option<Text<512>>,
+pub struct UpdateRepoRequest {
+    url: Option<BoundedString<2048>>,
+    description: Option<BoundedString<512>>,
     /// Nothing is fetched from it for as long as this holds.
     suspended: Option<bool>,
     /// In place of all that were given before; an empty object: none.
-    credentials: Option<SentCredentials>,
+    credentials: Option<RepoCredentialsBody>,
 }
 
 /// What lets one in. It is told to nobody again.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 #[schemars(rename = "RepoCredentials")]
-pub struct SentCredentials {
-    username: Text<512>,
-    password: Text<4096>,
-    token: Text<8192>,
+pub struct RepoCredentialsBody {
+    username: BoundedString<512>,
+    password: BoundedString<4096>,
+    token: BoundedString<8192>,
     /// Those whose certificates are believed, as PEM.
-    ca: Text<262_144>,
+    ca: BoundedString<262_144>,
     /// The certificate by which one is known, and its key, as PEM.
-    certificate: Text<65_536>,
-    key: Text<65_536>,
+    certificate: BoundedString<65_536>,
+    key: BoundedString<65_536>,
     /// Believe any certificate.
     #[serde(rename = "insecureSkipTLSVerify")]
     insecure_skip_tls_verify: bool,
 }
 
-impl SentCredentials {
-    fn read(&self) -> Credentials {
+impl RepoCredentialsBody {
+    fn to_credentials(&self) -> Credentials {
         let Self { username, password, token, ca, certificate, key, insecure_skip_tls_verify } = self;
         Credentials {
             username: username.to_string(),
@@ -83,89 +83,95 @@ impl SentCredentials {
             ca: ca.to_string(),
             certificate: certificate.to_string(),
             key: key.to_string(),
-            believe_anything: *insecure_skip_tls_verify,
+            insecure_skip_tls_verify: *insecure_skip_tls_verify,
         }
     }
 }
 
-fn view<B>(call: &Call<B>, repo: RepoView) -> Result<RepoAnswer, Problem> {
-    let params = Params::named([("repo", repo.key.as_str())].into_iter());
+fn repo_response<B>(call: &ApiRequest<B>, repo: RepoView) -> Result<RepoResponse, Problem> {
+    let params = PathParams::from_pairs([("repo", repo.key.as_str())].into_iter());
     let params = params.owned_by(repos::workspace_of(&repo.key));
-    let actions = of_params(call.actor()?, REPO, &params, &[]);
-    Ok(RepoAnswer { repo, actions })
+    let actions = actions_for_params(call.actor()?, REPO, &params, &[]);
+    Ok(RepoResponse { repo, actions })
 }
 
-fn answer<B>(call: &Call<B>, repo: RepoView) -> Result<Answer<RepoAnswer>, Problem> {
+fn json_response<B>(call: &ApiRequest<B>, repo: RepoView) -> Result<JsonResponse<RepoResponse>, Problem> {
     let version = repo.v.clone();
-    Ok(Answer::new(view(call, repo)?).version(&version))
+    Ok(JsonResponse::new(repo_response(call, repo)?).etag(&version))
 }
 
 /// Whether the repository must serve an index before it is saved; true by default.
-fn checks<B>(call: &Call<B>) -> Result<bool, Problem> {
-    if call.given(CHECK).is_none() { Ok(true) } else { call.asks(CHECK) }
+fn should_check<B>(call: &ApiRequest<B>) -> Result<bool, Problem> {
+    if call.raw_query_param(CHECK_PARAM).is_none() { Ok(true) } else { call.bool_param(CHECK_PARAM) }
 }
 
 /// Query parameter for this check.
-pub const CHECK: &str = "check";
+pub const CHECK_PARAM: &str = "check";
 
 /// `GET repos`
-pub async fn list(call: Call) -> Result<Answer<List<RepoAnswer>>, Problem> {
-    let repos = call.api.releases.repos(call.actor()?, call.said("ws")).await?;
-    let views = repos.into_iter().map(|repo| view(&call, repo)).collect::<Result<_, _>>()?;
+pub async fn list(call: ApiRequest) -> Result<JsonResponse<ListResponse<RepoResponse>>, Problem> {
+    let repos = call.api.releases.list_repos(call.actor()?, call.query_param("ws")).await?;
+    let views = repos.into_iter().map(|repo| repo_response(&call, repo)).collect::<Result<_, _>>()?;
     Ok(call.list(views))
 }
 
 /// `POST repos`
-pub async fn create(call: Call<SentRepo<NewRepo>>) -> Result<Answer<RepoAnswer>, Problem> {
-    let Sent(NewRepo { name, workspace, url, description, insecure, credentials }) = &call.body;
-    let new = repos::NewRepo {
+pub async fn create(
+    call: ApiRequest<RepoBody<CreateRepoRequest>>,
+) -> Result<JsonResponse<RepoResponse>, Problem> {
+    let JsonBody(CreateRepoRequest { name, workspace, url, description, insecure, credentials }) = &call.body;
+    let new = repos::CreateRepoRequest {
         name: name.to_string(),
         workspace: workspace.to_string(),
         url: url.to_string(),
         description: description.to_string(),
         insecure: *insecure,
-        credentials: credentials.as_ref().map(SentCredentials::read),
-        check: checks(&call)?,
+        credentials: credentials.as_ref().map(RepoCredentialsBody::to_credentials),
+        check: should_check(&call)?,
     };
     let made = call.api.releases.create_repo(call.actor()?, new).await?;
     let key = made.key.clone();
-    Ok(answer(&call, made)?.at(&format!("{ROOT}/repos/{key}")).about(&key))
+    Ok(json_response(&call, made)?.location(&format!("{ROOT}/repos/{key}")).audit_object(&key))
 }
 
 /// `GET repos/{repo}`
-pub async fn show(call: Call) -> Result<Answer<RepoAnswer>, Problem> {
-    answer(&call, call.api.releases.repo(call.actor()?, call.params.get("repo")).await?)
+pub async fn get(call: ApiRequest) -> Result<JsonResponse<RepoResponse>, Problem> {
+    json_response(&call, call.api.releases.get_repo(call.actor()?, call.params.get("repo")).await?)
 }
 
 /// `PATCH repos/{repo}`
-pub async fn change(call: Call<SentRepo<ChangedRepo>>) -> Result<Answer<RepoAnswer>, Problem> {
-    let Sent(ChangedRepo { url, description, suspended, credentials }) = &call.body;
-    let changes = RepoChanges {
+pub async fn update(
+    call: ApiRequest<RepoBody<UpdateRepoRequest>>,
+) -> Result<JsonResponse<RepoResponse>, Problem> {
+    let JsonBody(UpdateRepoRequest { url, description, suspended, credentials }) = &call.body;
+    let changes = RepoUpdate {
         url: url.as_ref().map(|text| text.to_string()),
         description: description.as_ref().map(|text| text.to_string()),
         suspended: *suspended,
-        credentials: credentials.as_ref().map(SentCredentials::read),
-        check: checks(&call)?,
+        credentials: credentials.as_ref().map(RepoCredentialsBody::to_credentials),
+        check: should_check(&call)?,
     };
     let (actor, name) = (call.actor()?, call.params.get("repo"));
-    answer(&call, call.api.releases.change_repo(actor, name, changes, call.expected.as_deref()).await?)
+    json_response(&call, call.api.releases.update_repo(actor, name, changes, call.if_match.as_deref()).await?)
 }
 
 /// `DELETE repos/{repo}`
-pub async fn delete(call: Call) -> Result<Done, Problem> {
+pub async fn delete(call: ApiRequest) -> Result<NoContent, Problem> {
     let (actor, name) = (call.actor()?, call.params.get("repo"));
-    call.api.releases.delete_repo(actor, name, call.expected.as_deref()).await?;
-    Ok(Done::default())
+    call.api.releases.delete_repo(actor, name, call.if_match.as_deref()).await?;
+    Ok(NoContent::default())
 }
 
 /// `GET repos/{repo}/charts`
-pub async fn charts(call: Call) -> Result<Answer<List<ChartEntry>>, Problem> {
+pub async fn list_charts(call: ApiRequest) -> Result<JsonResponse<ListResponse<RepoChart>>, Problem> {
     let charts = call.api.releases.repo_charts(call.actor()?, call.params.get("repo")).await?;
     Ok(call.list(charts))
 }
 
 /// `GET repos/{repo}/charts/{chart}`
-pub async fn chart(call: Call) -> Result<Answer<List<VersionEntry>>, Problem> {
+pub async fn list_versions(
+    call: ApiRequest,
+) -> Result<JsonResponse<ListResponse<RepoChartVersion>>, Problem> {
     let (repo, chart) = (call.params.get("repo"), call.params.get("chart"));
     Ok(call.list(call.api.releases.repo_chart(call.actor()?, repo, chart).await?))
 }

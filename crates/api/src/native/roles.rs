@@ -4,9 +4,9 @@ use domain::roles::{Capability, PlatformRole, WorkspaceRole};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::answer::Answer;
-use crate::call::Call;
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::JsonResponse;
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Roles")]
@@ -24,15 +24,21 @@ pub struct RoleView {
     capabilities: Vec<&'static str>,
 }
 
-fn role(name: &'static str, may: impl Fn(Capability) -> bool) -> RoleView {
+fn role_view(name: &'static str, may: impl Fn(Capability) -> bool) -> RoleView {
     let capabilities = Capability::ALL.iter().filter(|what| may(**what)).map(|what| what.as_str()).collect();
     RoleView { name, capabilities }
 }
 
 /// `GET roles`
-pub async fn list(_: Call) -> Result<Answer<RolesView>, Problem> {
-    Ok(Answer::new(RolesView {
-        platform: PlatformRole::ALL.iter().map(|own| role(own.as_str(), |what| own.may(what))).collect(),
-        workspace: WorkspaceRole::ALL.iter().map(|own| role(own.as_str(), |what| own.may(what))).collect(),
+pub async fn list(_: ApiRequest) -> Result<JsonResponse<RolesView>, Problem> {
+    Ok(JsonResponse::new(RolesView {
+        platform: PlatformRole::ALL
+            .iter()
+            .map(|own| role_view(own.as_str(), |what| own.allows(what)))
+            .collect(),
+        workspace: WorkspaceRole::ALL
+            .iter()
+            .map(|own| role_view(own.as_str(), |what| own.allows(what)))
+            .collect(),
     }))
 }

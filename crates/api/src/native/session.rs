@@ -3,22 +3,22 @@
 use std::sync::LazyLock;
 
 use axum::http::header::HeaderValue;
-use domain::actor::{Via, Who};
+use domain::actor::{AuthMethod, Principal};
 use domain::roles::Capability;
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::accounts::AccountView;
-use crate::answer::{Answer, AuditObject, Done};
-use crate::call::Call;
-use crate::credentials::{cookie, no_cookie};
+use crate::body::{BoundedString, JsonBody};
+use crate::credentials::{clear_cookie_header, session_cookie_header};
 use crate::problem::Problem;
-use crate::sent::{Sent, Text};
+use crate::request::ApiRequest;
+use crate::response::{AuditObject, JsonResponse, NoContent};
 
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Methods {
+pub struct SignInMethods {
     /// Ways to sign in.
     methods: Vec<&'static str>,
     /// Whether anybody may make themselves an account.
@@ -27,11 +27,11 @@ pub struct Methods {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SignIn {
+pub struct SignInRequest {
     /// An e-mail address, phone number, id, or login name.
-    login: Text<320>,
+    login: BoundedString<320>,
     /// The password, or the login token.
-    secret: Text<1024>,
+    secret: BoundedString<1024>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -82,79 +82,86 @@ pub struct ServerView {
 }
 
 /// Id of this process, by which a page detects a restart of the server.
-static BOOT: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().to_string());
+static BOOT_ID: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().to_string());
 
-fn capabilities(actor: &Actor, place: Place<'_>) -> Vec<&'static str> {
-    Capability::ALL.iter().filter(|what| actor.may(**what, place).is_ok()).map(|what| what.as_str()).collect()
+fn capabilities(actor: &Actor, place: AccessScope<'_>) -> Vec<&'static str> {
+    Capability::ALL
+        .iter()
+        .filter(|what| actor.authorize(**what, place).is_ok())
+        .map(|what| what.as_str())
+        .collect()
 }
 
-fn view<B>(call: &Call<B>, actor: &Actor, csrf: Option<String>) -> SessionView {
+fn session_view<B>(call: &ApiRequest<B>, actor: &Actor, csrf: Option<String>) -> SessionView {
     let directory = call.api.tenancy.directory();
-    let account = actor.id().and_then(|id| directory.account(id));
-    let service_account = match &actor.who {
-        Who::Person { .. } => None,
-        Who::ServiceAccount { .. } => Some(actor.label()),
+    let account = actor.user_id().and_then(|id| directory.account(id));
+    let service_account = match &actor.principal {
+        Principal::User { .. } => None,
+        Principal::ServiceAccount { .. } => Some(actor.audit_name()),
     };
-    let (via, scopes) = match &actor.via {
-        Via::Session { .. } => ("session", None),
-        Via::Token { scopes, .. } => ("token", Some(scopes.words())),
-        Via::Kubernetes => ("kubernetes", None),
+    let (via, scopes) = match &actor.auth_method {
+        AuthMethod::Session { .. } => ("session", None),
+        AuthMethod::Token { scopes, .. } => ("token", Some(scopes.to_strings())),
+        AuthMethod::Kubernetes => ("kubernetes", None),
     };
     let membership =
         |(name, role): (&domain::ids::WorkspaceName, &domain::roles::WorkspaceRole)| MembershipView {
             name: name.to_string(),
             role: role.as_str(),
-            capabilities: capabilities(actor, Place::Workspace(name)),
+            capabilities: capabilities(actor, AccessScope::Workspace(name)),
         };
     SessionView {
-        user: account.map(|account| AccountView::of(call, actor, &account)),
+        user: account.map(|account| AccountView::new(call, actor, &account)),
         service_account,
         via,
         scopes,
         workspaces: actor.memberships.iter().map(membership).collect(),
-        capabilities: capabilities(actor, Place::Platform),
-        expires: call.api.tenancy.session_expires(actor).map(|time| time.to_string()),
+        capabilities: capabilities(actor, AccessScope::Platform),
+        expires: call.api.tenancy.session_expiry(actor).map(|time| time.to_string()),
         csrf,
         server: ServerView {
             version: call.api.settings.version,
-            boot: &BOOT,
+            boot: &BOOT_ID,
             embedded: call.api.settings.embedded,
         },
-        stale: call.stale(),
+        stale: call.stale_seconds(),
     }
 }
 
 /// `GET auth/methods`
-pub async fn methods(call: Call) -> Result<Answer<Methods>, Problem> {
-    let registration = call.api.tenancy.settings().registration_open;
-    Ok(Answer::new(Methods { methods: vec!["password", "token"], registration }))
+pub async fn list_methods(call: ApiRequest) -> Result<JsonResponse<SignInMethods>, Problem> {
+    let registration = call.api.tenancy.settings().is_registration_open;
+    Ok(JsonResponse::new(SignInMethods { methods: vec!["password", "token"], registration }))
 }
 
 /// `POST session`: sets the session cookie for browsers, and returns the CSRF token of the session.
-pub async fn sign_in(call: Call<Sent<SignIn>>) -> Result<Answer<SessionView>, Problem> {
-    let Sent(SignIn { login, secret }) = &call.body;
+pub async fn sign_in(
+    call: ApiRequest<JsonBody<SignInRequest>>,
+) -> Result<JsonResponse<SessionView>, Problem> {
+    let JsonBody(SignInRequest { login, secret }) = &call.body;
     // Only existing accounts are named in the audit trail: other text could be a password in the wrong field.
     let account =
-        call.api.tenancy.directory().by_login(login).map(|account| AuditObject(account.id.to_string()));
-    let signed = call.api.tenancy.sign_in(login, secret, call.from()).await;
-    let signed = signed.map_err(|error| Problem::from(error).about(account))?;
+        call.api.tenancy.directory().find_by_login(login).map(|account| AuditObject(account.id.to_string()));
+    let signed = call.api.tenancy.sign_in(login, secret, call.client_ip()).await;
+    let signed = signed.map_err(|error| Problem::from(error).with_audit_object(account))?;
     let seconds = signed.expires.duration_since(call.api.clock.now()).as_secs();
-    let cookie = cookie(&signed.cookie, seconds, call.api.settings.secure());
-    let view = view(&call, &signed.actor, Some(signed.csrf));
-    Ok(Answer::new(view).cookie(&cookie).secret().about(&signed.actor.label()))
+    let cookie = session_cookie_header(&signed.cookie, seconds, call.api.settings.is_secure());
+    let view = session_view(&call, &signed.actor, Some(signed.csrf));
+    Ok(JsonResponse::new(view).set_cookie(&cookie).no_store().audit_object(&signed.actor.audit_name()))
 }
 
 /// `GET session`
-pub async fn show(call: Call) -> Result<Answer<SessionView>, Problem> {
+pub async fn get(call: ApiRequest) -> Result<JsonResponse<SessionView>, Problem> {
     let actor = call.actor()?;
-    let csrf = call.session_cookie.as_deref().and_then(|cookie| call.api.tenancy.csrf_of(cookie));
-    let csrf = csrf.filter(|_| matches!(actor.via, Via::Session { .. }));
-    Ok(Answer::new(view(&call, actor, csrf)).secret())
+    let csrf =
+        call.session_cookie.as_deref().and_then(|cookie| call.api.tenancy.csrf_token_of_cookie(cookie));
+    let csrf = csrf.filter(|_| matches!(actor.auth_method, AuthMethod::Session { .. }));
+    Ok(JsonResponse::new(session_view(&call, actor, csrf)).no_store())
 }
 
 /// `DELETE session`
-pub async fn sign_out(call: Call) -> Result<Done, Problem> {
+pub async fn sign_out(call: ApiRequest) -> Result<NoContent, Problem> {
     call.api.tenancy.sign_out(call.actor()?).await?;
-    let cookie = no_cookie(call.api.settings.secure());
-    Ok(Done::cookie(HeaderValue::from_str(&cookie).expect("our own letters are a header's")))
+    let cookie = clear_cookie_header(call.api.settings.is_secure());
+    Ok(NoContent::with_cookie(HeaderValue::from_str(&cookie).expect("our own letters are a header's")))
 }

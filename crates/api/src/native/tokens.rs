@@ -4,19 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::tokens::{TokenRecord, TokenRequest};
 
-use crate::answer::{Answer, Done, List};
-use crate::call::Call;
+use crate::body::{BoundedString, JsonBody};
 use crate::problem::Problem;
-use crate::sent::{Sent, Text};
+use crate::request::ApiRequest;
+use crate::response::{JsonResponse, ListResponse, NoContent};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct NewToken {
+pub struct CreateTokenRequest {
     /// What its owner calls it.
-    name: Text<64>,
+    name: BoundedString<64>,
     /// `all`, `read`, areas such as `releases`, `workspace:<name>`.
     #[schemars(length(min = 1, max = 32))]
-    scopes: Vec<Text<64>>,
+    scopes: Vec<BoundedString<64>>,
     /// For how many days it is good: 1 to 365; 90 where nothing is said.
     days: Option<i64>,
 }
@@ -39,7 +39,7 @@ pub struct TokenView {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ToldToken")]
-pub struct ToldToken {
+pub struct CreatedToken {
     #[serde(flatten)]
     record: TokenView,
     /// The token itself. It cannot be told again.
@@ -52,7 +52,7 @@ impl From<&TokenRecord> for TokenView {
             id: record.id.to_string(),
             kind: record.kind.as_str(),
             name: record.name.clone(),
-            scopes: record.scopes.words(),
+            scopes: record.scopes.to_strings(),
             created: record.created.to_string(),
             expires: record.expires.map(|time| time.to_string()),
             last_use: record.last_use.map(|time| time.to_string()),
@@ -61,16 +61,18 @@ impl From<&TokenRecord> for TokenView {
 }
 
 /// `GET tokens`
-pub async fn list(call: Call) -> Result<Answer<List<TokenView>>, Problem> {
+pub async fn list(call: ApiRequest) -> Result<JsonResponse<ListResponse<TokenView>>, Problem> {
     let actor = call.actor()?;
-    let own = actor.themselves()?;
+    let own = actor.require_unrestricted_user()?;
     let tokens = call.api.tenancy.tokens(actor, own)?;
     Ok(call.list(tokens.iter().map(|record| TokenView::from(&**record)).collect()))
 }
 
 /// `POST tokens`
-pub async fn create(call: Call<Sent<NewToken>>) -> Result<Answer<ToldToken>, Problem> {
-    let Sent(NewToken { name, scopes, days }) = &call.body;
+pub async fn create(
+    call: ApiRequest<JsonBody<CreateTokenRequest>>,
+) -> Result<JsonResponse<CreatedToken>, Problem> {
+    let JsonBody(CreateTokenRequest { name, scopes, days }) = &call.body;
     if scopes.len() > 32 {
         return Err(Problem::invalid("`scopes`: more than 32"));
     }
@@ -78,12 +80,12 @@ pub async fn create(call: Call<Sent<NewToken>>) -> Result<Answer<ToldToken>, Pro
     let request = TokenRequest { name: name.to_string(), scopes, days: *days };
     let made = call.api.tenancy.create_token(call.actor()?, &request).await?;
     let id = made.record.id.clone();
-    let told = ToldToken { record: (&*made.record).into(), token: made.text.expose().to_owned() };
-    Ok(Answer::new(told).secret().about(&id))
+    let told = CreatedToken { record: (&*made.record).into(), token: made.text.expose().to_owned() };
+    Ok(JsonResponse::new(told).no_store().audit_object(&id))
 }
 
 /// `DELETE tokens/{token}`
-pub async fn revoke(call: Call) -> Result<Done, Problem> {
+pub async fn revoke(call: ApiRequest) -> Result<NoContent, Problem> {
     call.api.tenancy.revoke_token(call.actor()?, &call.params.token()?).await?;
-    Ok(Done::default())
+    Ok(NoContent::default())
 }

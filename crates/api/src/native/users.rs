@@ -3,33 +3,33 @@
 use axum::http::StatusCode;
 use domain::fields::Password;
 use domain::roles::Capability;
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::register::Registration;
 use tenancy::users::UserPatch;
 
 use super::accounts::AccountView;
-use crate::answer::{Answer, Done, List};
-use crate::call::Call;
+use crate::body::{BoundedString, JsonBody};
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::{JsonResponse, ListResponse, NoContent};
 use crate::routes::ROOT;
-use crate::sent::{Sent, Text};
 
 /// All that somebody may say of themselves when they register.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewUser {
-    email: Text<320>,
-    phone: Text<32>,
-    organization: Text<128>,
+pub struct CreateUserRequest {
+    email: BoundedString<320>,
+    phone: BoundedString<32>,
+    organization: BoundedString<128>,
     /// Without one, the token that the answer tells is the way in.
-    password: Option<Text<256>>,
+    password: Option<BoundedString<256>>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RegisteredUser")]
-pub struct RegisteredView {
+pub struct RegisteredUserView {
     id: String,
     name: String,
     /// The first namespace of the personal workspace.
@@ -44,112 +44,129 @@ pub struct RegisteredView {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct ChangedUser {
+pub struct UpdateUserRequest {
     /// By administrators only, as the next three.
     disabled: Option<bool>,
     /// In days; 0: without end.
     valid_period: Option<i64>,
     max_node_num: Option<i64>,
     #[schemars(length(max = 3))]
-    platform_roles: Option<Vec<Text<32>>>,
-    organization: Option<Text<128>>,
-    email: Option<Text<320>>,
+    platform_roles: Option<Vec<BoundedString<32>>>,
+    organization: Option<BoundedString<128>>,
+    email: Option<BoundedString<320>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewPassword {
+pub struct ChangePasswordRequest {
     /// What one signs in with so far; not needed by an administrator for somebody else.
-    old: Option<Text<1024>>,
-    new: Text<256>,
+    old: Option<BoundedString<1024>>,
+    new: BoundedString<256>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RevokedCredentials")]
-pub struct RevokedView {
+pub struct RevokedCredentialsView {
     /// The new login token of a caller who has no password. It is not shown again.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
 
 /// `POST users`: open to anonymous callers while registration is open, and always to administrators.
-pub async fn create(call: Call<Sent<NewUser>>) -> Result<Answer<RegisteredView>, Problem> {
-    let Sent(NewUser { email, phone, organization, password }) = &call.body;
+pub async fn create(
+    call: ApiRequest<JsonBody<CreateUserRequest>>,
+) -> Result<JsonResponse<RegisteredUserView>, Problem> {
+    let JsonBody(CreateUserRequest { email, phone, organization, password }) = &call.body;
     let registration =
         Registration::parse(email, phone, organization, password.as_deref()).map_err(tenancy::Error::from)?;
     let tenancy = &call.api.tenancy;
-    let manages = |actor: &&Actor| actor.may(Capability::ManageUsers, Place::Platform).is_ok();
-    let made = match call.guest().filter(manages) {
+    let manages = |actor: &&Actor| actor.authorize(Capability::ManageUsers, AccessScope::Platform).is_ok();
+    let made = match call.optional_actor().filter(manages) {
         Some(actor) => tenancy.create_user(actor, registration).await?,
-        None => tenancy.register(registration, call.from()).await?,
+        None => tenancy.register(registration, call.client_ip()).await?,
     };
-    let status = if made.ready { StatusCode::CREATED } else { StatusCode::ACCEPTED };
+    let status = if made.is_ready { StatusCode::CREATED } else { StatusCode::ACCEPTED };
     let id = made.id.to_string();
-    let view = RegisteredView {
+    let view = RegisteredUserView {
         id: id.clone(),
         name: made.name,
         namespace: made.namespace.to_string(),
         token: made.token.expose().to_owned(),
-        ready: made.ready,
+        ready: made.is_ready,
         expires: made.expires.map(|time| time.to_string()),
     };
-    Ok(Answer::new(view).status(status).at(&format!("{ROOT}/users/{id}")).secret().about(&id))
+    Ok(JsonResponse::new(view)
+        .with_status(status)
+        .location(&format!("{ROOT}/users/{id}"))
+        .no_store()
+        .audit_object(&id))
 }
 
 /// `GET users`
-pub async fn list(call: Call) -> Result<Answer<List<AccountView>>, Problem> {
+pub async fn list(call: ApiRequest) -> Result<JsonResponse<ListResponse<AccountView>>, Problem> {
     let actor = call.actor()?;
     let accounts = call.api.tenancy.users(actor)?;
-    Ok(call.list(accounts.iter().map(|account| AccountView::of(&call, actor, account)).collect()))
+    Ok(call.list(accounts.iter().map(|account| AccountView::new(&call, actor, account)).collect()))
 }
 
 /// `GET users/{user}`
-pub async fn show(call: Call) -> Result<Answer<AccountView>, Problem> {
+pub async fn get(call: ApiRequest) -> Result<JsonResponse<AccountView>, Problem> {
     let actor = call.actor()?;
     let account = call.api.tenancy.user(actor, &call.user()?)?;
-    Ok(answer(AccountView::of(&call, actor, &account)))
+    Ok(account_response(AccountView::new(&call, actor, &account)))
 }
 
 /// `PATCH users/{user}`
-pub async fn change(call: Call<Sent<ChangedUser>>) -> Result<Answer<AccountView>, Problem> {
-    let Sent(ChangedUser { disabled, valid_period, max_node_num, platform_roles, organization, email }) =
-        &call.body;
+pub async fn update(
+    call: ApiRequest<JsonBody<UpdateUserRequest>>,
+) -> Result<JsonResponse<AccountView>, Problem> {
+    let JsonBody(UpdateUserRequest {
+        disabled,
+        valid_period,
+        max_node_num,
+        platform_roles,
+        organization,
+        email,
+    }) = &call.body;
     let roles = platform_roles.as_ref().map(|roles| roles.iter().map(|role| role.parse()).collect());
     let patch = UserPatch {
         disabled: *disabled,
         valid_days: *valid_period,
         max_nodes: *max_node_num,
-        platform: roles.transpose().map_err(tenancy::Error::from)?,
+        platform_roles: roles.transpose().map_err(tenancy::Error::from)?,
         organization: organization.as_ref().map(|text| text.to_string()),
         email: email.as_ref().map(|text| text.to_string()),
     };
     let (actor, id) = (call.actor()?, call.user()?);
-    let account = call.api.tenancy.patch_user(actor, &id, patch, call.expected.as_deref()).await?;
-    Ok(answer(AccountView::of(&call, actor, &account)))
+    let account = call.api.tenancy.patch_user(actor, &id, patch, call.if_match.as_deref()).await?;
+    Ok(account_response(AccountView::new(&call, actor, &account)))
 }
 
 /// `DELETE users/{user}`
-pub async fn delete(call: Call) -> Result<Done, Problem> {
-    call.api.tenancy.delete_user(call.actor()?, &call.user()?, call.expected.as_deref()).await?;
-    Ok(Done::default())
+pub async fn delete(call: ApiRequest) -> Result<NoContent, Problem> {
+    call.api.tenancy.delete_user(call.actor()?, &call.user()?, call.if_match.as_deref()).await?;
+    Ok(NoContent::default())
 }
 
 /// `POST users/{user}/password`
-pub async fn password(call: Call<Sent<NewPassword>>) -> Result<Done, Problem> {
-    let Sent(NewPassword { old, new }) = &call.body;
-    let new = Password::chosen(new).map_err(tenancy::Error::from)?;
+pub async fn change_password(
+    call: ApiRequest<JsonBody<ChangePasswordRequest>>,
+) -> Result<NoContent, Problem> {
+    let JsonBody(ChangePasswordRequest { old, new }) = &call.body;
+    let new = Password::parse_new(new).map_err(tenancy::Error::from)?;
     let (actor, id) = (call.actor()?, call.user()?);
-    call.api.tenancy.change_password(actor, &id, old.as_deref(), &new, call.from()).await?;
-    Ok(Done::default())
+    call.api.tenancy.change_password(actor, &id, old.as_deref(), &new, call.client_ip()).await?;
+    Ok(NoContent::default())
 }
 
 /// `POST users/{user}/revoke`
-pub async fn revoke(call: Call) -> Result<Answer<RevokedView>, Problem> {
+pub async fn revoke_credentials(call: ApiRequest) -> Result<JsonResponse<RevokedCredentialsView>, Problem> {
     let fresh = call.api.tenancy.revoke_all(call.actor()?, &call.user()?).await?;
-    Ok(Answer::new(RevokedView { token: fresh.map(|token| token.expose().to_owned()) }).secret())
+    Ok(JsonResponse::new(RevokedCredentialsView { token: fresh.map(|token| token.expose().to_owned()) })
+        .no_store())
 }
 
-fn answer(view: AccountView) -> Answer<AccountView> {
+fn account_response(view: AccountView) -> JsonResponse<AccountView> {
     let version = view.v.clone();
-    Answer::new(view).version(&version)
+    JsonResponse::new(view).etag(&version)
 }

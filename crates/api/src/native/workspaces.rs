@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use domain::Actor;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::workspaces::{Reissue, WorkspaceInfo};
+use tenancy::workspaces::{ReissuePolicy, WorkspaceInfo};
 
-use crate::actions::{Action, actions};
-use crate::answer::{Answer, List};
-use crate::call::Call;
+use crate::allowed_actions::{ActionView, actions_for_path};
+use crate::body::{BoundedString, JsonBody};
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::{JsonResponse, ListResponse};
 use crate::routes::{ROOT, WORKSPACE};
-use crate::sent::{Sent, Text};
 
-pub type Amounts = BTreeMap<String, String>;
+pub type ResourceQuantities = BTreeMap<String, String>;
 
 /// Quantities by resource name, as sent by a client.
-pub type SentAmounts = BTreeMap<Text<128>, Text<64>>;
+pub type ResourceQuantitiesBody = BTreeMap<BoundedString<128>, BoundedString<64>>;
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -34,7 +34,7 @@ pub struct WorkspaceView {
     invitations: usize,
     /// The first is the workspace's own.
     namespaces: Vec<NamespaceView>,
-    quota: Amounts,
+    quota: ResourceQuantities,
     clusters: Vec<String>,
     ready: bool,
     /// What is still missing.
@@ -48,7 +48,7 @@ pub struct WorkspaceView {
     created: String,
     /// The version, for `If-Match`.
     v: String,
-    actions: Vec<Action>,
+    actions: Vec<ActionView>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -58,38 +58,38 @@ pub struct NamespaceView {
     /// It is there.
     made: bool,
     /// Its share of the workspace's quota; what is not shared out is the first namespace's.
-    share: Amounts,
+    share: ResourceQuantities,
 }
 
 impl WorkspaceView {
-    fn of(actor: &Actor, info: WorkspaceInfo) -> Self {
+    fn new(actor: &Actor, info: WorkspaceInfo) -> Self {
         let mut blocked = Vec::new();
-        if info.personal {
+        if info.is_personal {
             blocked.extend([("workspaces.delete", "personal"), ("invitations.create", "personal")]);
         }
-        if info.removal.is_none() {
+        if info.remove_at.is_none() {
             blocked.push(("workspaces.restore", "not-removed"));
         }
-        let actions = actions(actor, WORKSPACE, &[info.name.as_str()], &blocked);
+        let actions = actions_for_path(actor, WORKSPACE, &[info.name.as_str()], &blocked);
         let namespace = |namespace: tenancy::workspaces::NamespaceInfo| NamespaceView {
             name: namespace.name,
-            made: namespace.made,
+            made: namespace.is_created,
             share: namespace.share,
         };
         Self {
             name: info.name.to_string(),
             display_name: info.display_name,
-            personal: info.personal,
+            personal: info.is_personal,
             role: info.role.map(domain::roles::WorkspaceRole::as_str),
             members: info.members,
             invitations: info.invitations,
             namespaces: info.namespaces.into_iter().map(namespace).collect(),
             quota: info.quota,
             clusters: info.clusters,
-            ready: info.ready,
+            ready: info.is_ready,
             message: info.message,
-            remove_after: info.removal.map(|time| time.to_string()),
-            leaving: info.leaving,
+            remove_after: info.remove_at.map(|time| time.to_string()),
+            leaving: info.is_deleting,
             created: info.created.to_string(),
             v: info.version,
             actions,
@@ -98,17 +98,17 @@ impl WorkspaceView {
 }
 
 /// One workspace, with its version as `ETag`.
-pub fn answer(actor: &Actor, info: WorkspaceInfo) -> Answer<WorkspaceView> {
+pub fn workspace_response(actor: &Actor, info: WorkspaceInfo) -> JsonResponse<WorkspaceView> {
     let version = info.version.clone();
-    Answer::new(WorkspaceView::of(actor, info)).version(&version)
+    JsonResponse::new(WorkspaceView::new(actor, info)).etag(&version)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct NewWorkspace {
-    name: Text<63>,
+pub struct CreateWorkspaceRequest {
+    name: BoundedString<63>,
     #[serde(default)]
-    display_name: Text<128>,
+    display_name: BoundedString<128>,
     /// Use a retired name of another owner, with all that is still granted to it. Only for administrators of the platform.
     #[serde(default)]
     reissue: bool,
@@ -116,93 +116,102 @@ pub struct NewWorkspace {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct ChangedWorkspace {
-    display_name: Text<128>,
+pub struct UpdateWorkspaceRequest {
+    display_name: BoundedString<128>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewNamespace {
+pub struct CreateNamespaceRequest {
     /// Comes after the workspace's name and a dash.
-    name: Text<63>,
+    name: BoundedString<63>,
     /// Its share of the workspace's quota.
     #[serde(default)]
-    share: SentAmounts,
+    share: ResourceQuantitiesBody,
     /// Use a retired name of another owner, with all that is still granted to it. Only for administrators of the platform.
     #[serde(default)]
     reissue: bool,
 }
 
-fn reissue(confirmed: bool) -> Reissue {
-    if confirmed { Reissue::Confirmed } else { Reissue::Refused }
+fn reissue(confirmed: bool) -> ReissuePolicy {
+    if confirmed { ReissuePolicy::Confirmed } else { ReissuePolicy::Denied }
 }
 
-pub fn plain(amounts: &SentAmounts) -> Amounts {
+pub fn to_quantities(amounts: &ResourceQuantitiesBody) -> ResourceQuantities {
     amounts.iter().map(|(name, amount)| (name.to_string(), amount.to_string())).collect()
 }
 
 /// `GET workspaces`
-pub async fn list(call: Call) -> Result<Answer<List<WorkspaceView>>, Problem> {
+pub async fn list(call: ApiRequest) -> Result<JsonResponse<ListResponse<WorkspaceView>>, Problem> {
     let actor = call.actor()?;
     let workspaces = call.api.tenancy.workspaces(actor);
-    Ok(call.list(workspaces.into_iter().map(|info| WorkspaceView::of(actor, info)).collect()))
+    Ok(call.list(workspaces.into_iter().map(|info| WorkspaceView::new(actor, info)).collect()))
 }
 
 /// `POST workspaces`
-pub async fn create(call: Call<Sent<NewWorkspace>>) -> Result<Answer<WorkspaceView>, Problem> {
-    let Sent(NewWorkspace { name, display_name, reissue: confirmed }) = &call.body;
+pub async fn create(
+    call: ApiRequest<JsonBody<CreateWorkspaceRequest>>,
+) -> Result<JsonResponse<WorkspaceView>, Problem> {
+    let JsonBody(CreateWorkspaceRequest { name, display_name, reissue: confirmed }) = &call.body;
     let actor = call.actor()?;
     let tenancy = &call.api.tenancy;
     let made = tenancy.create_workspace_as(actor, name, display_name, reissue(*confirmed)).await?;
     let name = made.name.clone();
     // The caller has become the workspace's admin; its role is read again.
-    let actor = call.api.as_now(actor);
-    Ok(answer(&actor, made).at(&format!("{ROOT}/workspaces/{name}")).about(&name))
+    let actor = call.api.refresh_actor(actor);
+    Ok(workspace_response(&actor, made).location(&format!("{ROOT}/workspaces/{name}")).audit_object(&name))
 }
 
 /// `GET workspaces/{workspace}`
-pub async fn show(call: Call) -> Result<Answer<WorkspaceView>, Problem> {
+pub async fn get(call: ApiRequest) -> Result<JsonResponse<WorkspaceView>, Problem> {
     let actor = call.actor()?;
-    Ok(answer(actor, call.api.tenancy.workspace(actor, &call.params.workspace()?)?))
+    Ok(workspace_response(actor, call.api.tenancy.workspace(actor, &call.params.workspace()?)?))
 }
 
 /// `PATCH workspaces/{workspace}`
-pub async fn change(call: Call<Sent<ChangedWorkspace>>) -> Result<Answer<WorkspaceView>, Problem> {
+pub async fn update(
+    call: ApiRequest<JsonBody<UpdateWorkspaceRequest>>,
+) -> Result<JsonResponse<WorkspaceView>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
     let display = &call.body.0.display_name;
-    let changed = call.api.tenancy.rename_workspace(actor, &name, display, call.expected.as_deref()).await?;
-    Ok(answer(actor, changed))
+    let changed = call.api.tenancy.rename_workspace(actor, &name, display, call.if_match.as_deref()).await?;
+    Ok(workspace_response(actor, changed))
 }
 
 /// `DELETE workspaces/{workspace}`: after a retention period, or immediately with `now`.
-pub async fn delete(call: Call) -> Result<Answer<WorkspaceView>, Problem> {
-    let (actor, name, now) = (call.actor()?, call.params.workspace()?, call.asks("now")?);
-    let gone = call.api.tenancy.delete_workspace(actor, &name, now, call.expected.as_deref()).await?;
-    Ok(answer(actor, gone))
+pub async fn delete(call: ApiRequest) -> Result<JsonResponse<WorkspaceView>, Problem> {
+    let (actor, name, now) = (call.actor()?, call.params.workspace()?, call.bool_param("now")?);
+    let gone = call.api.tenancy.delete_workspace(actor, &name, now, call.if_match.as_deref()).await?;
+    Ok(workspace_response(actor, gone))
 }
 
 /// `POST workspaces/{workspace}/restore`
-pub async fn restore(call: Call) -> Result<Answer<WorkspaceView>, Problem> {
+pub async fn restore(call: ApiRequest) -> Result<JsonResponse<WorkspaceView>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
-    let back = call.api.tenancy.restore_workspace(actor, &name, call.expected.as_deref()).await?;
-    Ok(answer(actor, back))
+    let back = call.api.tenancy.restore_workspace(actor, &name, call.if_match.as_deref()).await?;
+    Ok(workspace_response(actor, back))
 }
 
 /// `POST workspaces/{workspace}/namespaces`
-pub async fn add_namespace(call: Call<Sent<NewNamespace>>) -> Result<Answer<WorkspaceView>, Problem> {
+pub async fn add_namespace(
+    call: ApiRequest<JsonBody<CreateNamespaceRequest>>,
+) -> Result<JsonResponse<WorkspaceView>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
-    let Sent(NewNamespace { name: word, share, reissue: confirmed }) = &call.body;
-    let (expected, reissue) = (call.expected.as_deref(), reissue(*confirmed));
-    let changed =
-        call.api.tenancy.add_namespace_as(actor, &name, word, plain(share), reissue, expected).await?;
-    Ok(answer(actor, changed).about(&format!("{name}/{name}-{}", &**word)))
+    let JsonBody(CreateNamespaceRequest { name: word, share, reissue: confirmed }) = &call.body;
+    let (expected, reissue) = (call.if_match.as_deref(), reissue(*confirmed));
+    let changed = call
+        .api
+        .tenancy
+        .add_namespace_as(actor, &name, word, to_quantities(share), reissue, expected)
+        .await?;
+    Ok(workspace_response(actor, changed).audit_object(&format!("{name}/{name}-{}", &**word)))
 }
 
 /// `DELETE workspaces/{workspace}/namespaces/{namespace}`
-pub async fn remove_namespace(call: Call) -> Result<Answer<WorkspaceView>, Problem> {
+pub async fn remove_namespace(call: ApiRequest) -> Result<JsonResponse<WorkspaceView>, Problem> {
     let (actor, name) = (call.actor()?, call.params.workspace()?);
     let namespace = call.params.get("namespace");
     let changed =
-        call.api.tenancy.remove_namespace(actor, &name, namespace, call.expected.as_deref()).await?;
-    Ok(answer(actor, changed))
+        call.api.tenancy.remove_namespace(actor, &name, namespace, call.if_match.as_deref()).await?;
+    Ok(workspace_response(actor, changed))
 }

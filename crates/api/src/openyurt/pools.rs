@@ -1,17 +1,17 @@
 //! Mutations: create, update and delete pools; set the autonomy of nodes.
 
-use fleet::acts::{PoolChange, PoolWish};
 use fleet::rows::Pairs;
+use fleet::service::{CreatePool, UpdatePool};
 use k8s_openapi::api::core::v1::Taint;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::form::{Form, Overlooked};
-use crate::answer::Answer;
-use crate::call::Call;
+use super::form_body::{Form, IgnoredField};
+use crate::body::BoundedString;
 use crate::problem::Problem;
-use crate::sent::Text;
+use crate::request::ApiRequest;
+use crate::response::JsonResponse;
 
 /// Accepted query parameters of mutations.
 pub const QUERY: &[&str] = &["token", "kubeConfig", "kubeconfig"];
@@ -27,22 +27,22 @@ macro_rules! bodies {
             $($fields)*
             #[expect(dead_code, reason = "the door has read it")]
             #[serde(default)]
-            token: Overlooked,
+            token: IgnoredField,
             #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
             #[serde(alias = "kubeconfig", default)]
-            kube_config: Overlooked,
+            kube_config: IgnoredField,
         }
     )*};
 }
 
 bodies! {
     pub struct NewPool {
-        name: Text<63>,
+        name: BoundedString<63>,
         /// `Edge` or `Cloud`.
         #[serde(rename = "type")]
-        pool_type: Text<16>,
+        pool_type: BoundedString<16>,
         /// Whose it is to be, for administrators; everybody else's is their own.
-        tenant: Option<Text<63>>,
+        tenant: Option<BoundedString<63>>,
         /// What its nodes get, as the next two.
         #[serde(default)]
         labels: Pairs,
@@ -70,34 +70,34 @@ bodies! {
 /// It was done, as the OpenYurt console reads it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ConsoleDone")]
-pub struct ConsoleDone {
+pub struct ConsoleResult {
     msg: String,
     /// Always true.
     status: bool,
 }
 
-fn done(msg: String) -> Answer<ConsoleDone> {
-    Answer::new(ConsoleDone { msg, status: true })
+fn console_result(msg: String) -> JsonResponse<ConsoleResult> {
+    JsonResponse::new(ConsoleResult { msg, status: true })
 }
 
 /// Deserialises a boolean from JSON, or from text as in a form.
 fn truth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Said {
+    enum BoolOrText {
         Truth(bool),
         Word(String),
     }
-    match Said::deserialize(deserializer)? {
-        Said::Truth(truth) => Ok(truth),
-        Said::Word(word) => word.parse().map_err(D::Error::custom),
+    match BoolOrText::deserialize(deserializer)? {
+        BoolOrText::Truth(truth) => Ok(truth),
+        BoolOrText::Word(word) => word.parse().map_err(D::Error::custom),
     }
 }
 
 /// `POST /nodepools`
-pub async fn create(call: Call<Form<NewPool>>) -> Result<Answer<ConsoleDone>, Problem> {
+pub async fn create(call: ApiRequest<Form<NewPool>>) -> Result<JsonResponse<ConsoleResult>, Problem> {
     let Form(NewPool { name, pool_type, tenant, labels, annotations, taints, host_network, .. }) = &call.body;
-    let wish = PoolWish {
+    let wish = CreatePool {
         name: name.to_string(),
         pool_type: pool_type.to_string(),
         tenant: tenant.as_ref().map(|tenant| tenant.to_string()),
@@ -107,30 +107,30 @@ pub async fn create(call: Call<Form<NewPool>>) -> Result<Answer<ConsoleDone>, Pr
         host_network: *host_network,
     };
     call.api.fleet.create_pool(call.actor()?, wish).await?;
-    Ok(done(format!("the pool `{}` is made", &**name)).about(&&**name))
+    Ok(console_result(format!("the pool `{}` is made", &**name)).audit_object(&&**name))
 }
 
 /// `PUT /nodepools/{pool}`
-pub async fn change(call: Call<Form<ChangedPool>>) -> Result<Answer<ConsoleDone>, Problem> {
+pub async fn update(call: ApiRequest<Form<ChangedPool>>) -> Result<JsonResponse<ConsoleResult>, Problem> {
     let Form(ChangedPool { labels, annotations, taints, .. }) = &call.body;
     let change =
-        PoolChange { labels: labels.clone(), annotations: annotations.clone(), taints: taints.clone() };
+        UpdatePool { labels: labels.clone(), annotations: annotations.clone(), taints: taints.clone() };
     let name = call.params.get("pool");
-    call.api.fleet.change_pool(call.actor()?, name, change).await?;
-    Ok(done(format!("the pool `{name}` is changed")))
+    call.api.fleet.update_pool(call.actor()?, name, change).await?;
+    Ok(console_result(format!("the pool `{name}` is changed")))
 }
 
 /// `DELETE /nodepools/{pool}`
-pub async fn delete(call: Call) -> Result<Answer<ConsoleDone>, Problem> {
+pub async fn delete(call: ApiRequest) -> Result<JsonResponse<ConsoleResult>, Problem> {
     let name = call.params.get("pool");
     call.api.fleet.delete_pool(call.actor()?, name).await?;
-    Ok(done(format!("the pool `{name}` is removed")))
+    Ok(console_result(format!("the pool `{name}` is removed")))
 }
 
 /// `PUT /nodes/{node}/autonomy`
-pub async fn autonomy(call: Call<Form<Autonomy>>) -> Result<Answer<ConsoleDone>, Problem> {
+pub async fn set_autonomy(call: ApiRequest<Form<Autonomy>>) -> Result<JsonResponse<ConsoleResult>, Problem> {
     let (name, enabled) = (call.params.get("node"), call.body.0.enabled);
     call.api.fleet.set_autonomy(call.actor()?, name, enabled).await?;
     let how = if enabled { "keeps" } else { "does not keep" };
-    Ok(done(format!("the node `{name}` {how} its pods while it is cut off")))
+    Ok(console_result(format!("the node `{name}` {how} its pods while it is cut off")))
 }

@@ -2,35 +2,35 @@
 
 use axum::http::StatusCode;
 use domain::roles::Capability;
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::register::Registration;
 
-use super::form::{Form, Overlooked};
-use crate::answer::Answer;
-use crate::call::Call;
+use super::form_body::{Form, IgnoredField};
+use crate::body::BoundedString;
 use crate::problem::Problem;
-use crate::sent::Text;
+use crate::request::ApiRequest;
+use crate::response::JsonResponse;
 
 /// All that somebody may say of themselves.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Visitor {
-    email: Text<320>,
+pub struct RegisterRequest {
+    email: BoundedString<320>,
     #[serde(alias = "mobilephone", alias = "mobilePhone")]
-    phone: Text<32>,
-    organization: Text<128>,
+    phone: BoundedString<32>,
+    organization: BoundedString<128>,
     /// Old clients send one with everything. It is not looked at.
     #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
     #[serde(rename = "kubeConfig", alias = "kubeconfig", default)]
-    kube_config: Overlooked,
+    kube_config: IgnoredField,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ConsoleRegistration")]
-pub struct Welcome {
+pub struct RegisterResponse {
     /// The login token. It cannot be told again.
     token: String,
     /// The account.
@@ -44,23 +44,25 @@ pub struct Welcome {
 }
 
 /// Open to anonymous callers while registration is open, and always to administrators.
-pub async fn register(call: Call<Form<Visitor>>) -> Result<Answer<Welcome>, Problem> {
-    let Form(Visitor { email, phone, organization, .. }) = &call.body;
+pub async fn register(
+    call: ApiRequest<Form<RegisterRequest>>,
+) -> Result<JsonResponse<RegisterResponse>, Problem> {
+    let Form(RegisterRequest { email, phone, organization, .. }) = &call.body;
     let registration = Registration::parse(email, phone, organization, None).map_err(tenancy::Error::from)?;
     let tenancy = &call.api.tenancy;
-    let manages = |actor: &&Actor| actor.may(Capability::ManageUsers, Place::Platform).is_ok();
-    let made = match call.guest().filter(manages) {
+    let manages = |actor: &&Actor| actor.authorize(Capability::ManageUsers, AccessScope::Platform).is_ok();
+    let made = match call.optional_actor().filter(manages) {
         Some(actor) => tenancy.create_user(actor, registration).await?,
-        None => tenancy.register(registration, call.from()).await?,
+        None => tenancy.register(registration, call.client_ip()).await?,
     };
     let (status, pending) =
-        if made.ready { (StatusCode::OK, None) } else { (StatusCode::ACCEPTED, Some("pending")) };
-    let welcome = Welcome {
+        if made.is_ready { (StatusCode::OK, None) } else { (StatusCode::ACCEPTED, Some("pending")) };
+    let welcome = RegisterResponse {
         token: made.token.expose().to_owned(),
         name: made.name,
         namespace: made.namespace.to_string(),
         expire_time: made.expires.map(|time| time.to_string()).unwrap_or_default(),
         status: pending,
     };
-    Ok(Answer::new(welcome).status(status).secret().about(&made.id))
+    Ok(JsonResponse::new(welcome).with_status(status).no_store().audit_object(&made.id))
 }

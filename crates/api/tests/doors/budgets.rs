@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use api::peer::Peer;
+use api::peer::PeerAddr;
 use axum::body::{Body, Bytes};
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{Request, StatusCode};
@@ -12,13 +12,13 @@ use futures::{StreamExt, future, stream};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
-use crate::house::{House, LIMIT, Person, ROOT};
+use crate::test_server::{ROOT, STEP_TIMEOUT, TestServer, TestUser};
 
 const MIB: usize = 1 << 20;
 
 /// An upload of `size` bytes. With `arrived` its body never ends, and `arrived` is notified once the server has read
 /// `size` bytes.
-fn upload(person: &Person, size: usize, arrived: Option<Arc<Semaphore>>) -> Request<Body> {
+fn upload(person: &TestUser, size: usize, arrived: Option<Arc<Semaphore>>) -> Request<Body> {
     let pieces = stream::iter(0..size / MIB).map(|_| Ok::<_, Infallible>(Bytes::from(vec![0; MIB])));
     let body = match arrived {
         Some(arrived) => {
@@ -38,13 +38,13 @@ fn upload(person: &Person, size: usize, arrived: Option<Arc<Semaphore>>) -> Requ
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenant_sends_bodies_that_never_end_and_stops_nobody() {
-    let house = House::new().await;
-    let (greedy, other) = (house.person(1, &[]).await, house.person(2, &[]).await);
+async fn endless_bodies_of_one_tenant_do_not_block_others() {
+    let house = TestServer::new().await;
+    let (greedy, other) = (house.create_user(1, &[]).await, house.create_user(2, &[]).await);
     let arrived = Arc::new(Semaphore::new(0));
     let endless = || upload(&greedy, 9 * MIB, Some(arrived.clone()));
     let held: Vec<_> = (0..2).map(|_| tokio::spawn(house.router().oneshot(endless()))).collect();
-    tokio::time::timeout(LIMIT, arrived.acquire_many(2)).await.unwrap().unwrap().forget();
+    tokio::time::timeout(STEP_TIMEOUT, arrived.acquire_many(2)).await.unwrap().unwrap().forget();
     let refused = house.send(upload(&greedy, 8 * MIB, None)).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{}", refused.text);
     assert_eq!(refused.headers[RETRY_AFTER], "1");
@@ -61,11 +61,11 @@ async fn tenant_sends_bodies_that_never_end_and_stops_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn caller_without_credentials_leaves_answers_unread_and_stops_nobody() {
-    let house = House::new().await;
+async fn unread_responses_of_anonymous_caller_do_not_block_others() {
+    let house = TestServer::new().await;
     let ask = async |address: &str, path: &str| {
         let peer: SocketAddr = address.parse().unwrap();
-        let request = Request::get(path).extension(Peer(peer)).body(Body::empty()).unwrap();
+        let request = Request::get(path).extension(PeerAddr(peer)).body(Body::empty()).unwrap();
         house.router().oneshot(request).await.unwrap()
     };
     let mut unread = Vec::new();

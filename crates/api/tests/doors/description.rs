@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use api::openapi::describe;
+use api::openapi::build_document;
 use api::routes;
 use axum::http::Method;
 use serde_json::Value;
 
-use crate::house::{House, Key, request};
+use crate::test_server::{TestCredential, TestServer, request};
 
 #[test]
 fn the_description_of_the_api() {
-    insta::assert_json_snapshot!(describe(&routes::table()));
+    insta::assert_json_snapshot!(build_document(&routes::table()));
 }
 
 /// Collects all `$ref` targets in the document.
@@ -30,7 +30,7 @@ fn references(value: &Value, found: &mut BTreeSet<String>) {
 
 #[test]
 fn nothing_that_it_points_to_is_missing_and_no_operation_has_two_names() {
-    let document = describe(&routes::table());
+    let document = build_document(&routes::table());
     let mut found = BTreeSet::new();
     references(&document, &mut found);
     assert!(found.len() > 20, "{found:?}");
@@ -47,14 +47,20 @@ fn nothing_that_it_points_to_is_missing_and_no_operation_has_two_names() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_served_to_everybody() {
-    let house = House::new().await;
-    let document = house.send(request(Method::GET, "/openapi.json", &Key::Nothing, None)).await;
+    let house = TestServer::new().await;
+    let document = house.send(request(Method::GET, "/openapi.json", &TestCredential::Anonymous, None)).await;
     assert_eq!(document.json()["openapi"], "3.1.0");
-    let page = house.send(request(Method::GET, "/docs", &Key::Nothing, None)).await;
+    let page = house.send(request(Method::GET, "/docs", &TestCredential::Anonymous, None)).await;
     assert!(page.code() == 200 && page.text.contains("/api/longshore/v1/workspaces/{workspace}"));
-    assert_eq!(house.send(request(Method::GET, "/healthz", &Key::Nothing, None)).await.code(), 200);
-    assert_eq!(house.send(request(Method::GET, "/readyz", &Key::Nothing, None)).await.code(), 200);
-    house.api.readiness.require("store", || Err("not yet".to_owned()));
-    let unready = house.send(request(Method::GET, "/readyz", &Key::Nothing, None)).await;
+    assert_eq!(
+        house.send(request(Method::GET, "/healthz", &TestCredential::Anonymous, None)).await.code(),
+        200
+    );
+    assert_eq!(
+        house.send(request(Method::GET, "/readyz", &TestCredential::Anonymous, None)).await.code(),
+        200
+    );
+    house.api.readiness.add_check("store", || Err("not yet".to_owned()));
+    let unready = house.send(request(Method::GET, "/readyz", &TestCredential::Anonymous, None)).await;
     assert!(unready.code() == 503 && unready.text.contains("[-]store failed: not yet"), "{}", unready.text);
 }

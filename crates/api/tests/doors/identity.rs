@@ -5,16 +5,16 @@ use axum::http::header::{CACHE_CONTROL, COOKIE, RETRY_AFTER, SET_COOKIE, WWW_AUT
 use axum::http::{Method, Request};
 use serde_json::json;
 
-use crate::house::{House, Key, PASSWORD, ROOT, request, session_of};
+use crate::test_server::{PASSWORD, ROOT, TestCredential, TestServer, request, session_credential};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn from_registration_to_sign_out() {
-    let house = House::new().await;
-    let methods = house.get("auth/methods", &Key::Nothing).await.json();
+async fn session_lifecycle_from_registration_to_sign_out() {
+    let house = TestServer::new().await;
+    let methods = house.get("auth/methods", &TestCredential::Anonymous).await.json();
     assert_eq!(methods, json!({"methods": ["password", "token"], "registration": true}));
 
     let form = json!({"email": "Ana@Example.com", "phone": "+86 183 0000 0001", "organization": "Acme", "password": PASSWORD});
-    let made = house.post("users", &Key::Nothing, form.clone()).await;
+    let made = house.post("users", &TestCredential::Anonymous, form.clone()).await;
     assert_eq!(
         (made.code(), made.headers[CACHE_CONTROL].to_str().unwrap()),
         (201, "no-store"),
@@ -25,11 +25,13 @@ async fn from_registration_to_sign_out() {
     let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
     assert_eq!((&made["ready"], made["name"].as_str().unwrap()), (&json!(true), "user-8618300000001"));
 
-    let again = house.post("users", &Key::Nothing, form).await;
+    let again = house.post("users", &TestCredential::Anonymous, form).await;
     assert_eq!((again.code(), &again.json()["code"]), (409, &json!("account-exists")), "{}", again.text);
 
     for (login, secret) in [("ana@example.com", PASSWORD), ("8618300000001", token), (id, PASSWORD)] {
-        let answer = house.post("session", &Key::Nothing, json!({"login": login, "secret": secret})).await;
+        let answer = house
+            .post("session", &TestCredential::Anonymous, json!({"login": login, "secret": secret}))
+            .await;
         assert_eq!(answer.code(), 200, "{login}: {}", answer.text);
         let cookie = answer.headers[SET_COOKIE].to_str().unwrap();
         assert!(
@@ -37,20 +39,20 @@ async fn from_registration_to_sign_out() {
             "{cookie}"
         );
         assert_eq!(answer.headers[CACHE_CONTROL], "no-store");
-        let key = session_of(&answer);
+        let key = session_credential(&answer);
         let own = house.get("session", &key).await.json();
         assert_eq!(own["user"]["id"], id);
         assert_eq!(own["csrf"], answer.json()["csrf"], "a page that was loaded anew has the same");
         assert_eq!(own["workspaces"][0]["name"], id);
         assert_eq!(own["expires"].as_str().map(str::len), answer.json()["expires"].as_str().map(str::len));
 
-        let Key::Session { cookie, .. } = &key else { unreachable!() };
+        let TestCredential::Session { cookie, .. } = &key else { unreachable!() };
         for csrf in ["", "x", "AAAA"] {
-            let forged = Key::Session { cookie: cookie.clone(), csrf: csrf.to_owned() };
-            let refused = house.ask(Method::DELETE, "session", &forged, None).await;
+            let forged = TestCredential::Session { cookie: cookie.clone(), csrf: csrf.to_owned() };
+            let refused = house.call(Method::DELETE, "session", &forged, None).await;
             assert_eq!(refused.code(), 403, "{}", refused.text);
         }
-        let out = house.ask(Method::DELETE, "session", &key, None).await;
+        let out = house.call(Method::DELETE, "session", &key, None).await;
         assert_eq!(out.code(), 204, "{}", out.text);
         assert!(out.headers[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
         assert_eq!(house.get("session", &key).await.code(), 401, "the cookie is worth nothing any more");
@@ -58,13 +60,14 @@ async fn from_registration_to_sign_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_wrong_at_sign_in_the_answer_is_the_same_until_it_is_too_often() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
+async fn failed_sign_ins_are_indistinguishable_and_throttled() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
     let mut said = Vec::new();
     for login in ["nobody@example.com", person.id.as_str()] {
-        let answer =
-            house.post("session", &Key::Nothing, json!({"login": login, "secret": "not this one"})).await;
+        let answer = house
+            .post("session", &TestCredential::Anonymous, json!({"login": login, "secret": "not this one"}))
+            .await;
         assert!(answer.headers.get(SET_COOKIE).is_none());
         said.push((answer.code(), answer.text));
     }
@@ -73,7 +76,7 @@ async fn whatever_is_wrong_at_sign_in_the_answer_is_the_same_until_it_is_too_oft
     let mut last = None;
     for _ in 0..6 {
         let body = json!({"login": person.id.as_str(), "secret": "not this one"});
-        last = Some(house.post("session", &Key::Nothing, body).await);
+        last = Some(house.post("session", &TestCredential::Anonymous, body).await);
     }
     let last = last.unwrap();
     assert_eq!((last.code(), last.json()["code"].as_str()), (429, Some("throttled")));
@@ -82,9 +85,10 @@ async fn whatever_is_wrong_at_sign_in_the_answer_is_the_same_until_it_is_too_oft
 
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_foreign_and_withdrawn_credentials_open_nothing() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
-    let Key::Session { cookie, csrf } = house.sign_in(person.id.as_str(), &person.token).await else {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
+    let TestCredential::Session { cookie, csrf } = house.sign_in(person.id.as_str(), &person.token).await
+    else {
         unreachable!()
     };
     let value = cookie.strip_prefix("longshore_session=").unwrap();
@@ -92,14 +96,17 @@ async fn forged_foreign_and_withdrawn_credentials_open_nothing() {
     turned.replace_range(3..4, if value[3..4] == *"A" { "B" } else { "A" });
     let other_secret = format!("{}{}", &person.token[..person.token.len() - 4], "AAAA");
     let keys = [
-        Key::Bearer(String::new()),
-        Key::Bearer("lsh_".to_owned()),
-        Key::Bearer(other_secret),
-        Key::Bearer("x".repeat(10_000)),
-        Key::Bearer("eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.AAAA".to_owned()),
-        Key::Session { cookie: format!("longshore_session={turned}"), csrf: csrf.clone() },
-        Key::Session { cookie: "longshore_session=".to_owned(), csrf: csrf.clone() },
-        Key::Session { cookie: format!("longshore_session={}", "A".repeat(7000)), csrf: csrf.clone() },
+        TestCredential::Bearer(String::new()),
+        TestCredential::Bearer("lsh_".to_owned()),
+        TestCredential::Bearer(other_secret),
+        TestCredential::Bearer("x".repeat(10_000)),
+        TestCredential::Bearer("eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4In0.AAAA".to_owned()),
+        TestCredential::Session { cookie: format!("longshore_session={turned}"), csrf: csrf.clone() },
+        TestCredential::Session { cookie: "longshore_session=".to_owned(), csrf: csrf.clone() },
+        TestCredential::Session {
+            cookie: format!("longshore_session={}", "A".repeat(7000)),
+            csrf: csrf.clone(),
+        },
     ];
     for key in &keys {
         let answer = house.get("session", key).await;
@@ -115,21 +122,25 @@ async fn forged_foreign_and_withdrawn_credentials_open_nothing() {
         .unwrap();
     assert_eq!(house.send(both).await.code(), 401);
 
-    let key = Key::Session { cookie, csrf };
+    let key = TestCredential::Session { cookie, csrf };
     assert_eq!(house.get("session", &key).await.code(), 200);
-    let revoked = house.ask(Method::POST, "users/me/revoke", &person.key(), None).await;
+    let revoked = house.call(Method::POST, "users/me/revoke", &person.credential(), None).await;
     assert_eq!(revoked.code(), 200, "{}", revoked.text);
     assert_eq!(house.get("session", &key).await.code(), 401);
-    assert_eq!(house.get("session", &person.key()).await.code(), 401, "the login token is revoked, too");
+    assert_eq!(
+        house.get("session", &person.credential()).await.code(),
+        401,
+        "the login token is revoked, too"
+    );
     assert_eq!(revoked.json(), json!({}), "with a password nobody needs a new one");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_told_once_and_ends_with_its_revocation() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
+async fn token_is_shown_once_and_rejected_after_revocation() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
     let body = json!({"name": "ci", "scopes": ["read"], "days": 5});
-    let made = house.post("tokens", &person.key(), body).await;
+    let made = house.post("tokens", &person.credential(), body).await;
     assert_eq!(
         (made.code(), made.headers[CACHE_CONTROL].to_str().unwrap()),
         (201, "no-store"),
@@ -138,30 +149,30 @@ async fn a_token_is_told_once_and_ends_with_its_revocation() {
     );
     let made = made.json();
     let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
-    let listed = house.get("tokens", &person.key()).await;
+    let listed = house.get("tokens", &person.credential()).await;
     assert!(!listed.text.contains(token) && listed.text.contains(id), "{}", listed.text);
 
-    let narrow = Key::Bearer(token.to_owned());
+    let narrow = TestCredential::Bearer(token.to_owned());
     assert_eq!(house.get("workspaces", &narrow).await.code(), 200);
     let more = house.post("tokens", &narrow, json!({"name": "more", "scopes": ["all"]})).await;
     assert_eq!((more.code(), more.json()["code"].as_str()), (403, Some("not-themselves")));
-    let gone = house.ask(Method::DELETE, &format!("tokens/{id}"), &narrow, None).await;
+    let gone = house.call(Method::DELETE, &format!("tokens/{id}"), &narrow, None).await;
     assert_eq!(gone.code(), 204, "a token may end itself: {}", gone.text);
     assert_eq!(house.get("workspaces", &narrow).await.code(), 401);
     // A complete token in the path is not echoed in the response.
-    let pasted = house.ask(Method::DELETE, &format!("tokens/{token}"), &person.key(), None).await;
+    let pasted = house.call(Method::DELETE, &format!("tokens/{token}"), &person.credential(), None).await;
     assert!(pasted.code() == 404 && !pasted.text.contains(token), "{}", pasted.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_says_as_whom_we_act() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
+async fn impersonation_headers_are_rejected() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
     for header in ["Impersonate-User", "impersonate-group", "Impersonate-Uid", "Impersonate-Extra-Scopes"] {
         for (method, path) in
             [(Method::GET, "workspaces"), (Method::POST, "kubeconfig"), (Method::GET, "auth/methods")]
         {
-            let mut smuggled = request(method, &format!("{ROOT}/{path}"), &person.key(), None);
+            let mut smuggled = request(method, &format!("{ROOT}/{path}"), &person.credential(), None);
             let name = axum::http::HeaderName::from_bytes(header.as_bytes()).unwrap();
             smuggled.headers_mut().insert(name, "system:masters".parse().unwrap());
             let answer = house.send(smuggled).await;
@@ -175,27 +186,27 @@ async fn nobody_says_as_whom_we_act() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_are_for_this_machine_and_for_administrators() {
-    use api::peer::Peer;
+async fn metrics_require_localhost_or_admin() {
+    use api::peer::PeerAddr;
     use domain::roles::PlatformRole;
 
-    let house = House::new().await;
-    let admin = house.person(1, &[PlatformRole::Admin]).await;
-    let nobody = house.person(2, &[]).await;
-    let from = |address: &str, forwarded: bool, key: &Key| {
+    let house = TestServer::new().await;
+    let admin = house.create_user(1, &[PlatformRole::Admin]).await;
+    let nobody = house.create_user(2, &[]).await;
+    let from = |address: &str, forwarded: bool, key: &TestCredential| {
         let mut asked = request(Method::GET, "/metrics", key, None);
-        asked.extensions_mut().insert(Peer(address.parse().unwrap()));
+        asked.extensions_mut().insert(PeerAddr(address.parse().unwrap()));
         if forwarded {
             asked.headers_mut().insert("x-forwarded-for", "127.0.0.1".parse().unwrap());
         }
         asked
     };
     let rows = [
-        (from("127.0.0.1:9", false, &Key::Nothing), 200),
-        (from("127.0.0.1:9", true, &Key::Nothing), 401),
-        (from("203.0.113.9:9", false, &Key::Nothing), 401),
-        (from("203.0.113.9:9", false, &nobody.key()), 403),
-        (from("203.0.113.9:9", false, &admin.key()), 200),
+        (from("127.0.0.1:9", false, &TestCredential::Anonymous), 200),
+        (from("127.0.0.1:9", true, &TestCredential::Anonymous), 401),
+        (from("203.0.113.9:9", false, &TestCredential::Anonymous), 401),
+        (from("203.0.113.9:9", false, &nobody.credential()), 403),
+        (from("203.0.113.9:9", false, &admin.credential()), 200),
     ];
     for (place, (asked, expected)) in rows.into_iter().enumerate() {
         assert_eq!(house.send(asked).await.code(), expected, "row {place}");
@@ -203,12 +214,12 @@ async fn metrics_are_for_this_machine_and_for_administrators() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_request_of_a_connection_knows_its_peer() {
+async fn every_request_of_a_connection_has_its_peer_address() {
     use tower::ServiceExt;
 
-    let house = House::new().await;
+    let house = TestServer::new().await;
     for (peer, expected) in [("127.0.0.1:9", 200), ("[::1]:9", 200), ("203.0.113.9:9", 401)] {
-        let service = api::of_peer(house.router(), peer.parse().unwrap());
+        let service = api::with_peer(house.router(), peer.parse().unwrap());
         for _ in 0..2 {
             let asked = Request::get("/metrics").body(Body::empty()).unwrap();
             let answer = service.clone().oneshot(asked).await.unwrap();
@@ -218,21 +229,21 @@ async fn every_request_of_a_connection_knows_its_peer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_registration_is_closed_administrators_make_accounts() {
+async fn admin_creates_accounts_when_registration_is_closed() {
     use domain::roles::PlatformRole;
 
-    let house = House::closed().await;
-    assert_eq!(house.get("auth/methods", &Key::Nothing).await.json()["registration"], false);
-    let admin = house.person(1, &[PlatformRole::Admin]).await;
-    let person = house.person(2, &[]).await;
+    let house = TestServer::with_registration_closed().await;
+    assert_eq!(house.get("auth/methods", &TestCredential::Anonymous).await.json()["registration"], false);
+    let admin = house.create_user(1, &[PlatformRole::Admin]).await;
+    let person = house.create_user(2, &[]).await;
     let form = |number: u32| json!({"email": format!("n{number}@example.com"), "phone": format!("1840000000{number}"), "organization": "Acme"});
-    for key in [Key::Nothing, person.key()] {
+    for key in [TestCredential::Anonymous, person.credential()] {
         let refused = house.post("users", &key, form(1)).await;
         let code = refused.json()["code"].as_str().unwrap().to_owned();
         assert_eq!((refused.code(), code.as_str()), (403, "registration-closed"));
     }
-    let made = house.post("users", &admin.key(), form(2)).await;
+    let made = house.post("users", &admin.credential(), form(2)).await;
     assert_eq!(made.code(), 201, "{}", made.text);
-    let own = Key::Bearer(made.json()["token"].as_str().unwrap().to_owned());
+    let own = TestCredential::Bearer(made.json()["token"].as_str().unwrap().to_owned());
     assert_eq!(house.get("users/me", &own).await.json()["email"], "n2@example.com");
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-use api::needs::Needs;
+use api::requirement::Requirement;
 use api::route::Route;
 use api::routes;
 use axum::Router;
@@ -21,13 +21,13 @@ use kube::Api;
 use kube::api::PostParams;
 use tower::ServiceExt;
 
-use crate::house::{House, Key, Person, request, root};
+use crate::test_server::{TestCredential, TestServer, TestUser, request, root_actor};
 
 /// A caller with its credentials and rights.
 struct Caller {
     name: &'static str,
     /// Equivalent credentials of the caller.
-    keys: Vec<Key>,
+    keys: Vec<TestCredential>,
     platform: Option<PlatformRole>,
     /// Role in the workspace `acme`.
     role: Option<WorkspaceRole>,
@@ -57,20 +57,20 @@ fn hollow(table: Vec<Route>) -> Vec<Route> {
 
 impl Caller {
     fn may(&self, what: Capability, in_workspace: bool) -> bool {
-        self.platform.is_some_and(|role| role.may(what))
-            || (in_workspace && self.role.is_some_and(|role| role.may(what)))
+        self.platform.is_some_and(|role| role.allows(what))
+            || (in_workspace && self.role.is_some_and(|role| role.allows(what)))
     }
 
     fn covers(&self, what: Capability, in_workspace: bool) -> bool {
         let acme = "acme".parse().unwrap();
-        self.scopes.as_ref().is_none_or(|scopes| scopes.cover(what, in_workspace.then_some(&acme)))
+        self.scopes.as_ref().is_none_or(|scopes| scopes.allows(what, in_workspace.then_some(&acme)))
     }
 
     /// Expected result, computed independently of the route guard.
-    fn verdict(&self, needs: Needs, path: &str, own: bool) -> Verdict {
+    fn verdict(&self, needs: Requirement, path: &str, own: bool) -> Verdict {
         use Verdict::{Refused, Through};
         let in_workspace = path.contains("{workspace}");
-        let whole = self.id.is_some() && self.scopes.as_ref().is_none_or(Scopes::are_all);
+        let whole = self.id.is_some() && self.scopes.as_ref().is_none_or(Scopes::is_unrestricted);
         let by = |what: Capability, in_workspace: bool, unseen: u16| {
             if !self.may(what, in_workspace) {
                 Refused(unseen)
@@ -88,28 +88,32 @@ impl Caller {
         };
         match needs {
             // An invalid cookie is ignored; an invalid token is not.
-            Needs::Guest if !self.known && self.keys.iter().any(|key| matches!(key, Key::Bearer(_))) => {
+            Requirement::OptionalUser
+                if !self.known && self.keys.iter().any(|key| matches!(key, TestCredential::Bearer(_))) =>
+            {
                 Refused(401)
             }
-            Needs::Nothing | Needs::Guest => Through,
+            Requirement::Public | Requirement::OptionalUser => Through,
             _ if !self.known => Refused(401),
-            Needs::Anybody => Through,
-            Needs::Themselves if whole => Through,
-            Needs::Themselves => Refused(403),
-            Needs::Nearby(what) | Needs::Platform(what) => by(what, false, 403),
+            Requirement::Authenticated => Through,
+            Requirement::UnrestrictedUser if whole => Through,
+            Requirement::UnrestrictedUser => Refused(403),
+            Requirement::LocalOr(what) | Requirement::Platform(what) => by(what, false, 403),
             // The path has a namespace of `acme`, or a repository.
-            Needs::Workspace(what) | Needs::Release(what) | Needs::Repo(what) => in_place(what),
-            Needs::Own(_) if own && in_workspace && !whole => Refused(403),
-            Needs::Own(what) if own && !whole => by(what, false, 403),
-            Needs::Own(_) if own && in_workspace => in_place(Capability::ReadWorkspace),
-            Needs::Own(_) if own => Through,
-            Needs::Own(what) if in_workspace => in_place(what),
-            Needs::Own(what) => by(what, false, 404),
+            Requirement::Workspace(what) | Requirement::Release(what) | Requirement::Repo(what) => {
+                in_place(what)
+            }
+            Requirement::SelfOr(_) if own && in_workspace && !whole => Refused(403),
+            Requirement::SelfOr(what) if own && !whole => by(what, false, 403),
+            Requirement::SelfOr(_) if own && in_workspace => in_place(Capability::ReadWorkspace),
+            Requirement::SelfOr(_) if own => Through,
+            Requirement::SelfOr(what) if in_workspace => in_place(what),
+            Requirement::SelfOr(what) => by(what, false, 404),
         }
     }
 }
 
-async fn verdict(router: &Router, method: &Method, path: &str, key: &Key) -> Verdict {
+async fn verdict(router: &Router, method: &Method, path: &str, key: &TestCredential) -> Verdict {
     let response = router.clone().oneshot(request(method.clone(), path, key, None)).await.unwrap();
     match response.status() {
         THROUGH => Verdict::Through,
@@ -117,7 +121,7 @@ async fn verdict(router: &Router, method: &Method, path: &str, key: &Key) -> Ver
     }
 }
 
-async fn service_account(house: &House, namespace: &str, name: &str) -> Key {
+async fn service_account(house: &TestServer, namespace: &str, name: &str) -> TestCredential {
     let request = TokenRequest {
         spec: Some(TokenRequestSpec {
             audiences: Some(vec!["longshore".to_owned()]),
@@ -125,20 +129,20 @@ async fn service_account(house: &House, namespace: &str, name: &str) -> Key {
         }),
         ..TokenRequest::default()
     };
-    let accounts: Api<ServiceAccount> = Api::namespaced(house.world.admin(), namespace);
+    let accounts: Api<ServiceAccount> = Api::namespaced(house.world.admin_client(), namespace);
     let answer = accounts.create_token_request(name, &PostParams::default(), &request).await.unwrap();
-    Key::Bearer(answer.status.unwrap().token.unwrap())
+    TestCredential::Bearer(answer.status.unwrap().token.unwrap())
 }
 
 /// A token with fewer rights than its owner.
-async fn narrow(house: &House, person: &Person, scopes: &[&str]) -> Key {
+async fn narrow(house: &TestServer, person: &TestUser, scopes: &[&str]) -> TestCredential {
     let body = serde_json::json!({"name": "narrow", "scopes": scopes});
-    let answer = house.post("tokens", &person.key(), body).await;
+    let answer = house.post("tokens", &person.credential(), body).await;
     assert_eq!(answer.code(), 201, "{}", answer.text);
-    Key::Bearer(answer.json()["token"].as_str().unwrap().to_owned())
+    TestCredential::Bearer(answer.json()["token"].as_str().unwrap().to_owned())
 }
 
-async fn callers(house: &House) -> (Vec<Caller>, String) {
+async fn callers(house: &TestServer) -> (Vec<Caller>, String) {
     let mut people = BTreeMap::new();
     let platform = PlatformRole::ALL.iter().map(|role| (role.as_str(), Some(*role), None));
     let workspace = WorkspaceRole::ALL.iter().map(|role| (role.as_str(), None, Some(*role)));
@@ -149,18 +153,18 @@ async fn callers(house: &House) -> (Vec<Caller>, String) {
         .chain(others.map(|(name, platform, role)| (name.to_owned(), platform, role)))
         .collect();
     for (number, (name, platform, _)) in (1u32..).zip(&all) {
-        let person = house.person(number, &platform.iter().copied().collect::<Vec<_>>()).await;
+        let person = house.create_user(number, &platform.iter().copied().collect::<Vec<_>>()).await;
         people.insert(name.clone(), person);
     }
     let maker = people.remove("maker").unwrap();
     let with_role = all.iter().filter_map(|(name, _, role)| Some((name, (*role)?)));
     let members: Vec<_> = with_role.map(|(name, role)| (&people[name], role)).collect();
-    house.workspace("acme", &maker, &members).await;
-    house.workspace("other", &people["stranger"], &[]).await;
+    house.create_workspace("acme", &maker, &members).await;
+    house.create_workspace("other", &people["stranger"], &[]).await;
 
     let mut callers = vec![Caller {
         name: "nobody",
-        keys: vec![Key::Nothing],
+        keys: vec![TestCredential::Anonymous],
         platform: None,
         role: None,
         id: None,
@@ -172,7 +176,7 @@ async fn callers(house: &House) -> (Vec<Caller>, String) {
         let session = house.sign_in(person.id.as_str(), &person.token).await;
         callers.push(Caller {
             name: name.clone().leak(),
-            keys: vec![person.key(), session],
+            keys: vec![person.credential(), session],
             platform: *platform,
             role: *role,
             id: Some(person.id.to_string()),
@@ -180,7 +184,7 @@ async fn callers(house: &House) -> (Vec<Caller>, String) {
             known: name != "disabled",
         });
     }
-    let root = root();
+    let root = root_actor();
     let change = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
     house.api.tenancy.patch_user(&root, &people["disabled"].id, change, None).await.unwrap();
     let narrowed = [
@@ -229,9 +233,9 @@ fn filled(path: &str, user: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_as_everybody() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let (callers, somebody) = callers(&house).await;
-    let router = api::router_of(&house.api, hollow(routes::table()));
+    let router = api::router_with_routes(&house.api, hollow(routes::table()));
     let mut picture = callers.iter().zip("abcdefghijklmnopqrstuvwxyz".chars()).fold(
         String::new(),
         |mut text, (caller, letter)| {
@@ -241,17 +245,17 @@ async fn every_route_as_everybody() {
     );
     picture.push('\n');
     let mut cells = 0;
-    for Route { method, path, needs, .. } in routes::table() {
+    for Route { method, path, requirement, .. } in routes::table() {
         let ways: &[bool] = if path.contains("{user}") { &[false, true] } else { &[false] };
         for &own in ways {
             let mut line = String::new();
             for (caller, letter) in callers.iter().zip("abcdefghijklmnopqrstuvwxyz".chars()) {
                 let own = own && caller.id.is_some();
                 let user = if own { caller.id.as_deref().unwrap() } else { &somebody };
-                let expected = caller.verdict(needs, path, own);
+                let expected = caller.verdict(requirement, path, own);
                 for key in &caller.keys {
-                    let expected = match (needs, key) {
-                        (Needs::Guest, Key::Session { .. }) => Verdict::Through,
+                    let expected = match (requirement, key) {
+                        (Requirement::OptionalUser, TestCredential::Session { .. }) => Verdict::Through,
                         _ => expected,
                     };
                     let found = verdict(&router, &method, &filled(path, user), key).await;
@@ -274,21 +278,24 @@ async fn every_route_as_everybody() {
 #[test]
 fn no_two_rows_have_one_word_and_every_name_has_a_meaning() {
     let (mut acts, mut places) = (BTreeSet::new(), BTreeSet::new());
-    for Route { method, path, act, needs, .. } in routes::table() {
+    for Route { method, path, action: act, requirement: needs, .. } in routes::table() {
         assert!(acts.insert(act), "{act} twice");
         assert!(places.insert(format!("{method} {path}")), "{method} {path} twice");
         assert!(!filled(path, "me").contains('{'), "{path} has a name that nobody knows");
-        assert!(!matches!(needs, Needs::Workspace(_)) || path.contains("{workspace}"), "{path}");
-        assert!(!matches!(needs, Needs::Release(_)) || path.contains("{cluster}/{namespace}"), "{path}");
-        assert!(!matches!(needs, Needs::Own(_)) || path.contains("{user}"), "{path}");
+        assert!(!matches!(needs, Requirement::Workspace(_)) || path.contains("{workspace}"), "{path}");
+        assert!(
+            !matches!(needs, Requirement::Release(_)) || path.contains("{cluster}/{namespace}"),
+            "{path}"
+        );
+        assert!(!matches!(needs, Requirement::SelfOr(_)) || path.contains("{user}"), "{path}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_has_no_row_is_not_there() {
-    let house = House::new().await;
+    let house = TestServer::new().await;
     let table = routes::table();
-    let router = api::router_of(&house.api, hollow(routes::table()));
+    let router = api::router_with_routes(&house.api, hollow(routes::table()));
     let methods = [
         Method::GET,
         Method::POST,
@@ -301,7 +308,7 @@ async fn what_has_no_row_is_not_there() {
     for path in table.iter().map(|row| row.path).collect::<BTreeSet<_>>() {
         for method in &methods {
             if !table.iter().any(|row| row.path == path && row.method == *method) {
-                let found = verdict(&router, method, &filled(path, "me"), &Key::Nothing).await;
+                let found = verdict(&router, method, &filled(path, "me"), &TestCredential::Anonymous).await;
                 assert_eq!(found, Verdict::Refused(405), "{method} {path}");
             }
         }
@@ -315,7 +322,7 @@ async fn what_has_no_row_is_not_there() {
         "/api/longshore/v1/users/me/x",
     ] {
         assert_eq!(
-            verdict(&router, &Method::GET, path, &Key::Nothing).await,
+            verdict(&router, &Method::GET, path, &TestCredential::Anonymous).await,
             Verdict::Refused(404),
             "{path}"
         );
@@ -344,6 +351,6 @@ fn no_route_goes_round_the_table() {
         }
     }
     let expected =
-        "lib.rs: router = router.route(path, handler.layer(from_fn_with_state(door, door::pass)));";
+        "lib.rs: router = router.route(path, handler.layer(from_fn_with_state(door, route_guard::guard)));";
     assert_eq!(found, [expected]);
 }

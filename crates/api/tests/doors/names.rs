@@ -1,5 +1,5 @@
 //! Hostile names: in every path parameter of every route, and in every name field of the platform's custom resources.
-//! [`crate::sent_names`] covers bodies and queries.
+//! [`crate::body_names`] covers bodies and queries.
 //!
 //! All must be rejected immediately. A hostile name that reached an API path of the cluster unchanged would open a
 //! watch, which hangs, or read another object.
@@ -16,10 +16,10 @@ use kube_types::definitions;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::house::{Answer, House, Key, request};
+use crate::test_server::{TestCredential, TestResponse, TestServer, request};
 
 /// Much shorter than a watch, and longer than a rejection on a busy machine.
-const QUICKLY: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Percent-encodes every byte except letters and digits.
 pub fn encoded(name: &str) -> String {
@@ -34,11 +34,11 @@ pub fn encoded(name: &str) -> String {
 }
 
 /// The placeholders of a route.
-fn parts(path: &str) -> Vec<&str> {
+fn path_segments(path: &str) -> Vec<&str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect()
 }
 
-pub fn filled(path: &str, user: &str) -> String {
+pub fn fill_path(path: &str, user: &str) -> String {
     path.replace("{cluster}/{namespace}", "host/acme")
         .replace("{release}", "web")
         .replace("{operation}", "req-web.1")
@@ -53,31 +53,37 @@ pub fn filled(path: &str, user: &str) -> String {
         .replace("{node}", "edge-1")
 }
 
-pub async fn ask(house: &House, method: &Method, path: &str, key: &Key, body: Option<Value>) -> Answer {
+pub async fn call_encoded(
+    house: &TestServer,
+    method: &Method,
+    path: &str,
+    key: &TestCredential,
+    body: Option<Value>,
+) -> TestResponse {
     let asked = house.send(request(method.clone(), path, key, body));
-    timeout(QUICKLY, asked).await.unwrap_or_else(|_| panic!("{method} {path:.200} hangs"))
+    timeout(RESPONSE_TIMEOUT, asked).await.unwrap_or_else(|_| panic!("{method} {path:.200} hangs"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_names_in_paths_are_refused_by_every_route() {
-    let house = House::new().await;
-    let admin = house.person(1, &[PlatformRole::Admin]).await;
-    house.workspace("acme", &admin, &[]).await;
-    let (key, me) = (admin.key(), admin.id.to_string());
+    let house = TestServer::new().await;
+    let admin = house.create_user(1, &[PlatformRole::Admin]).await;
+    house.create_workspace("acme", &admin, &[]).await;
+    let (key, me) = (admin.credential(), admin.id.to_string());
     let mut asked = 0;
     for row in routes::table() {
-        for part in parts(row.path) {
+        for part in path_segments(row.path) {
             for name in hostile_names() {
                 let placeholder = format!("{{{part}}}");
-                let mut paths = vec![filled(&row.path.replace(&placeholder, &encoded(&name)), &me)];
+                let mut paths = vec![fill_path(&row.path.replace(&placeholder, &encoded(&name)), &me)];
                 // Without encoding, if such a path can be sent. A slash, a query or a fragment would make it a
                 // different path.
                 if !name.contains(['/', '?', '#']) {
-                    paths.push(filled(&row.path.replace(&placeholder, &name), &me));
+                    paths.push(fill_path(&row.path.replace(&placeholder, &name), &me));
                 }
                 for path in paths.iter().filter(|path| path.parse::<Uri>().is_ok()) {
                     let body = (row.method != Method::GET && row.method != Method::DELETE).then(|| json!({}));
-                    let answer = ask(&house, &row.method, path, &key, body).await;
+                    let answer = call_encoded(&house, &row.method, path, &key, body).await;
                     assert!(
                         matches!(answer.code(), 400 | 403 | 404 | 413 | 414 | 415 | 422),
                         "{} {path:.200}: {} {}",
@@ -100,7 +106,7 @@ async fn hostile_names_in_paths_are_refused_by_every_route() {
 const NOT_NAMES: [&str; 2] = ["HelmRepo /spec/name", "HelmPackage /spec/chart/name"];
 
 /// An object of each of the platform's kinds with every name field.
-fn objects() -> Vec<Value> {
+fn sample_objects() -> Vec<Value> {
     let digest = format!("sha256:{}", "0".repeat(64));
     let chart = json!({"name": "web", "version": "1.0.0", "package": "pkg-0"});
     vec![
@@ -181,11 +187,11 @@ fn schema_names(schema: &Value, at: &str, found: &mut Vec<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_names_in_fields_of_our_kinds_are_refused_by_their_schemas() {
-    let house = House::new().await;
-    house.stop_leading();
+async fn crd_schemas_reject_hostile_names() {
+    let house = TestServer::new().await;
+    house.stop_controllers();
     let mut covered = Vec::new();
-    for template in objects() {
+    for template in sample_objects() {
         let kind = template["kind"].as_str().unwrap().to_owned();
         let all = definitions::all();
         let crd = &all.iter().find(|definition| definition.crd.spec.names.kind == kind).unwrap().crd;
@@ -196,7 +202,7 @@ async fn hostile_names_in_fields_of_our_kinds_are_refused_by_their_schemas() {
             kind: kind.clone(),
             plural: crd.spec.names.plural.clone(),
         };
-        let client = house.world.admin();
+        let client = house.world.admin_client();
         let api: Api<DynamicObject> = if crd.spec.scope == "Namespaced" {
             Api::namespaced_with(client, "default", &resource)
         } else {
@@ -216,8 +222,9 @@ async fn hostile_names_in_fields_of_our_kinds_are_refused_by_their_schemas() {
                 *object.pointer_mut(field).unwrap() = json!(name);
                 let object = serde_json::from_value(object).unwrap();
                 let written = api.create(&dry, &object);
-                let written =
-                    timeout(QUICKLY, written).await.unwrap_or_else(|_| panic!("{kind} {field} hangs"));
+                let written = timeout(RESPONSE_TIMEOUT, written)
+                    .await
+                    .unwrap_or_else(|_| panic!("{kind} {field} hangs"));
                 let refused = matches!(&written, Err(kube::Error::Api(status)) if matches!(status.code, 400 | 404 | 422));
                 // A chart name is looked up in an index, where any printable name is harmless.
                 let harmless = field == "/spec/chartName"
@@ -227,7 +234,7 @@ async fn hostile_names_in_fields_of_our_kinds_are_refused_by_their_schemas() {
         }
     }
     // The templates have every name field of the schemas.
-    for definition in definitions::all().into_iter().filter(|definition| !definition.foreign) {
+    for definition in definitions::all().into_iter().filter(|definition| !definition.is_foreign) {
         let schema = serde_json::to_value(&definition.crd.spec.versions[0].schema).unwrap();
         let spec = &schema["openAPIV3Schema"]["properties"]["spec"];
         let mut fields = Vec::new();

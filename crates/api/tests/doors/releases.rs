@@ -9,14 +9,14 @@ use domain::roles::WorkspaceRole;
 use helm_chart::{File, Loader, archive};
 use helm_template::profile::Profile;
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::wait_for;
 
-use crate::house::{Answer, House, Key, Person, ROOT, request};
+use crate::test_server::{ROOT, TestCredential, TestResponse, TestServer, TestUser, request};
 
 /// A secret value that must not appear in any output.
 pub const CANARY: &str = "canary-of-a-release-4711";
 
-const CHART: &[(&str, &str)] = &[
+const CHART_FILES: &[(&str, &str)] = &[
     (
         "Chart.yaml",
         "apiVersion: v2\nname: web\nversion: 1.0.0\nappVersion: \"7\"\ndescription: A web server\n",
@@ -44,38 +44,38 @@ const CHART: &[(&str, &str)] = &[
     ("templates/NOTES.txt", "The password is {{ .Values.password }}.\n"),
 ];
 
-pub fn packed() -> Vec<u8> {
-    packed_of(CHART)
+pub fn chart_archive() -> Vec<u8> {
+    chart_archive_from(CHART_FILES)
 }
 
-pub fn packed_of(files: &[(&str, &str)]) -> Vec<u8> {
+pub fn chart_archive_from(files: &[(&str, &str)]) -> Vec<u8> {
     let file =
         |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
-    let chart = Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap();
+    let chart = Loader::new(Profile::Helm4).load_files(files.iter().map(file).collect()).unwrap();
     archive::write(&chart, Profile::Helm4, 0).unwrap()
 }
 
 /// A server with the workspace `acme`, its members, and a user outside it.
-pub struct Acme {
-    pub house: House,
-    pub admin: Person,
-    pub developer: Person,
-    pub viewer: Person,
-    pub stranger: Person,
+pub struct AcmeFixture {
+    pub house: TestServer,
+    pub admin: TestUser,
+    pub developer: TestUser,
+    pub viewer: TestUser,
+    pub stranger: TestUser,
 }
 
-impl Acme {
+impl AcmeFixture {
     pub async fn new() -> Self {
-        let house = House::running().await;
-        let admin = house.person(1, &[]).await;
-        let (developer, viewer) = (house.person(2, &[]).await, house.person(3, &[]).await);
-        let stranger = house.person(4, &[]).await;
+        let house = TestServer::with_simulated_node().await;
+        let admin = house.create_user(1, &[]).await;
+        let (developer, viewer) = (house.create_user(2, &[]).await, house.create_user(3, &[]).await);
+        let stranger = house.create_user(4, &[]).await;
         let members = [(&developer, WorkspaceRole::Developer), (&viewer, WorkspaceRole::Viewer)];
-        house.workspace("acme", &admin, &members).await;
+        house.create_workspace("acme", &admin, &members).await;
         Self { house, admin, developer, viewer, stranger }
     }
 
-    pub async fn upload(&self, key: &Key, bytes: Vec<u8>) -> Answer {
+    pub async fn upload(&self, key: &TestCredential, bytes: Vec<u8>) -> TestResponse {
         let mut asked = request(Method::POST, &format!("{ROOT}/packages"), key, None);
         asked.headers_mut().insert(CONTENT_TYPE, "application/gzip".parse().unwrap());
         let (parts, _) = asked.into_parts();
@@ -83,26 +83,26 @@ impl Acme {
     }
 
     /// Creates the release `web` of the chart above.
-    pub async fn install(&self, values: Value) -> Answer {
-        self.install_of(packed(), values).await
+    pub async fn install(&self, values: Value) -> TestResponse {
+        self.install_chart(chart_archive(), values).await
     }
 
     /// Creates the release `web` of another chart.
-    pub async fn install_of(&self, chart: Vec<u8>, values: Value) -> Answer {
-        let package = self.upload(&self.developer.key(), chart).await;
+    pub async fn install_chart(&self, chart: Vec<u8>, values: Value) -> TestResponse {
+        let package = self.upload(&self.developer.credential(), chart).await;
         assert_eq!(package.code(), 200, "{}", package.text);
         let body = json!({
             "namespace": "acme", "name": "web", "values": values,
             "chart": {"package": package.json()["package"]},
         });
-        self.house.post("releases", &self.developer.key(), body).await
+        self.house.post("releases", &self.developer.credential(), body).await
     }
 
     /// Waits until `web` is in this state with this version deployed.
-    pub async fn until(&self, state: &str, version: i64) -> Value {
+    pub async fn wait_for_state(&self, state: &str, version: i64) -> Value {
         let mut last = Value::Null;
-        let waited = until("the state", async || {
-            last = self.house.get("releases/host/acme/web", &self.developer.key()).await.json();
+        let waited = wait_for("the state", async || {
+            last = self.house.get("releases/host/acme/web", &self.developer.credential()).await.json();
             (last["state"] == state && last["deployedVersion"] == version).then(|| last.clone())
         });
         let found = tokio::time::timeout(Duration::from_mins(1), waited).await;
@@ -111,9 +111,9 @@ impl Acme {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_from_the_upload_to_the_end() {
-    let acme = Acme::new().await;
-    let (house, key) = (&acme.house, acme.developer.key());
+async fn release_lifecycle_from_upload_to_deletion() {
+    let acme = AcmeFixture::new().await;
+    let (house, key) = (&acme.house, acme.developer.credential());
     let made = acme.install(json!({"password": CANARY})).await;
     assert_eq!(made.code(), 201, "{}", made.text);
     assert_eq!(made.headers["location"], format!("{ROOT}/releases/host/acme/web"));
@@ -128,9 +128,9 @@ async fn a_release_from_the_upload_to_the_end() {
         "{told}"
     );
     assert_eq!(house.get(&format!("operations/{operation}"), &key).await.json(), told);
-    assert_eq!(house.get(&format!("operations/{operation}"), &acme.stranger.key()).await.code(), 404);
+    assert_eq!(house.get(&format!("operations/{operation}"), &acme.stranger.credential()).await.code(), 404);
     assert_eq!(house.get("operations/req-none.1", &key).await.code(), 404);
-    let active = acme.until("active", 1).await;
+    let active = acme.wait_for_state("active", 1).await;
     assert_eq!(active["revision"], 1);
     assert_eq!(active["status"], "good");
 
@@ -151,7 +151,7 @@ async fn a_release_from_the_upload_to_the_end() {
     assert_eq!(house.send(with_version("other")).await.code(), 412);
     let changed = house.send(with_version(active["v"].as_str().unwrap())).await;
     assert_eq!(changed.code(), 200, "{}", changed.text);
-    acme.until("active", 2).await;
+    acme.wait_for_state("active", 2).await;
 
     let diff = house.get("releases/host/acme/web/diff", &key).await;
     assert!(diff.json()["text"].as_str().unwrap().contains("+  greeting: good morning"), "{}", diff.text);
@@ -162,7 +162,7 @@ async fn a_release_from_the_upload_to_the_end() {
 
     let back = house.post("releases/host/acme/web/rollback", &key, json!({"revision": 1})).await;
     assert_eq!(back.code(), 200, "{}", back.text);
-    acme.until("active", 3).await;
+    acme.wait_for_state("active", 3).await;
     let history = house.get("releases/host/acme/web/history", &key).await.json();
     let revisions: Vec<_> = history["items"].as_array().unwrap().iter().map(|one| &one["revision"]).collect();
     assert_eq!(revisions, [3, 2, 1]);
@@ -171,35 +171,39 @@ async fn a_release_from_the_upload_to_the_end() {
 
     let paused = house.post("releases/host/acme/web/pause", &key, json!({})).await;
     assert_eq!(paused.code(), 200, "{}", paused.text);
-    acme.until("paused", 4).await;
+    acme.wait_for_state("paused", 4).await;
     assert_eq!(house.post("releases/host/acme/web/recover", &key, json!({})).await.code(), 200);
-    acme.until("active", 5).await;
+    acme.wait_for_state("active", 5).await;
     let restarted = house.post("releases/host/acme/web/restart?rolling", &key, json!({})).await;
     assert_eq!(restarted.json(), json!({"workloads": ["Deployment web"]}));
 
-    let gone = house.ask(Method::DELETE, "releases/host/acme/web", &key, None).await;
+    let gone = house.call(Method::DELETE, "releases/host/acme/web", &key, None).await;
     assert_eq!(gone.code(), 202, "{}", gone.text);
     assert_eq!(gone.json()["state"], "deleting");
-    until("it is gone", async || {
+    wait_for("it is gone", async || {
         let shown = house.get("releases/host/acme/web", &key).await;
         (shown.code() == 404).then_some(())
     })
     .await;
-    until("the list knows", async || (house.get("releases", &key).await.json()["total"] == 0).then_some(()))
-        .await;
+    wait_for("the list knows", async || {
+        (house.get("releases", &key).await.json()["total"] == 0).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_of_a_release_is_shown() {
-    let acme = Acme::new().await;
+async fn release_responses_mask_secret_values() {
+    let acme = AcmeFixture::new().await;
     let made = acme.install(json!({"password": CANARY})).await;
     assert_eq!(made.code(), 201, "{}", made.text);
-    acme.until("active", 1).await;
+    acme.wait_for_state("active", 1).await;
     let change = json!({"values": {"password": format!("{CANARY}-new")}});
-    let changed =
-        acme.house.ask(Method::PATCH, "releases/host/acme/web", &acme.developer.key(), Some(change)).await;
+    let changed = acme
+        .house
+        .call(Method::PATCH, "releases/host/acme/web", &acme.developer.credential(), Some(change))
+        .await;
     assert_eq!(changed.code(), 200, "{}", changed.text);
-    acme.until("active", 2).await;
+    acme.wait_for_state("active", 2).await;
     let forms =
         [CANARY, "Y2FuYXJ5LW9mLWEtcmVsZWFzZ", "NhbmFyeS1vZi1hLXJlbGVhc2", "jYW5hcnktb2YtYS1yZWxlYXNl"];
     let below = [
@@ -217,36 +221,37 @@ async fn no_secret_of_a_release_is_shown() {
     ];
     let mut told = format!("{:?}", acme.house.audit.take());
     for path in below {
-        for key in [acme.developer.key(), acme.viewer.key()] {
+        for key in [acme.developer.credential(), acme.viewer.credential()] {
             let answer = acme.house.get(&format!("releases/host/acme/web{path}"), &key).await;
             assert_eq!(answer.code(), 200, "{path}: {}", answer.text);
             told.push_str(&answer.text);
         }
     }
-    told.push_str(&acme.house.get("releases", &acme.viewer.key()).await.text);
+    told.push_str(&acme.house.get("releases", &acme.viewer.credential()).await.text);
     for form in forms {
         assert!(!told.contains(form), "{form}");
     }
-    let diff = acme.house.get("releases/host/acme/web/diff?of=values", &acme.developer.key()).await.json();
+    let diff =
+        acme.house.get("releases/host/acme/web/diff?of=values", &acme.developer.credential()).await.json();
     assert_eq!(diff["differences"][0]["changes"][0]["path"], "/password", "that it changed is told: {diff}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_theirs_is_not_there_and_what_is_wrong_is_named() {
-    let acme = Acme::new().await;
-    let (house, key) = (&acme.house, acme.developer.key());
+async fn foreign_releases_are_404_and_invalid_requests_name_the_error() {
+    let acme = AcmeFixture::new().await;
+    let (house, key) = (&acme.house, acme.developer.credential());
     let made = acme.install(json!({})).await;
     assert_eq!(made.code(), 201, "{}", made.text);
     for below in ["", "/history", "/values", "/manifest", "/notes", "/diff", "/resources"] {
         let path = format!("releases/host/acme/web{below}");
-        assert_eq!(house.get(&path, &acme.stranger.key()).await.code(), 404, "{path}");
+        assert_eq!(house.get(&path, &acme.stranger.credential()).await.code(), 404, "{path}");
     }
-    assert_eq!(house.get("releases?ns=acme", &acme.stranger.key()).await.code(), 403);
-    assert_eq!(house.get("releases?ns=nowhere", &acme.stranger.key()).await.code(), 403);
-    assert_eq!(house.get("releases?ws=acme", &acme.stranger.key()).await.code(), 403);
-    assert_eq!(house.get("releases", &acme.stranger.key()).await.json()["total"], 0);
+    assert_eq!(house.get("releases?ns=acme", &acme.stranger.credential()).await.code(), 403);
+    assert_eq!(house.get("releases?ns=nowhere", &acme.stranger.credential()).await.code(), 403);
+    assert_eq!(house.get("releases?ws=acme", &acme.stranger.credential()).await.code(), 403);
+    assert_eq!(house.get("releases", &acme.stranger.credential()).await.json()["total"], 0);
     assert_eq!(house.get("releases/edge/acme/web", &key).await.code(), 404);
-    let viewer = house.post("releases/host/acme/web/pause", &acme.viewer.key(), json!({})).await;
+    let viewer = house.post("releases/host/acme/web/pause", &acme.viewer.credential(), json!({})).await;
     assert_eq!(viewer.code(), 403);
 
     let body = |change: Value| {
@@ -285,20 +290,20 @@ async fn what_is_not_theirs_is_not_there_and_what_is_wrong_is_named() {
     let broken = acme.upload(&key, b"no archive".to_vec()).await;
     assert_eq!(broken.code(), 400, "{}", broken.text);
     assert_eq!(acme.upload(&key, vec![0; (10 << 20) + 1]).await.code(), 413);
-    let report = acme.upload(&key, packed()).await.json();
+    let report = acme.upload(&key, chart_archive()).await.json();
     assert_eq!(
         (&report["chart"]["name"], &report["hasSchema"], &report["templates"]),
         (&json!("web"), &json!(true), &json!(4))
     );
-    let by_a_viewer = acme.upload(&acme.viewer.key(), packed()).await;
+    let by_a_viewer = acme.upload(&acme.viewer.credential(), chart_archive()).await;
     assert_eq!(by_a_viewer.code(), 200, "their own workspace lets them: {}", by_a_viewer.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_twice_under_one_key_is_done_once() {
-    let acme = Acme::new().await;
-    let (house, key) = (&acme.house, acme.developer.key());
-    let package = acme.upload(&key, packed()).await.json()["package"].clone();
+async fn idempotency_key_applies_a_request_once() {
+    let acme = AcmeFixture::new().await;
+    let (house, key) = (&acme.house, acme.developer.credential());
+    let package = acme.upload(&key, chart_archive()).await.json()["package"].clone();
     let body = json!({"namespace": "acme", "name": "web", "chart": {"package": package}});
     let send = async |path: &str, attempt: &str, body: &Value| {
         let mut asked = request(Method::POST, &format!("{ROOT}/{path}"), &key, Some(body.clone()));
@@ -308,7 +313,7 @@ async fn what_is_sent_twice_under_one_key_is_done_once() {
     assert_eq!(send("releases", "one", &body).await.code(), 201);
     assert_eq!(send("releases", "one", &body).await.code(), 201);
     assert_eq!(send("releases", "two", &body).await.code(), 409);
-    acme.until("active", 1).await;
+    acme.wait_for_state("active", 1).await;
     let first = send("releases/host/acme/web/rollback", "back", &json!({"revision": 1})).await.json();
     let again = send("releases/host/acme/web/rollback", "back", &json!({"revision": 1})).await.json();
     assert_eq!((&first["version"], &again["version"]), (&json!(2), &json!(2)));

@@ -9,19 +9,21 @@ use kube::api::PostParams;
 use serde_json::json;
 use tower::ServiceExt;
 
-use crate::house::{House, Key, LIMIT, Person, ROOT, read, request, root};
+use crate::test_server::{
+    ROOT, STEP_TIMEOUT, TestCredential, TestServer, TestUser, read_response, request, root_actor,
+};
 
-async fn open(house: &House, key: &Key) -> Response<Body> {
+async fn open_progress_stream(house: &TestServer, key: &TestCredential) -> Response<Body> {
     let asked = request(Method::GET, &format!("{ROOT}/accounts/me/progress"), key, None);
     house.router().oneshot(asked).await.unwrap()
 }
 
 /// An account whose event stream does not end: it is set to not ready while no controller runs.
-async fn endless(house: &House) -> Person {
-    let person = house.person(1, &[]).await;
-    house.stop_leading();
+async fn user_with_endless_progress(house: &TestServer) -> TestUser {
+    let person = house.create_user(1, &[]).await;
+    house.stop_controllers();
     let account = house.api.tenancy.directory().account(&person.id).unwrap();
-    let users: kube::Api<kube_types::User> = kube::Api::all(house.world.admin());
+    let users: kube::Api<kube_types::User> = kube::Api::all(house.world.admin_client());
     let mut user = users.get_status(&account.name).await.unwrap();
     for condition in &mut user.status.as_mut().unwrap().conditions {
         if condition.type_ == "Ready" {
@@ -29,46 +31,49 @@ async fn endless(house: &House) -> Person {
         }
     }
     users.replace_status(&account.name, &PostParams::default(), &user).await.unwrap();
-    let unready = |directory: &tenancy::Directory| !directory.account(&person.id).unwrap().ready;
-    tokio::time::timeout(LIMIT, house.api.tenancy.directory().until(unready)).await.unwrap();
+    let unready = |directory: &tenancy::Directory| !directory.account(&person.id).unwrap().is_ready;
+    tokio::time::timeout(STEP_TIMEOUT, house.api.tenancy.directory().wait_until(unready)).await.unwrap();
     person
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn progress_is_told_until_the_account_is_ready() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
-    let answer = read(open(&house, &person.key()).await).await;
+async fn progress_stream_ends_when_the_account_is_ready() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
+    let answer = read_response(open_progress_stream(&house, &person.credential()).await).await;
     assert_eq!(answer.code(), 200, "{}", answer.text);
     assert!(answer.headers["content-type"].to_str().unwrap().starts_with("text/event-stream"));
     assert!(answer.text.starts_with("event: progress\ndata: {\"conditions\":["), "{}", answer.text);
     assert!(answer.text.trim_end().ends_with("\"ready\":true}"), "{}", answer.text);
-    let other = house.person(2, &[]).await;
-    let foreign = house.get(&format!("accounts/{}/progress", person.id), &other.key()).await;
+    let other = house.create_user(2, &[]).await;
+    let foreign = house.get(&format!("accounts/{}/progress", person.id), &other.credential()).await;
     assert_eq!(foreign.code(), 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_within_five_seconds_of_its_credential() {
-    let house = House::new().await;
-    let person = endless(&house).await;
-    let made = house.post("tokens", &person.key(), json!({"name": "t", "scopes": ["all"]})).await.json();
-    let token = Key::Bearer(made["token"].as_str().unwrap().to_owned());
+    let house = TestServer::new().await;
+    let person = user_with_endless_progress(&house).await;
+    let made =
+        house.post("tokens", &person.credential(), json!({"name": "t", "scopes": ["all"]})).await.json();
+    let token = TestCredential::Bearer(made["token"].as_str().unwrap().to_owned());
     let path = format!("tokens/{}", made["id"].as_str().unwrap());
-    let login = person.key();
+    let login = person.credential();
     for what in ["token", "account", "session"] {
         let key = match what {
             "token" => token.clone(),
             "session" => house.sign_in(person.id.as_str(), &person.token).await,
             _ => login.clone(),
         };
-        let mut body = open(&house, &key).await.into_body();
+        let mut body = open_progress_stream(&house, &key).await.into_body();
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(first.starts_with(b"event: progress"), "{what}: {first:?}");
-        let (tenancy, admin) = (&house.api.tenancy, root());
+        let (tenancy, admin) = (&house.api.tenancy, root_actor());
         match what {
             "session" => drop(tenancy.revoke_all(&admin, &person.id).await.unwrap()),
-            "token" => assert_eq!(house.ask(Method::DELETE, &path, &person.key(), None).await.code(), 204),
+            "token" => {
+                assert_eq!(house.call(Method::DELETE, &path, &person.credential(), None).await.code(), 204);
+            }
             _ => {
                 let change = tenancy::users::UserPatch { disabled: Some(true), ..Default::default() };
                 drop(tenancy.patch_user(&admin, &person.id, change, None).await.unwrap());

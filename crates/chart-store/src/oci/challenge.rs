@@ -15,7 +15,7 @@ pub enum Challenge {
 }
 
 /// Parses `WWW-Authenticate`. Other schemes are ignored.
-pub fn read(header: &str) -> Option<Challenge> {
+pub fn parse_challenge(header: &str) -> Option<Challenge> {
     let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {
         return Some(Challenge::Basic);
@@ -58,7 +58,7 @@ const TOKEN_SERVICES: [(&str, &str); 3] = [
 ///
 /// A common parent domain does not suffice: `a.azurecr.io` and `b.azurecr.io` are customers of one provider. The public suffix
 /// list does not tell them apart, because it lists few registries (neither `azurecr.io` nor `jfrog.io`).
-pub fn is_its_own(registry: &Address, realm: &Address) -> bool {
+pub fn is_trusted_realm(registry: &Address, realm: &Address) -> bool {
     if registry.origin() == realm.origin() {
         return true;
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn challenges_are_read() {
+    fn parse_challenge_reads_basic_and_bearer() {
         let bearer = |realm: &str, service: Option<&str>, scope: Option<&str>| {
             let (service, scope) = (service.map(str::to_owned), scope.map(str::to_owned));
             Some(Challenge::Bearer { realm: realm.to_owned(), service, scope })
@@ -93,12 +93,12 @@ mod tests {
             ("Bearer realm=\"unclosed", bearer("unclosed", None, None)),
         ];
         for (header, expected) in rows {
-            assert_eq!(read(header), expected, "{header}");
+            assert_eq!(parse_challenge(header), expected, "{header}");
         }
     }
 
     #[test]
-    fn a_password_goes_to_the_registrys_own_only() {
+    fn credentials_go_only_to_the_registrys_token_service() {
         let rows = [
             ("https://ghcr.io", "https://ghcr.io/token", true),
             ("https://registry-1.docker.io", "https://auth.docker.io/token", true),
@@ -118,7 +118,7 @@ mod tests {
         ];
         for (registry, realm, own) in rows {
             assert_eq!(
-                is_its_own(&registry.parse().unwrap(), &realm.parse().unwrap()),
+                is_trusted_realm(&registry.parse().unwrap(), &realm.parse().unwrap()),
                 own,
                 "{registry} {realm}"
             );

@@ -5,6 +5,6 @@ mod manifest;
 mod reference;
 mod registry;
 
-pub use manifest::Layer;
-pub use reference::{BadReference, Reference};
-pub use registry::{Registry, RegistryError};
+pub use manifest::ChartLayer;
+pub use reference::{OciReference, ParseReferenceError};
+pub use registry::{RegistryClient, RegistryError};

@@ -8,10 +8,10 @@ use crate::digest::Digest;
 /// URL scheme of a reference.
 pub const SCHEME: &str = "oci://";
 /// Docker Hub: its name in references, and the host that serves its API.
-const DOCKER: (&str, &str) = ("docker.io", "registry-1.docker.io");
+const DOCKER_HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Reference {
+pub struct OciReference {
     /// Host, with the port if given.
     pub host: String,
     /// The repository in the registry.
@@ -22,20 +22,21 @@ pub struct Reference {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no chart in a registry: {why}")]
-pub struct BadReference {
+pub struct ParseReferenceError {
     text: String,
     why: &'static str,
 }
 
-impl FromStr for Reference {
-    type Err = BadReference;
+impl FromStr for OciReference {
+    type Err = ParseReferenceError;
 
-    fn from_str(text: &str) -> Result<Self, BadReference> {
+    fn from_str(text: &str) -> Result<Self, ParseReferenceError> {
         // The authority may contain a password before `@`; it is not shown then.
         let rest = text.strip_prefix(SCHEME);
         let authority = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
-        let shown = if authority.contains('@') { SCHEME.to_owned() } else { domain::ids::shortened(text) };
-        let bad = |why| BadReference { text: shown.clone(), why };
+        let shown =
+            if authority.contains('@') { SCHEME.to_owned() } else { domain::ids::truncate_for_error(text) };
+        let bad = |why| ParseReferenceError { text: shown.clone(), why };
         let rest = rest.ok_or_else(|| bad("it does not begin with oci://"))?;
         if authority.contains('@') {
             return Err(bad("it has a user name or a password in it"));
@@ -55,7 +56,7 @@ impl FromStr for Reference {
         {
             return Err(bad("its host is none"));
         }
-        if path.len() > 255 || path.split('/').any(|part| !is_part(part)) {
+        if path.len() > 255 || path.split('/').any(|part| !is_path_component(part)) {
             return Err(bad("its path has other than small letters, digits and single separators in it"));
         }
         if tag.as_deref().is_some_and(|tag| !is_tag(tag)) {
@@ -66,7 +67,7 @@ impl FromStr for Reference {
 }
 
 /// Whether a path component is valid; `..` is not.
-fn is_part(part: &str) -> bool {
+fn is_path_component(part: &str) -> bool {
     let end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     end(part.bytes().next())
         && end(part.bytes().last())
@@ -81,15 +82,15 @@ fn is_tag(tag: &str) -> bool {
     (1..=128).contains(&tag.len()) && tag.bytes().all(inner) && !tag.starts_with(['.', '-', '+'])
 }
 
-impl Reference {
+impl OciReference {
     /// The reference of a chart below this one, for a registry used as a chart repository.
-    pub fn child(&self, chart: &str) -> Result<Self, BadReference> {
+    pub fn child(&self, chart: &str) -> Result<Self, ParseReferenceError> {
         format!("{SCHEME}{}/{}/{chart}", self.host, self.path).parse()
     }
 
     /// The host that serves the registry's API.
     pub(super) fn authority(&self) -> &str {
-        if self.host == DOCKER.0 { DOCKER.1 } else { &self.host }
+        if self.host == DOCKER_HUB.0 { DOCKER_HUB.1 } else { &self.host }
     }
 
     /// The last path component, which is the chart's name.
@@ -98,7 +99,7 @@ impl Reference {
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for OciReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}/{}", self.host, self.path)?;
         self.tag.iter().try_for_each(|tag| write!(f, ":{tag}"))?;
@@ -111,8 +112,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_read_as_they_are_written() {
-        let digest = Digest::of(b"").to_string();
+    fn reference_parses_its_own_display() {
+        let digest = Digest::sha256(b"").to_string();
         let rows = [
             ("oci://a.example/charts/web".to_owned(), "a.example", "charts/web", None, false),
             ("oci://127.0.0.1:5000/web:1.2.3".to_owned(), "127.0.0.1:5000", "web", Some("1.2.3"), false),
@@ -120,14 +121,14 @@ mod tests {
             (format!("oci://a.example/a-b/c.d/e_f@{digest}"), "a.example", "a-b/c.d/e_f", None, true),
         ];
         for (text, host, path, tag, pinned) in rows {
-            let read: Reference = text.parse().unwrap();
+            let read: OciReference = text.parse().unwrap();
             assert_eq!((&*read.host, &*read.path, read.tag.as_deref()), (host, path, tag));
             assert_eq!((read.digest.is_some(), read.to_string()), (pinned, text));
         }
     }
 
     #[test]
-    fn what_is_none_is_named_without_its_password() {
+    fn invalid_reference_error_hides_the_password() {
         for wrong in [
             "a.example/web",
             "oci://a.example",
@@ -143,7 +144,7 @@ mod tests {
             "oci://a.example/a//b",
             "oci://me:canary@a.example/web",
         ] {
-            let said = wrong.parse::<Reference>().unwrap_err().to_string();
+            let said = wrong.parse::<OciReference>().unwrap_err().to_string();
             assert!(
                 said.contains("is no chart in a registry") && !said.contains("canary"),
                 "{wrong}: {said}"

@@ -3,93 +3,98 @@
 //! A small implementation: existing crates bring their own HTTP stack, which would bypass the dialler of `outbound`.
 
 use bytes::Bytes;
-use domain::Kind;
+use domain::ErrorKind;
 use helm_template::profile::Profile;
 use helm_template::semver::{Constraints, Version};
 use http::StatusCode;
 use http::header::{LINK, WWW_AUTHENTICATE};
-use outbound::{Access, Address, Answer, Ask, Budget, Client, Failure, Login, Secret};
+use outbound::{
+    Access, Address, FetchClient, FetchError, FetchRequest, FetchResponse, HttpAuth, MemoryBudget,
+    SecretString,
+};
 use serde::Deserialize;
 
 use super::challenge::{self, Challenge};
-use super::manifest::{self, Layer};
-use super::reference::Reference;
+use super::manifest::{self, ChartLayer};
+use super::reference::OciReference;
 use crate::digest::Digest;
 
-const LARGEST_MANIFEST: usize = 4 << 20;
-const LARGEST_TOKEN: usize = 1 << 20;
+const MAX_MANIFEST_LEN: usize = 4 << 20;
+const MAX_TOKEN_RESPONSE_LEN: usize = 1 << 20;
 /// Maximum size of a page of tags, and maximum number of pages.
-const LARGEST_PAGE: usize = 4 << 20;
-const PAGES: usize = 50;
+const MAX_TAG_PAGE_LEN: usize = 4 << 20;
+const MAX_TAG_PAGES: usize = 50;
 /// Maximum memory of a decoded page, in bytes per byte of its text.
-const TAG_FACTOR: usize = 12;
+const TAG_MEMORY_FACTOR: usize = 12;
 
 /// Why a chart could not be fetched from a registry.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RegistryError {
     #[error(transparent)]
-    Fetch(#[from] Failure),
+    Fetch(#[from] FetchError),
     #[error("{at} is no chart: {why}")]
     NoChart { at: String, why: String },
     #[error("{at} is not what it should be: it has the digest {found}, and not {expected}")]
-    Digest { at: String, expected: Digest, found: Digest },
+    DigestMismatch { at: String, expected: Digest, found: Digest },
     #[error("{at} has no version that `{version}` allows")]
     NoVersion { at: String, version: String },
     #[error("`{version}` is neither a version nor a range of versions: {why}")]
-    Range { version: String, why: String },
+    InvalidRange { version: String, why: String },
     #[error("{at} says tag `{tag}`, and version `{version}` was asked for")]
-    TwoVersions { at: String, tag: String, version: String },
+    VersionMismatch { at: String, tag: String, version: String },
     #[error("the registry of {at} cannot be understood: {why}")]
-    Strange { at: String, why: &'static str },
+    UnexpectedResponse { at: String, why: &'static str },
 }
 
 impl RegistryError {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Fetch(failure) => failure.kind(),
-            Self::NoChart { .. } | Self::Range { .. } | Self::TwoVersions { .. } => Kind::Invalid,
-            Self::NoVersion { .. } => Kind::NotFound,
-            Self::Digest { .. } | Self::Strange { .. } => Kind::Unavailable,
+            Self::NoChart { .. } | Self::InvalidRange { .. } | Self::VersionMismatch { .. } => {
+                ErrorKind::Invalid
+            }
+            Self::NoVersion { .. } => ErrorKind::NotFound,
+            Self::DigestMismatch { .. } | Self::UnexpectedResponse { .. } => ErrorKind::Unavailable,
         }
     }
 }
 
 /// A registry client for fetching one chart.
-pub struct Registry<'a> {
-    client: &'a Client,
+pub struct RegistryClient<'a> {
+    client: &'a FetchClient,
     /// Memory budget of the responses.
-    budget: &'a dyn Budget,
-    reference: &'a Reference,
+    budget: &'a dyn MemoryBudget,
+    reference: &'a OciReference,
     root: Address,
     access: Access,
     /// The credential for requests: a token from the token service, or the login itself.
-    token: Option<Login>,
+    token: Option<HttpAuth>,
 }
 
-impl<'a> Registry<'a> {
+impl<'a> RegistryClient<'a> {
     /// `plain`: without TLS.
     pub fn new(
-        client: &'a Client,
-        reference: &'a Reference,
+        client: &'a FetchClient,
+        reference: &'a OciReference,
         access: &Access,
         plain: bool,
-        budget: &'a dyn Budget,
+        budget: &'a dyn MemoryBudget,
     ) -> Result<Self, RegistryError> {
         let scheme = if plain { "http" } else { "https" };
         let root: Address =
-            format!("{scheme}://{}/v2/", reference.authority()).parse().map_err(Failure::from)?;
+            format!("{scheme}://{}/v2/", reference.authority()).parse().map_err(FetchError::from)?;
         Ok(Self { client, budget, reference, root, access: access.clone(), token: None })
     }
 
     /// Resolves a version or range to a reference with a tag.
-    pub async fn resolve(&mut self, version: &str, profile: Profile) -> Result<Reference, RegistryError> {
+    pub async fn resolve(&mut self, version: &str, profile: Profile) -> Result<OciReference, RegistryError> {
         let mut found = self.reference.clone();
         let at = || self.reference.to_string();
         match &self.reference.tag {
             Some(tag) if version.is_empty() || tag == version => return Ok(found),
             Some(tag) => {
                 let (tag, version) = (tag.clone(), version.to_owned());
-                return Err(RegistryError::TwoVersions { at: at(), tag, version });
+                return Err(RegistryError::VersionMismatch { at: at(), tag, version });
             }
             None if self.reference.digest.is_some() && version.is_empty() => return Ok(found),
             None => {}
@@ -98,10 +103,12 @@ impl<'a> Registry<'a> {
             Some(version.to_owned())
         } else {
             let wanted = if version.is_empty() { "*" } else { version };
-            let range = Constraints::parse(wanted, profile)
-                .map_err(|why| RegistryError::Range { version: version.to_owned(), why: why.to_string() })?;
+            let range = Constraints::parse(wanted, profile).map_err(|why| RegistryError::InvalidRange {
+                version: version.to_owned(),
+                why: why.to_string(),
+            })?;
             Some(
-                self.newest(&range, profile)
+                self.newest_tag(&range, profile)
                     .await?
                     .ok_or_else(|| RegistryError::NoVersion { at: at(), version: wanted.to_owned() })?,
             )
@@ -110,7 +117,7 @@ impl<'a> Registry<'a> {
     }
 
     /// The newest tag that a range permits.
-    async fn newest(
+    async fn newest_tag(
         &mut self,
         range: &Constraints,
         profile: Profile,
@@ -132,23 +139,23 @@ impl<'a> Registry<'a> {
     /// Calls `visit` for all tags, one page at a time, so that only one page is in memory.
     async fn each_tag(&mut self, mut visit: impl FnMut(&str)) -> Result<(), RegistryError> {
         #[derive(Deserialize)]
-        struct Page<'a> {
+        struct TagPage<'a> {
             #[serde(borrow)]
             tags: Option<Vec<std::borrow::Cow<'a, str>>>,
         }
-        let mut next = Some(self.place("tags", "list")?);
-        for _ in 0..PAGES {
+        let mut next = Some(self.url("tags", "list")?);
+        for _ in 0..MAX_TAG_PAGES {
             let Some(at) = next.take() else { break };
-            let answer = self.get(&at, "application/json", LARGEST_PAGE).await?.ok()?;
-            let decoded = answer.body.len() * TAG_FACTOR;
-            let over = |why| Failure::OverBudget { at: at.clone(), why };
+            let answer = self.get(&at, "application/json", MAX_TAG_PAGE_LEN).await?.ok()?;
+            let decoded = answer.body.len() * TAG_MEMORY_FACTOR;
+            let over = |why| FetchError::OverBudget { at: at.clone(), why };
             self.budget.reserve(decoded).map_err(over)?;
-            let page: Page<'_> =
-                serde_json::from_slice(&answer.body).map_err(|_| self.strange("its list of tags is none"))?;
+            let page: TagPage<'_> = serde_json::from_slice(&answer.body)
+                .map_err(|_| self.unexpected_response("its list of tags is none"))?;
             page.tags.unwrap_or_default().iter().for_each(|tag| visit(tag));
             next = match answer.header(&LINK).as_deref().and_then(next_page) {
                 Some(more) => {
-                    let more = answer.address.join(more).map_err(Failure::from)?;
+                    let more = answer.address.join(more).map_err(FetchError::from)?;
                     // A link to another origin is not followed.
                     (more.origin() == self.root.origin()).then_some(more)
                 }
@@ -159,40 +166,40 @@ impl<'a> Registry<'a> {
     }
 
     /// The layer with the chart's archive, for a tag or digest.
-    pub async fn layer(&mut self, reference: &Reference) -> Result<Layer, RegistryError> {
+    pub async fn layer(&mut self, reference: &OciReference) -> Result<ChartLayer, RegistryError> {
         let named = match (&reference.digest, &reference.tag) {
             (Some(digest), _) => digest.to_string(),
             (None, Some(tag)) => tag.replace('+', "_"),
-            (None, None) => return Err(self.strange("neither a tag nor a digest is known")),
+            (None, None) => return Err(self.unexpected_response("neither a tag nor a digest is known")),
         };
-        let at = self.place("manifests", &named)?;
-        let answer = self.get(&at, manifest::ACCEPT, LARGEST_MANIFEST).await?.ok()?;
+        let at = self.url("manifests", &named)?;
+        let answer = self.get(&at, manifest::ACCEPTED_MEDIA_TYPES, MAX_MANIFEST_LEN).await?.ok()?;
         if let Some(digest) = reference.digest {
-            same(reference, digest, &answer.body)?;
+            verify_digest(reference, digest, &answer.body)?;
         }
-        manifest::chart(&answer.body, reference)
+        manifest::chart_layer(&answer.body, reference)
     }
 
     /// The bytes of the archive.
     pub async fn archive(
         &mut self,
-        reference: &Reference,
-        layer: &Layer,
+        reference: &OciReference,
+        layer: &ChartLayer,
         at_most: usize,
     ) -> Result<Bytes, RegistryError> {
-        let at = self.place("blobs", &layer.digest.to_string())?;
+        let at = self.url("blobs", &layer.digest.to_string())?;
         if layer.size > at_most as u64 {
-            return Err(Failure::TooLarge { at, limit: at_most }.into());
+            return Err(FetchError::TooLarge { at, limit: at_most }.into());
         }
         let limit = usize::try_from(layer.size).unwrap_or(at_most);
         let bytes = self.get(&at, "*/*", limit).await?.ok()?.body;
-        same(reference, layer.digest, &bytes)?;
+        verify_digest(reference, layer.digest, &bytes)?;
         Ok(bytes)
     }
 
-    fn place(&self, what: &str, name: &str) -> Result<Address, RegistryError> {
+    fn url(&self, what: &str, name: &str) -> Result<Address, RegistryError> {
         let path = format!("{}/{what}/{name}", self.reference.path);
-        Ok(self.root.join(&path).map_err(Failure::from)?)
+        Ok(self.root.join(&path).map_err(FetchError::from)?)
     }
 
     /// Sends a request, and authenticates and retries once if challenged.
@@ -201,28 +208,34 @@ impl<'a> Registry<'a> {
         at: &Address,
         accept: &'static str,
         at_most: usize,
-    ) -> Result<Answer, RegistryError> {
-        let answer = self.ask(at, accept, at_most).await?;
+    ) -> Result<FetchResponse, RegistryError> {
+        let answer = self.send(at, accept, at_most).await?;
         if answer.status != StatusCode::UNAUTHORIZED || answer.address.origin() != self.root.origin() {
             return Ok(answer);
         }
         let headers = answer.headers.get_all(WWW_AUTHENTICATE);
-        let challenge = headers.iter().find_map(|header| challenge::read(header.to_str().ok()?));
+        let challenge = headers.iter().find_map(|header| challenge::parse_challenge(header.to_str().ok()?));
         self.token = match challenge {
             Some(Challenge::Bearer { realm, service, scope }) => {
                 Some(self.fetch_token(&realm, service.as_deref(), scope.as_deref()).await?)
             }
-            Some(Challenge::Basic) if self.access.login.is_some() && self.token.is_none() => {
-                self.access.login.clone()
+            Some(Challenge::Basic) if self.access.auth.is_some() && self.token.is_none() => {
+                self.access.auth.clone()
             }
             _ => return Ok(answer),
         };
-        self.ask(at, accept, at_most).await
+        self.send(at, accept, at_most).await
     }
 
-    async fn ask(&self, at: &Address, accept: &'static str, at_most: usize) -> Result<Answer, RegistryError> {
-        let access = Access { login: self.token.clone(), trust: self.access.trust.clone() };
-        let ask = Ask { accept, budget: Some(self.budget), ..Ask::new(at, &access, at_most) };
+    async fn send(
+        &self,
+        at: &Address,
+        accept: &'static str,
+        at_most: usize,
+    ) -> Result<FetchResponse, RegistryError> {
+        let access = Access { auth: self.token.clone(), trust: self.access.trust.clone() };
+        let ask =
+            FetchRequest { accept, budget: Some(self.budget), ..FetchRequest::new(at, &access, at_most) };
         Ok(self.client.get(&ask).await?)
     }
 
@@ -232,41 +245,46 @@ impl<'a> Registry<'a> {
         realm: &str,
         service: Option<&str>,
         scope: Option<&str>,
-    ) -> Result<Login, RegistryError> {
+    ) -> Result<HttpAuth, RegistryError> {
         #[derive(Deserialize)]
-        struct Given {
+        struct TokenResponse {
             token: Option<String>,
             access_token: Option<String>,
         }
         let realm: Address =
-            realm.parse().map_err(|_| self.strange("where it gives tokens is no address"))?;
-        let own = challenge::is_its_own(&self.root, &realm);
-        let access = if own { self.access.clone() } else { self.access.elsewhere() };
+            realm.parse().map_err(|_| self.unexpected_response("where it gives tokens is no address"))?;
+        let own = challenge::is_trusted_realm(&self.root, &realm);
+        let access = if own { self.access.clone() } else { self.access.for_other_origin() };
         let pull = format!("repository:{}:pull", self.reference.path);
         let mut at = realm;
         if let Some(service) = service {
             at = at.with_query("service", service);
         }
         at = at.with_query("scope", scope.unwrap_or(&pull));
-        let ask = Ask { accept: "application/json", ..Ask::new(&at, &access, LARGEST_TOKEN) };
+        let ask = FetchRequest {
+            accept: "application/json",
+            ..FetchRequest::new(&at, &access, MAX_TOKEN_RESPONSE_LEN)
+        };
         let answer = self.client.get(&ask).await?.ok()?;
-        let given: Option<Given> = serde_json::from_slice(&answer.body).ok();
+        let given: Option<TokenResponse> = serde_json::from_slice(&answer.body).ok();
         let token =
             given.and_then(|given| given.token.or(given.access_token)).filter(|token| !token.is_empty());
-        Ok(Login::Bearer(Secret::new(token.ok_or_else(|| self.strange("it gives no token"))?)))
+        Ok(HttpAuth::Bearer(SecretString::new(
+            token.ok_or_else(|| self.unexpected_response("it gives no token"))?,
+        )))
     }
 
-    fn strange(&self, why: &'static str) -> RegistryError {
-        RegistryError::Strange { at: self.reference.to_string(), why }
+    fn unexpected_response(&self, why: &'static str) -> RegistryError {
+        RegistryError::UnexpectedResponse { at: self.reference.to_string(), why }
     }
 }
 
-fn same(reference: &Reference, expected: Digest, bytes: &[u8]) -> Result<(), RegistryError> {
-    let found = Digest::of(bytes);
+fn verify_digest(reference: &OciReference, expected: Digest, bytes: &[u8]) -> Result<(), RegistryError> {
+    let found = Digest::sha256(bytes);
     if found == expected {
         return Ok(());
     }
-    Err(RegistryError::Digest { at: reference.to_string(), expected, found })
+    Err(RegistryError::DigestMismatch { at: reference.to_string(), expected, found })
 }
 
 /// Parses `</v2/web/tags/list?last=x>; rel="next"`.

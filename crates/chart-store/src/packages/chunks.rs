@@ -9,49 +9,50 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use kube_types::FIELD_MANAGER;
-use kube_types::marks::{MANAGED_BY, PACKAGE};
 use kube_types::package::HelmPackage;
+use kube_types::well_known::{MANAGED_BY, PACKAGE};
 
-use crate::failure::ChartError;
+use crate::error::ChartError;
 
 /// Bytes per chunk. Encoded in base64 they stay below the size limit of a ConfigMap.
-pub const SIZE: usize = 768 << 10;
+pub const CHUNK_LEN: usize = 768 << 10;
 /// Maximum concurrent calls.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT: usize = 4;
 /// Key of the bytes in a ConfigMap.
-const KEY: &str = "chunk";
+const CHUNK_KEY: &str = "chunk";
 /// Maximum attempts to replace a chunk that changes concurrently.
-const TRIES: usize = 3;
+const MAX_CONFLICT_RETRIES: usize = 3;
 
 /// Writes the missing chunks of a package.
 pub async fn write(maps: &Api<ConfigMap>, package: &HelmPackage, bytes: &Bytes) -> Result<(), ChartError> {
-    let pieces = (0..bytes.len().div_ceil(SIZE)).map(|number| {
-        let piece = bytes.slice(number * SIZE..bytes.len().min((number + 1) * SIZE));
-        let map = map(package, number, &piece);
-        async move { one(maps, map).await }
+    let pieces = (0..bytes.len().div_ceil(CHUNK_LEN)).map(|number| {
+        let piece = bytes.slice(number * CHUNK_LEN..bytes.len().min((number + 1) * CHUNK_LEN));
+        let map = chunk_config_map(package, number, &piece);
+        async move { create_chunk(maps, map).await }
     });
-    futures::stream::iter(pieces).buffer_unordered(AT_ONCE).try_collect().await
+    futures::stream::iter(pieces).buffer_unordered(MAX_CONCURRENT).try_collect().await
 }
 
 /// Reads the bytes of a package; `None` if chunks are missing.
 pub async fn read(maps: &Api<ConfigMap>, package: &HelmPackage) -> Result<Option<Bytes>, ChartError> {
-    let pieces = (0..package.spec.chunks)
-        .map(|number| async move { maps.get_opt(&name(package, number)).await.map_err(ChartError::from) });
-    let mut pieces = futures::stream::iter(pieces).buffered(AT_ONCE);
+    let pieces = (0..package.spec.chunks).map(|number| async move {
+        maps.get_opt(&chunk_name(package, number)).await.map_err(ChartError::from)
+    });
+    let mut pieces = futures::stream::iter(pieces).buffered(MAX_CONCURRENT);
     let mut bytes = Vec::with_capacity(usize::try_from(package.spec.size).unwrap_or_default());
     while let Some(piece) = pieces.try_next().await? {
         let Some(mut data) = piece.and_then(|map| map.binary_data) else { return Ok(None) };
-        let Some(ByteString(data)) = data.remove(KEY) else { return Ok(None) };
+        let Some(ByteString(data)) = data.remove(CHUNK_KEY) else { return Ok(None) };
         bytes.extend_from_slice(&data);
     }
     Ok(Some(bytes.into()))
 }
 
-fn name(package: &HelmPackage, number: impl std::fmt::Display) -> String {
+fn chunk_name(package: &HelmPackage, number: impl std::fmt::Display) -> String {
     format!("{}.{number}", package.name_any())
 }
 
-fn map(package: &HelmPackage, number: usize, piece: &[u8]) -> ConfigMap {
+fn chunk_config_map(package: &HelmPackage, number: usize, piece: &[u8]) -> ConfigMap {
     let owner = OwnerReference {
         api_version: HelmPackage::api_version(&()).into_owned(),
         kind: HelmPackage::kind(&()).into_owned(),
@@ -62,24 +63,24 @@ fn map(package: &HelmPackage, number: usize, piece: &[u8]) -> ConfigMap {
     let labels = [(MANAGED_BY, FIELD_MANAGER.to_owned()), (PACKAGE, package.name_any())];
     ConfigMap {
         metadata: ObjectMeta {
-            name: Some(name(package, number)),
+            name: Some(chunk_name(package, number)),
             labels: Some(labels.map(|(key, value)| (key.to_owned(), value)).into()),
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         },
         immutable: Some(true),
-        binary_data: Some([(KEY.to_owned(), ByteString(piece.to_vec()))].into()),
+        binary_data: Some([(CHUNK_KEY.to_owned(), ByteString(piece.to_vec()))].into()),
         data: None,
     }
 }
 
 /// Creates one chunk. An existing one is kept if it has these bytes and this owner. Otherwise it belongs to a removed
 /// package and is about to be deleted with it, so it is replaced.
-async fn one(maps: &Api<ConfigMap>, map: ConfigMap) -> Result<(), ChartError> {
+async fn create_chunk(maps: &Api<ConfigMap>, map: ConfigMap) -> Result<(), ChartError> {
     let name = map.name_any();
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let mut refused = None;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_CONFLICT_RETRIES {
         match maps.create(&params, &map).await {
             Ok(_) => return Ok(()),
             Err(kube::Error::Api(status)) if status.code == 409 => refused = Some(status),

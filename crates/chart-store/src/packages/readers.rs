@@ -10,8 +10,8 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube_types::marks::{READER_PREFIX, READERS_RECORDED};
 use kube_types::package::HelmPackage;
+use kube_types::well_known::{READER_PREFIX, READERS_RECORDED};
 
 use crate::digest::Digest;
 
@@ -45,13 +45,13 @@ pub struct ReaderEntry {
 
 impl Subject {
     /// Annotation key of this reader; `None` for the platform, which is not recorded.
-    pub fn annotation(&self) -> Option<String> {
+    pub fn annotation_key(&self) -> Option<String> {
         let key = match self {
             Self::Platform => return None,
             Self::Everyone => EVERYONE.to_owned(),
             Self::Workspace { uid: Some(uid), .. } => uid.clone(),
             Self::Workspace { name, uid: None } => {
-                format!("name.{}", Digest::of(name.as_bytes()).package())
+                format!("name.{}", Digest::sha256(name.as_bytes()).package_name())
             }
         };
         Some(format!("{READER_PREFIX}{key}"))
@@ -68,7 +68,7 @@ impl Subject {
     /// Whether the subject may read the package.
     pub fn may_read(&self, package: &HelmPackage) -> bool {
         let has = |key: &str| package.annotations().contains_key(key);
-        match self.annotation() {
+        match self.annotation_key() {
             None => true,
             Some(own) => has(&own) || has(&format!("{READER_PREFIX}{EVERYONE}")),
         }
@@ -76,7 +76,7 @@ impl Subject {
 }
 
 impl ReaderEntry {
-    pub fn value(workspace: &str, at: Timestamp) -> String {
+    pub fn annotation_value(workspace: &str, at: Timestamp) -> String {
         format!("{workspace} {at}")
     }
 
@@ -92,13 +92,14 @@ impl ReaderEntry {
 }
 
 /// Whether the package has recorded readers.
-pub fn is_recorded(package: &HelmPackage) -> bool {
+pub fn has_recorded_readers(package: &HelmPackage) -> bool {
     package.annotations().contains_key(READERS_RECORDED)
 }
 
 /// Annotations of a new package.
-pub fn initial(subject: &Subject, at: Timestamp) -> BTreeMap<String, String> {
-    let own = subject.annotation().map(|key| (key, ReaderEntry::value(subject.workspace(), at)));
+pub fn initial_annotations(subject: &Subject, at: Timestamp) -> BTreeMap<String, String> {
+    let own =
+        subject.annotation_key().map(|key| (key, ReaderEntry::annotation_value(subject.workspace(), at)));
     [(READERS_RECORDED.to_owned(), "true".to_owned())].into_iter().chain(own).collect()
 }
 
@@ -113,12 +114,12 @@ pub fn entries(package: &HelmPackage) -> impl Iterator<Item = ReaderEntry> {
 
 /// The subject's own entry, if any.
 pub fn entry(package: &HelmPackage, subject: &Subject) -> Option<ReaderEntry> {
-    let own = subject.annotation()?;
+    let own = subject.annotation_key()?;
     entries(package).find(|entry| entry.key == own)
 }
 
 /// Keys to remove so that one more reader fits: the least recently used.
-pub fn surplus(package: &HelmPackage) -> Vec<String> {
+pub fn surplus_keys(package: &HelmPackage) -> Vec<String> {
     let mut all: Vec<ReaderEntry> = entries(package).filter(|entry| !entry.is_everyone()).collect();
     all.sort_by_key(|entry| entry.last_use);
     let count = (all.len() + 1).saturating_sub(MAX_READERS);
@@ -142,31 +143,31 @@ mod tests {
     }
 
     #[test]
-    fn reader_is_known_by_uid_and_not_by_name() {
+    fn reader_is_identified_by_uid_and_not_by_name() {
         let acme = workspace("acme", Some("u-1"));
-        let kept = package(initial(&acme, Timestamp::UNIX_EPOCH));
+        let kept = package(initial_annotations(&acme, Timestamp::UNIX_EPOCH));
         assert!(acme.may_read(&kept) && Subject::Platform.may_read(&kept));
         for other in [workspace("acme", Some("u-2")), workspace("acme", None), Subject::Everyone] {
             assert!(!other.may_read(&kept), "{other:?}");
         }
-        let nameless = package(initial(&workspace("acme", None), Timestamp::UNIX_EPOCH));
+        let nameless = package(initial_annotations(&workspace("acme", None), Timestamp::UNIX_EPOCH));
         assert!(workspace("acme", None).may_read(&nameless) && !acme.may_read(&nameless));
-        let shared = package(initial(&Subject::Everyone, Timestamp::UNIX_EPOCH));
+        let shared = package(initial_annotations(&Subject::Everyone, Timestamp::UNIX_EPOCH));
         assert!(acme.may_read(&shared));
-        assert!(!acme.may_read(&package([])) && !is_recorded(&package([])));
+        assert!(!acme.may_read(&package([])) && !has_recorded_readers(&package([])));
     }
 
     #[test]
-    fn least_recent_reader_makes_room() {
+    fn surplus_keys_evicts_the_least_recent_reader() {
         let at = |second: usize| Timestamp::from_second(i64::try_from(second).unwrap()).unwrap();
         let many = (0..MAX_READERS).map(|n| {
             (
-                workspace("w", Some(&format!("u-{n}"))).annotation().unwrap(),
-                ReaderEntry::value("w", at(9_999 - n)),
+                workspace("w", Some(&format!("u-{n}"))).annotation_key().unwrap(),
+                ReaderEntry::annotation_value("w", at(9_999 - n)),
             )
         });
         let last = format!("{READER_PREFIX}u-{}", MAX_READERS - 1);
-        assert_eq!(surplus(&package(many)), [last]);
-        assert!(surplus(&package(initial(&Subject::Everyone, at(1)))).is_empty());
+        assert_eq!(surplus_keys(&package(many)), [last]);
+        assert!(surplus_keys(&package(initial_annotations(&Subject::Everyone, at(1)))).is_empty());
     }
 }

@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use chart_store::oci::Reference;
+use chart_store::oci::OciReference;
 use outbound::Access;
 use tokio::process::Command;
 
-use crate::made::archive;
-use crate::registry::{Content, Gate};
-use crate::served::{LOGIN, access, fetcher};
+use crate::fake_registry::{FakeRegistry, RegistryAuth};
+use crate::fake_server::{LOGIN, fetcher, login_access};
+use crate::fixtures::chart_archive;
 
 /// The available Helm programs.
-fn helms() -> Vec<PathBuf> {
+fn helm_binaries() -> Vec<PathBuf> {
     let named = ["LONGSHORE_HELM_3_17", "LONGSHORE_HELM_4_3"].map(|name| (name, std::env::var_os(name)));
     let found = named.into_iter().filter_map(|(name, program)| {
         let program = program.map(PathBuf::from).filter(|program| program.exists());
@@ -28,7 +28,7 @@ fn helms() -> Vec<PathBuf> {
     found.collect()
 }
 
-async fn run(program: &Path, home: &Path, arguments: &[&str]) -> Output {
+async fn run_helm(program: &Path, home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().env("HOME", home).current_dir(home).kill_on_drop(true);
     let done = command.output().await.unwrap();
@@ -37,35 +37,39 @@ async fn run(program: &Path, home: &Path, arguments: &[&str]) -> Output {
 }
 
 #[tokio::test]
-async fn what_helm_pushes_we_pull_and_what_we_have_it_pulls() {
-    for program in helms() {
-        for gate in [Gate::Open, Gate::Basic] {
+async fn registry_pull_is_compatible_with_helm() {
+    for program in helm_binaries() {
+        for gate in [RegistryAuth::Open, RegistryAuth::Basic] {
             let home = tempfile::tempdir().unwrap();
-            let served = Content::default().serve(gate.clone()).await;
-            let bytes = archive("web", "1.2.3+build.4");
+            let served = FakeRegistry::default().serve(gate.clone()).await;
+            let bytes = chart_archive("web", "1.2.3+build.4");
             std::fs::write(home.path().join("web.tgz"), &bytes).unwrap();
             let place = format!("oci://{}/charts", served.host);
-            if gate == Gate::Basic {
+            if gate == RegistryAuth::Basic {
                 let login = ["registry", "login", &served.host, "-u", "me", "-p", "canary", "--plain-http"];
                 // Helm 3.17 logs in to plain HTTP registries only with `--insecure`.
                 let insecure = ["registry", "login", &served.host, "-u", "me", "-p", "canary", "--insecure"];
                 let helm4 = program.to_string_lossy().contains("helm-4");
-                run(&program, home.path(), if helm4 { &login } else { &insecure }).await;
+                run_helm(&program, home.path(), if helm4 { &login } else { &insecure }).await;
             }
-            run(&program, home.path(), &["push", "web.tgz", &place, "--plain-http"]).await;
+            run_helm(&program, home.path(), &["push", "web.tgz", &place, "--plain-http"]).await;
 
-            let reference: Reference = format!("{place}/web").parse().unwrap();
-            let ours = if gate == Gate::Basic { access() } else { Access::none() };
+            let reference: OciReference = format!("{place}/web").parse().unwrap();
+            let ours = if gate == RegistryAuth::Basic { login_access() } else { Access::anonymous() };
             for version in ["1.2.3+build.4", "^1", ""] {
                 let fetched = fetcher().from_registry(&reference, version, &ours, true).await.unwrap();
                 assert_eq!(fetched.bytes, bytes, "{version}");
             }
             let pulled = home.path().join("web-1.2.3+build.4.tgz");
-            run(&program, home.path(), &["pull", &format!("{place}/web"), "--version", "^1", "--plain-http"])
-                .await;
+            run_helm(
+                &program,
+                home.path(),
+                &["pull", &format!("{place}/web"), "--version", "^1", "--plain-http"],
+            )
+            .await;
             assert_eq!(std::fs::read(pulled).unwrap(), bytes);
-            let asked = served.asked();
-            assert_eq!(asked.iter().any(|line| line.ends_with(LOGIN)), gate == Gate::Basic);
+            let asked = served.requests();
+            assert_eq!(asked.iter().any(|line| line.ends_with(LOGIN)), gate == RegistryAuth::Basic);
         }
     }
 }

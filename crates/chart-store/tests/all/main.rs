@@ -4,11 +4,11 @@
 
 mod attacks;
 mod budgets;
+mod fake_registry;
+mod fake_server;
+mod fixtures;
 mod helm;
-mod made;
 mod packages;
 mod platform;
 mod registries;
-mod registry;
 mod repositories;
-mod served;

@@ -2,51 +2,52 @@
 
 use std::sync::{Arc, Mutex};
 
-use chart_store::{ChartError, Repository};
-use domain::Kind;
+use chart_store::{ChartError, ChartRepository};
+use domain::ErrorKind;
 use http::Response;
 use outbound::Access;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::made::{archive, index};
-use crate::served::{LOGIN, Served, access, answer, fetcher};
+use crate::fake_server::{FakeServer, LOGIN, fetcher, login_access, response};
+use crate::fixtures::{chart_archive, repo_index};
 
-fn repository(served: &Served) -> Repository {
-    Repository {
+fn repository(served: &FakeServer) -> ChartRepository {
+    ChartRepository {
         name: "here".to_owned(),
         address: format!("{}/charts", served.address).parse().unwrap(),
-        access: Access::none(),
+        access: Access::anonymous(),
         pass_credentials: false,
     }
 }
 
 /// Two versions and a prerelease of `web`.
-async fn honest() -> Served {
-    let (one, two, three) = (archive("web", "1.0.0"), archive("web", "1.2.0"), archive("web", "2.0.0-rc.1"));
-    let text = index(&[
+async fn honest_repo() -> FakeServer {
+    let (one, two, three) =
+        (chart_archive("web", "1.0.0"), chart_archive("web", "1.2.0"), chart_archive("web", "2.0.0-rc.1"));
+    let text = repo_index(&[
         ("web", "1.0.0", "web-1.0.0.tgz", &one),
         ("web", "1.2.0", "/elsewhere/web-1.2.0.tgz", &two),
         ("web", "2.0.0-rc.1", "web-2.tgz", &three),
     ]);
-    Served::new(move |request| match request.uri().path() {
+    FakeServer::new(move |request| match request.uri().path() {
         "/charts/index.yaml" if request.headers().get("if-none-match").is_some_and(|tag| tag == "\"1\"") => {
-            answer(304, "")
+            response(304, "")
         }
         "/charts/index.yaml" => {
             Response::builder().header("etag", "\"1\"").body(text.clone().into()).unwrap()
         }
-        "/charts/web-1.0.0.tgz" => answer(200, one.clone()),
-        "/elsewhere/web-1.2.0.tgz" => answer(200, two.clone()),
-        "/charts/web-2.tgz" => answer(200, three.clone()),
-        _ => answer(404, ""),
+        "/charts/web-1.0.0.tgz" => response(200, one.clone()),
+        "/elsewhere/web-1.2.0.tgz" => response(200, two.clone()),
+        "/charts/web-2.tgz" => response(200, three.clone()),
+        _ => response(404, ""),
     })
     .await
 }
 
 #[tokio::test]
-async fn a_version_or_a_range_finds_its_chart() {
-    let served = honest().await;
+async fn repository_resolves_version_and_range() {
+    let served = honest_repo().await;
     let fetcher = fetcher();
     for (version, expected) in [
         ("", "1.2.0"),
@@ -60,28 +61,33 @@ async fn a_version_or_a_range_finds_its_chart() {
         let found = fetcher.from_repository(&repository(&served), "web", version).await.unwrap();
         assert_eq!((found.name(), found.version()), ("web", expected), "{version}");
     }
-    let asked = served.asked();
+    let asked = served.requests();
     assert_eq!(asked.iter().filter(|line| line.contains("index.yaml")).count(), 1, "{asked:?}");
     assert_eq!(asked.len(), 4, "each archive once: {asked:?}");
     for (chart, version, kind, words) in [
-        ("none", "", Kind::NotFound, "the repository `here` has no chart `none`"),
-        ("web", ">=3", Kind::NotFound, "the repository `here` has no version of `web` that `>=3` allows"),
+        ("none", "", ErrorKind::NotFound, "the repository `here` has no chart `none`"),
+        (
+            "web",
+            ">=3",
+            ErrorKind::NotFound,
+            "the repository `here` has no version of `web` that `>=3` allows",
+        ),
         (
             "web",
             "not a range",
-            Kind::Invalid,
+            ErrorKind::Invalid,
             "`not a range` is neither a version nor a range of versions: improper constraint: \"not a range\"",
         ),
     ] {
         let said = fetcher.from_repository(&repository(&served), chart, version).await.unwrap_err();
         assert_eq!((said.kind(), &*said.to_string()), (kind, words));
     }
-    assert_eq!(served.asked(), [""; 0]);
+    assert_eq!(served.requests(), [""; 0]);
 }
 
 #[tokio::test]
-async fn an_index_that_is_still_the_same_is_not_sent_again() {
-    let served = honest().await;
+async fn unchanged_index_is_revalidated() {
+    let served = honest_repo().await;
     let fetcher = fetcher();
     let first = fetcher.index(&repository(&served)).await.unwrap();
     tokio::time::pause();
@@ -89,70 +95,70 @@ async fn an_index_that_is_still_the_same_is_not_sent_again() {
     tokio::time::resume();
     let second = fetcher.index(&repository(&served)).await.unwrap();
     assert!(Arc::ptr_eq(&first, &second));
-    assert_eq!(served.asked().len(), 2);
+    assert_eq!(served.requests().len(), 2);
 }
 
 #[tokio::test]
-async fn of_many_one_asks() {
-    let served = honest().await;
+async fn concurrent_index_requests_are_coalesced() {
+    let served = honest_repo().await;
     let fetcher = fetcher();
     let repository = repository(&served);
     let all = (0..100).map(|_| fetcher.index(&repository));
     assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
-    assert_eq!(served.asked().len(), 1);
+    assert_eq!(served.requests().len(), 1);
 }
 
 /// A cached index is not served to callers with other credentials.
 #[tokio::test]
-async fn an_index_is_remembered_for_those_who_were_let_in() {
-    let text = index(&[("web", "1.0.0", "web.tgz", b"")]);
-    let served = Served::new(move |request| match request.headers().get("authorization") {
-        Some(login) if login == LOGIN => answer(200, text.clone()),
-        _ => answer(401, ""),
+async fn index_cache_is_separate_per_credentials() {
+    let text = repo_index(&[("web", "1.0.0", "web.tgz", b"")]);
+    let served = FakeServer::new(move |request| match request.headers().get("authorization") {
+        Some(login) if login == LOGIN => response(200, text.clone()),
+        _ => response(401, ""),
     })
     .await;
     let fetcher = fetcher();
     let stranger = repository(&served);
-    let known = Repository { access: access(), ..stranger.clone() };
+    let known = ChartRepository { access: login_access(), ..stranger.clone() };
     assert!(fetcher.index(&known).await.is_ok());
     let said = fetcher.index(&stranger).await.unwrap_err();
-    assert_eq!(said.kind(), Kind::Forbidden);
+    assert_eq!(said.kind(), ErrorKind::Forbidden);
     assert!(fetcher.index(&known).await.is_ok());
     assert_eq!(
-        served.asked(),
+        served.requests(),
         [format!("GET /charts/index.yaml {LOGIN}"), "GET /charts/index.yaml -".to_owned()]
     );
 }
 
 #[tokio::test]
-async fn a_password_follows_an_index_only_to_its_origin_unless_told_so() {
-    let web = archive("web", "1.0.0");
+async fn credentials_are_sent_to_other_origins_only_with_pass_credentials() {
+    let web = chart_archive("web", "1.0.0");
     let bytes = web.clone();
-    let other = Served::new(move |_| answer(200, bytes.clone())).await;
-    let text = index(&[
+    let other = FakeServer::new(move |_| response(200, bytes.clone())).await;
+    let text = repo_index(&[
         ("web", "1.0.0", &format!("{}/web.tgz", other.address), &web),
         ("own", "1.0.0", "own.tgz", b""),
     ]);
-    let served = Served::new(move |request| match request.uri().path() {
-        "/charts/index.yaml" => answer(200, text.clone()),
-        _ => answer(404, ""),
+    let served = FakeServer::new(move |request| match request.uri().path() {
+        "/charts/index.yaml" => response(200, text.clone()),
+        _ => response(404, ""),
     })
     .await;
     for (pass_credentials, login) in [(false, "-"), (true, LOGIN)] {
-        let repository = Repository { access: access(), pass_credentials, ..repository(&served) };
+        let repository = ChartRepository { access: login_access(), pass_credentials, ..repository(&served) };
         fetcher().from_repository(&repository, "web", "").await.unwrap();
-        assert_eq!(other.asked(), [format!("GET /web.tgz {login}")]);
-        assert_eq!(served.asked(), [format!("GET /charts/index.yaml {LOGIN}")]);
+        assert_eq!(other.requests(), [format!("GET /web.tgz {login}")]);
+        assert_eq!(served.requests(), [format!("GET /charts/index.yaml {LOGIN}")]);
         let said = fetcher().from_repository(&repository, "own", "").await.unwrap_err();
-        assert_eq!(said.kind(), Kind::NotFound);
-        assert_eq!(served.asked()[1], format!("GET /charts/own.tgz {LOGIN}"));
+        assert_eq!(said.kind(), ErrorKind::NotFound);
+        assert_eq!(served.requests()[1], format!("GET /charts/own.tgz {LOGIN}"));
     }
 }
 
 #[tokio::test]
-async fn a_repository_that_lies_is_found_out() {
-    let (web, other) = (archive("web", "1.0.0"), archive("other", "1.0.0"));
-    let text = index(&[
+async fn invalid_repository_responses_are_rejected() {
+    let (web, other) = (chart_archive("web", "1.0.0"), chart_archive("other", "1.0.0"));
+    let text = repo_index(&[
         ("web", "1.0.0", "web.tgz", b"what was promised"),
         ("named", "1.0.0", "other.tgz", &other),
         ("broken", "1.0.0", "broken.tgz", b"no archive"),
@@ -161,23 +167,23 @@ async fn a_repository_that_lies_is_found_out() {
         ("file", "1.0.0", "file:///etc/passwd", b""),
     ]);
     let text = text + "  odd:\n  - {name: odd, version: 1.0.0, digest: short, urls: [odd.tgz]}\n";
-    let served = Served::new(move |request| match request.uri().path() {
-        "/charts/index.yaml" => answer(200, text.clone()),
-        "/charts/web.tgz" => answer(200, web.clone()),
-        "/charts/other.tgz" => answer(200, other.clone()),
-        "/charts/broken.tgz" => answer(200, "no archive"),
-        _ => answer(404, ""),
+    let served = FakeServer::new(move |request| match request.uri().path() {
+        "/charts/index.yaml" => response(200, text.clone()),
+        "/charts/web.tgz" => response(200, web.clone()),
+        "/charts/other.tgz" => response(200, other.clone()),
+        "/charts/broken.tgz" => response(200, "no archive"),
+        _ => response(404, ""),
     })
     .await;
     let fetcher = fetcher();
     for (chart, kind, words) in [
-        ("web", Kind::Unavailable, "has the digest sha256:"),
-        ("named", Kind::Invalid, "has the chart `other` in it, and not `named`"),
-        ("broken", Kind::Invalid, "the archive is no chart: gzip: invalid header"),
-        ("nowhere", Kind::Invalid, "does not say where `nowhere` 1.0.0 is"),
-        ("private", Kind::Forbidden, "resolves to an address that may not be reached from here"),
-        ("file", Kind::Invalid, "only http and https can be fetched"),
-        ("odd", Kind::Invalid, "the digest `short`, which is none"),
+        ("web", ErrorKind::Unavailable, "has the digest sha256:"),
+        ("named", ErrorKind::Invalid, "has the chart `other` in it, and not `named`"),
+        ("broken", ErrorKind::Invalid, "the archive is no chart: gzip: invalid header"),
+        ("nowhere", ErrorKind::Invalid, "does not say where `nowhere` 1.0.0 is"),
+        ("private", ErrorKind::Forbidden, "resolves to an address that may not be reached from here"),
+        ("file", ErrorKind::Invalid, "only http and https can be fetched"),
+        ("odd", ErrorKind::Invalid, "the digest `short`, which is none"),
     ] {
         let said = fetcher.from_repository(&repository(&served), chart, "").await.unwrap_err();
         assert!(said.kind() == kind && said.to_string().contains(words), "{chart}: {said}");
@@ -187,23 +193,26 @@ async fn a_repository_that_lies_is_found_out() {
 }
 
 #[tokio::test]
-async fn an_index_that_is_none_is_refused_and_asked_for_again() {
+async fn invalid_index_is_rejected_and_requested_again() {
     let text = Arc::new(Mutex::new("<html>".to_owned()));
     let said = text.clone();
-    let served = Served::new(move |_| answer(200, said.lock().unwrap().clone())).await;
+    let served = FakeServer::new(move |_| response(200, said.lock().unwrap().clone())).await;
     let fetcher = fetcher();
     for bad in ["<html>", "", "entries: {}", "apiVersion: v1\nentries: 7\n"] {
         *text.lock().unwrap() = bad.to_owned();
         let said = fetcher.index(&repository(&served)).await.unwrap_err();
-        assert!(matches!(said, ChartError::Index { .. }) && said.kind() == Kind::Invalid, "{bad}: {said}");
+        assert!(
+            matches!(said, ChartError::Index { .. }) && said.kind() == ErrorKind::Invalid,
+            "{bad}: {said}"
+        );
         let again = fetcher.index(&repository(&served)).await.unwrap_err();
         assert_eq!(again.to_string(), said.to_string());
-        assert_eq!(served.asked().len(), 1, "a failure is believed for a while");
+        assert_eq!(served.requests().len(), 1, "a failure is believed for a while");
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_secs(6)).await;
         tokio::time::resume();
     }
-    *text.lock().unwrap() = index(&[("web", "1.0.0", "web.tgz", b"")]);
+    *text.lock().unwrap() = repo_index(&[("web", "1.0.0", "web.tgz", b"")]);
     assert!(fetcher.index(&repository(&served)).await.is_ok());
 }
 
@@ -224,15 +233,15 @@ async fn an_index_of_half_a_gigabyte_is_left_at_its_limit() {
             }
             sent
         });
-        let repository = Repository {
+        let repository = ChartRepository {
             name: "here".to_owned(),
             address: address.parse().unwrap(),
-            access: Access::none(),
+            access: Access::anonymous(),
             pass_credentials: false,
         };
         let fetcher = fetcher();
         let said = fetcher.index(&repository).await.unwrap_err();
-        assert_eq!(said.kind(), Kind::TooLarge, "{said}");
+        assert_eq!(said.kind(), ErrorKind::TooLarge, "{said}");
         // Bytes in the system's own buffers were sent but not read.
         assert!(sent.await.unwrap() < most + (8 << 20), "{head}");
     }

@@ -4,8 +4,8 @@ use std::io::Read;
 
 use clap::builder::{BoolValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args};
-use helm_chart::set::Kind;
-use helm_chart::values::{Source, user_values};
+use helm_chart::set::SetFlag;
+use helm_chart::values::{ValuesSource, user_values};
 use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
@@ -29,14 +29,14 @@ pub struct Switch(pub bool);
 
 /// Value parser of a [`Switch`].
 pub fn switch() -> impl TypedValueParser<Value = Switch> {
-    BoolWords.map(Switch)
+    GoBoolParser.map(Switch)
 }
 
 /// Parses Go's boolean literals.
 #[derive(Clone)]
-struct BoolWords;
+struct GoBoolParser;
 
-impl TypedValueParser for BoolWords {
+impl TypedValueParser for GoBoolParser {
     type Value = bool;
 
     fn parse_ref(
@@ -84,48 +84,48 @@ impl ValuesArgs {
     }
 
     /// Merges sources that were read already.
-    pub fn merge(sources: &[Source], profile: Profile) -> Result<Members, String> {
-        user_values(sources, profile, &mut text_of_file).map_err(|why| why.to_string())
+    pub fn merge(sources: &[ValuesSource], profile: Profile) -> Result<Members, String> {
+        user_values(sources, profile, &mut read_text_file).map_err(|why| why.to_string())
     }
 
     /// Reads the given sources in order.
-    pub fn sources(&self) -> Result<Vec<Source>, String> {
+    pub fn sources(&self) -> Result<Vec<ValuesSource>, String> {
         let mut sources = Vec::new();
         for name in &self.files {
-            sources.push(Source::File { name: name.as_str().into(), text: file(name)?.into() });
+            sources.push(ValuesSource::File { name: name.as_str().into(), text: read_file(name)?.into() });
         }
         let kinds = [
-            (Kind::Json, &self.set_json),
-            (Kind::Typed, &self.set),
-            (Kind::Text, &self.set_string),
-            (Kind::File, &self.set_file),
-            (Kind::Literal, &self.set_literal),
+            (SetFlag::Json, &self.set_json),
+            (SetFlag::Typed, &self.set),
+            (SetFlag::Text, &self.set_string),
+            (SetFlag::File, &self.set_file),
+            (SetFlag::Literal, &self.set_literal),
         ];
         for (kind, lines) in kinds {
-            sources.extend(lines.iter().map(|line| Source::Set(kind, line.as_str().into())));
+            sources.extend(lines.iter().map(|line| ValuesSource::Set(kind, line.as_str().into())));
         }
         Ok(sources)
     }
 }
 
 /// Content of a file as text.
-pub fn text_of_file(name: &str) -> Result<Str, Str> {
-    Ok(Str::from(String::from_utf8_lossy(&file(name)?)))
+pub fn read_text_file(name: &str) -> Result<Str, Str> {
+    Ok(Str::from(String::from_utf8_lossy(&read_file(name)?)))
 }
 
 /// Content of a file, or of standard input for `-`.
-fn file(name: &str) -> Result<Vec<u8>, String> {
+fn read_file(name: &str) -> Result<Vec<u8>, String> {
     let name = name.trim();
     if name == "-" {
         let mut text = Vec::new();
         std::io::stdin().lock().read_to_end(&mut text).map_err(|error| error.to_string())?;
         return Ok(text);
     }
-    std::fs::read(name).map_err(|error| format!("open {name}: {}", reason(&error)))
+    std::fs::read(name).map_err(|error| format!("open {name}: {}", go_io_error(&error)))
 }
 
 /// I/O error message as Go prints it: without the number, and in lower case.
-pub fn reason(error: &std::io::Error) -> String {
+pub fn go_io_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::{ArgAction, Args};
 use helm_chart::File;
-use helm_chart::archive::Limits as ArchiveLimits;
-use helm_chart::lint::{Entry, Message, Severity, Subject};
-use helm_engine::{Engine, KubeVersion, LintRequest, Linted};
+use helm_chart::archive::ArchiveLimits;
+use helm_chart::lint::{DirContent, LintMessage, LintSubject, Severity};
+use helm_engine::{Engine, KubeVersion, LintRequest, LintResult};
 use helm_host::Host;
-use helm_host::folder::{self, Unpacked};
+use helm_host::disk::{self, UnpackedChart};
 use helm_template::data::Members;
-use helm_template::exec::Limits;
+use helm_template::exec::RenderLimits;
 use helm_template::profile::Profile;
 
-use super::flags::{HelmArg, Switch, ValuesArgs, reason, switch};
-use super::{Outcome, Refusal};
+use super::flags::{HelmArg, Switch, ValuesArgs, go_io_error, switch};
+use super::{CommandError, CommandResult};
 
 #[derive(Clone, Debug, Args)]
 pub struct LintArgs {
@@ -48,7 +48,7 @@ pub struct LintArgs {
     pub skip_schema_validation: Switch,
 }
 
-pub fn run(args: &LintArgs) -> Outcome {
+pub fn run(args: &LintArgs) -> CommandResult {
     let profile = args.helm.profile;
     let mut paths = args.paths.clone();
     if paths.is_empty() {
@@ -106,7 +106,7 @@ struct Linter<'l> {
 }
 
 impl Linter<'_> {
-    fn run(&self, paths: &[PathBuf]) -> Outcome {
+    fn run(&self, paths: &[PathBuf]) -> CommandResult {
         let quiet = self.args.quiet.0;
         let worst = if self.args.strict.0 { Severity::Warning } else { Severity::Error };
         let mut said = String::new();
@@ -136,7 +136,7 @@ impl Linter<'_> {
         }
         let summary = format!("{} chart(s) linted, {failed} chart(s) failed", paths.len());
         if failed > 0 {
-            return Err(Refusal::after(said, summary));
+            return Err(CommandError::with_output(said, summary));
         }
         if !quiet || noted > 0 {
             said.push_str(&summary);
@@ -145,20 +145,23 @@ impl Linter<'_> {
         Ok(said.into_bytes())
     }
 
-    fn lint(&self, path: &Path) -> Result<Vec<Message>, String> {
+    fn lint(&self, path: &Path) -> Result<Vec<LintMessage>, String> {
         let profile = self.args.helm.profile;
         let shown = std::path::absolute(path).map_err(|error| error.to_string())?;
         let shown = shown.to_string_lossy();
-        let subject =
-            if is_archive(path) { packed(path, &shown, profile)? } else { folder(path, &shown, profile)? };
+        let subject = if is_archive(path) {
+            archive_subject(path, &shown, profile)?
+        } else {
+            folder_subject(path, &shown, profile)?
+        };
         let request = LintRequest {
             namespace: &self.args.namespace,
             values: &self.values,
             kube_version: self.kube_version.clone(),
             check_schema: !self.args.skip_schema_validation.0,
-            limits: Limits::default(),
+            limits: RenderLimits::default(),
         };
-        let Linted { messages, warnings } = self.engine.lint(&subject, &request, self.host.outside());
+        let LintResult { messages, warnings } = self.engine.lint(&subject, &request, self.host.render_env());
         for line in warnings {
             eprintln!("{line}");
         }
@@ -167,59 +170,62 @@ impl Linter<'_> {
 }
 
 /// A chart in a folder.
-fn folder<'s>(path: &Path, shown: &'s str, profile: Profile) -> Result<Subject<'s>, String> {
+fn folder_subject<'s>(path: &Path, shown: &'s str, profile: Profile) -> Result<LintSubject<'s>, String> {
     fs::metadata(path.join("Chart.yaml")).map_err(|error| {
         let file = path.join("Chart.yaml");
-        format!("unable to check Chart.yaml file in chart: stat {}: {}", file.display(), reason(&error))
+        format!("unable to check Chart.yaml file in chart: stat {}: {}", file.display(), go_io_error(&error))
     })?;
     let entry = |name: &str| {
         let place = Path::new(shown).join(name);
         match fs::metadata(&place) {
-            Err(_) => Entry::Missing,
-            Ok(found) if found.is_dir() => Entry::Folder,
+            Err(_) => DirContent::Missing,
+            Ok(found) if found.is_dir() => DirContent::Directory,
             Ok(_) => match fs::read(&place) {
-                Ok(content) => Entry::File(Bytes::from(content)),
-                Err(error) => Entry::Unreadable(format!("open {}: {}", place.display(), reason(&error))),
+                Ok(content) => DirContent::File(Bytes::from(content)),
+                Err(error) => {
+                    DirContent::Unreadable(format!("open {}: {}", place.display(), go_io_error(&error)))
+                }
             },
         }
     };
-    let loaded = helm_host::load_unasked(Path::new(shown), profile);
+    let loaded = helm_host::load_without_detection(Path::new(shown), profile);
     if let Ok(loaded) = &loaded {
         loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
     }
-    Ok(subject(shown, entry, loaded.map(|loaded| loaded.chart).map_err(|error| error.to_string())))
+    Ok(new_subject(shown, entry, loaded.map(|loaded| loaded.chart).map_err(|error| error.to_string())))
 }
 
 /// A chart in an archive.
-fn packed<'s>(path: &Path, shown: &'s str, profile: Profile) -> Result<Subject<'s>, String> {
+fn archive_subject<'s>(path: &Path, shown: &'s str, profile: Profile) -> Result<LintSubject<'s>, String> {
     let failed = |why: String| format!("unable to extract tarball: {why}");
-    let limit = ArchiveLimits::of(profile).packed;
-    fs::metadata(path)
-        .map_err(|error| format!("unable to open tarball: open {}: {}", path.display(), reason(&error)))?;
-    let bytes = folder::read_archive(path, limit).map_err(|error| failed(error.to_string()))?;
-    let Unpacked { files, chart } =
-        folder::load_unpacked(&bytes, profile).map_err(|error| failed(error.to_string()))?;
+    let limit = ArchiveLimits::for_profile(profile).packed;
+    fs::metadata(path).map_err(|error| {
+        format!("unable to open tarball: open {}: {}", path.display(), go_io_error(&error))
+    })?;
+    let bytes = disk::read_archive(path, limit).map_err(|error| failed(error.to_string()))?;
+    let UnpackedChart { files, chart } =
+        disk::load_unpacked(&bytes, profile).map_err(|error| failed(error.to_string()))?;
     if !files.iter().any(|file| &*file.name == "Chart.yaml") {
         return Err(failed("chart name not specified".into()));
     }
     let entry = |name: &str| {
         let is_below = |file: &File| file.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('/'));
         match files.iter().find(|file| &*file.name == name) {
-            Some(file) => Entry::File(file.data.clone()),
-            None if files.iter().any(is_below) => Entry::Folder,
-            None => Entry::Missing,
+            Some(file) => DirContent::File(file.data.clone()),
+            None if files.iter().any(is_below) => DirContent::Directory,
+            None => DirContent::Missing,
         }
     };
-    Ok(subject(shown, entry, chart.map_err(|error| error.to_string())))
+    Ok(new_subject(shown, entry, chart.map_err(|error| error.to_string())))
 }
 
-fn subject(
+fn new_subject(
     shown: &str,
-    entry: impl Fn(&str) -> Entry,
+    entry: impl Fn(&str) -> DirContent,
     chart: Result<helm_chart::Chart, String>,
-) -> Subject<'_> {
-    Subject {
-        folder: shown,
+) -> LintSubject<'_> {
+    LintSubject {
+        dir_name: shown,
         chart_yaml: entry("Chart.yaml"),
         values_yaml: entry("values.yaml"),
         schema: entry("values.schema.json"),

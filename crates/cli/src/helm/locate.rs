@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 
-use super::remote::{RemoteArgs, wait};
+use super::remote::{RemoteArgs, block_on};
 
 /// Blocking variant of [`find`], for commands without a runtime.
-pub fn chart(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
-    wait(find(name, remote, profile))?
+pub fn find_blocking(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<PathBuf, String> {
+    block_on(find(name, remote, profile))?
 }
 
 /// Path of a chart's folder or archive. Remote charts are fetched into the cache.
@@ -28,5 +28,5 @@ pub async fn find(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<P
     let pulled = remote.fetch(name, profile).await?;
     // Named by digest, because two repositories may have different charts of the same name.
     let file = format!("{}.tgz", pulled.fetched.digest.hex());
-    remote.places.find()?.keep(&file, &pulled.fetched.bytes)
+    remote.places.resolve()?.save_file(&file, &pulled.fetched.bytes)
 }

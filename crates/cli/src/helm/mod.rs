@@ -8,7 +8,6 @@ pub mod lint;
 pub(crate) mod locate;
 pub mod package;
 pub mod pull;
-pub mod refused;
 pub mod remote;
 pub mod repo;
 pub mod repositories;
@@ -17,6 +16,7 @@ pub mod search;
 pub mod show;
 pub(crate) mod table;
 pub mod template;
+pub mod usage_errors;
 pub mod values;
 
 use std::io::{self, Write};
@@ -67,7 +67,7 @@ pub enum Command {
     Values(Box<values::ShowValuesArgs>),
 }
 
-pub fn run(command: &Command) -> Outcome {
+pub fn run(command: &Command) -> CommandResult {
     match command {
         Command::Template(args) => template::run(args),
         Command::Lint(args) => lint::run(args),
@@ -82,42 +82,42 @@ pub fn run(command: &Command) -> Outcome {
 }
 
 /// Result of a command: standard output, or Helm's error message.
-pub type Outcome = Result<Vec<u8>, Refusal>;
+pub type CommandResult = Result<Vec<u8>, CommandError>;
 
 /// Error of a command.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct CommandError {
     /// Output to print although the command failed.
     pub output: Vec<u8>,
-    pub why: String,
+    pub message: String,
     /// Exit code: 1, or 130 if the command was interrupted.
     pub code: u8,
 }
 
-impl Refusal {
+impl CommandError {
     /// Error after the given output was produced.
-    pub fn after(output: impl Into<Vec<u8>>, why: impl Into<String>) -> Self {
-        Self { output: output.into(), why: why.into(), code: 1 }
+    pub fn with_output(output: impl Into<Vec<u8>>, why: impl Into<String>) -> Self {
+        Self { output: output.into(), message: why.into(), code: 1 }
     }
 }
 
-impl<T: Into<String>> From<T> for Refusal {
+impl<T: Into<String>> From<T> for CommandError {
     fn from(why: T) -> Self {
-        Self::after(Vec::new(), why)
+        Self::with_output(Vec::new(), why)
     }
 }
 
-impl From<crate::platform::Failure> for Refusal {
-    fn from(failure: crate::platform::Failure) -> Self {
-        Self::after(Vec::new(), failure.to_string())
+impl From<crate::platform::PlatformError> for CommandError {
+    fn from(failure: crate::platform::PlatformError) -> Self {
+        Self::with_output(Vec::new(), failure.to_string())
     }
 }
 
 /// Prints the result of a command as Helm does.
-pub fn finish(outcome: Outcome) -> ExitCode {
+pub fn finish(outcome: CommandResult) -> ExitCode {
     let (output, why, code) = match outcome {
         Ok(output) => (output, None, 1),
-        Err(Refusal { output, why, code }) => (output, Some(why), code),
+        Err(CommandError { output, message: why, code }) => (output, Some(why), code),
     };
     let written = match io::stdout().lock().write_all(&output) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -8,9 +8,9 @@ use helm_host::Host;
 use helm_template::profile::Profile;
 use helm_template::semver::Version;
 
-use super::flags::{HelmArg, Switch, reason, switch};
-use super::save::{Made, save};
-use super::{Outcome, Refusal, dependency};
+use super::flags::{HelmArg, Switch, go_io_error, switch};
+use super::save::{ArchiveTime, save_archive};
+use super::{CommandError, CommandResult, dependency};
 
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
@@ -40,32 +40,32 @@ pub struct PackageArgs {
     pub dependency_update: Switch,
 }
 
-pub fn run(args: &PackageArgs) -> Outcome {
+pub fn run(args: &PackageArgs) -> CommandResult {
     if args.charts.is_empty() {
         return Err("need at least one argument, the path to the chart".into());
     }
-    let made = Made::from_environment(&Host::new())?;
+    let archive_time = ArchiveTime::from_environment(&Host::new())?;
     let mut said = String::new();
     for chart in &args.charts {
-        match package(args, Path::new(chart), made) {
+        match package(args, Path::new(chart), archive_time) {
             Ok(archive) => {
                 said.push_str("Successfully packaged chart and saved it to: ");
                 said.push_str(&archive.to_string_lossy());
                 said.push('\n');
             }
-            Err(why) => return Err(Refusal::after(said, why)),
+            Err(why) => return Err(CommandError::with_output(said, why)),
         }
     }
     Ok(said.into_bytes())
 }
 
-fn package(args: &PackageArgs, path: &Path, made: Made) -> Result<PathBuf, String> {
+fn package(args: &PackageArgs, path: &Path, made: ArchiveTime) -> Result<PathBuf, String> {
     let profile = args.helm.profile;
-    let found =
-        std::fs::metadata(path).map_err(|error| format!("stat {}: {}", path.display(), reason(&error)))?;
+    let found = std::fs::metadata(path)
+        .map_err(|error| format!("stat {}: {}", path.display(), go_io_error(&error)))?;
     let whole = std::path::absolute(path).map_err(|error| error.to_string())?;
     if !found.is_dir() {
-        return Err(not_a_folder(&whole, profile));
+        return Err(not_a_folder_message(&whole, profile));
     }
     if args.dependency_update.0 {
         dependency::build::update(&whole, profile, made, &mut String::new())?;
@@ -84,13 +84,13 @@ fn package(args: &PackageArgs, path: &Path, made: Made) -> Result<PathBuf, Strin
         dependencies::check_present(&chart).map_err(|why| why.to_string())?;
     }
     let destination = match args.destination.as_os_str().to_str() {
-        Some(".") => std::env::current_dir().map_err(|error| reason(&error))?,
+        Some(".") => std::env::current_dir().map_err(|error| go_io_error(&error))?,
         _ => args.destination.clone(),
     };
-    save(&mut chart, &destination, profile, made).map_err(|why| format!("failed to save: {why}"))
+    save_archive(&mut chart, &destination, profile, made).map_err(|why| format!("failed to save: {why}"))
 }
 
-fn not_a_folder(path: &Path, profile: Profile) -> String {
+fn not_a_folder_message(path: &Path, profile: Profile) -> String {
     let path = path.display();
     match profile {
         Profile::Helm3 => "Chart.yaml file is missing".into(),

@@ -8,9 +8,9 @@ use clap::{ArgAction, Args};
 use helm_chart::Loader;
 use helm_template::profile::Profile;
 
-use super::flags::{HelmArg, Switch, reason, switch};
-use super::remote::{Pulled, RemoteArgs, wait};
-use super::{Outcome, Refusal};
+use super::flags::{HelmArg, Switch, go_io_error, switch};
+use super::remote::{PulledChart, RemoteArgs, block_on};
+use super::{CommandError, CommandResult};
 
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
@@ -33,12 +33,12 @@ pub struct PullArgs {
     pub untardir: PathBuf,
 }
 
-pub fn run(args: &PullArgs) -> Outcome {
+pub fn run(args: &PullArgs) -> CommandResult {
     let mut said = String::new();
     for name in &args.charts {
         match pull(args, name) {
             Ok(more) => said.push_str(&more),
-            Err(why) => return Err(Refusal::after(said, why)),
+            Err(why) => return Err(CommandError::with_output(said, why)),
         }
     }
     Ok(said.into_bytes())
@@ -46,14 +46,14 @@ pub fn run(args: &PullArgs) -> Outcome {
 
 fn pull(args: &PullArgs, name: &str) -> Result<String, String> {
     let profile = args.helm.profile;
-    let pulled = wait(args.remote.fetch(name.trim(), profile))??;
+    let pulled = block_on(args.remote.fetch(name.trim(), profile))??;
     if args.untar.0 {
         // Removes `.` components, because a folder `.` cannot be created.
         let folder: PathBuf = args.destination.join(&args.untardir).components().collect();
         untar(&folder, &pulled, profile)?;
     } else {
         let file = args.destination.join(&pulled.file);
-        write(&file, &pulled.fetched.bytes).map_err(|error| failed(&file, &error))?;
+        write(&file, &pulled.fetched.bytes).map_err(|error| io_error_message(&file, &error))?;
     }
     let Some(reference) = &pulled.reference else { return Ok(String::new()) };
     let (host, path, version) = (&reference.host, &reference.path, pulled.fetched.version());
@@ -62,7 +62,7 @@ fn pull(args: &PullArgs, name: &str) -> Result<String, String> {
 
 /// Unpacks a chart atomically into a new folder of its name. Entry names were checked when the archive was read: none
 /// is outside the chart, and none is a link.
-fn untar(folder: &Path, pulled: &Pulled, profile: Profile) -> Result<(), String> {
+fn untar(folder: &Path, pulled: &PulledChart, profile: Profile) -> Result<(), String> {
     let name = pulled.fetched.name();
     if name.is_empty() || name.starts_with('.') || name.contains(['/', '\\']) {
         return Err(format!("failed to untar: chart name {name:?} is not allowed"));
@@ -87,7 +87,7 @@ fn untar(folder: &Path, pulled: &Pulled, profile: Profile) -> Result<(), String>
     written.map_err(|error| {
         // The first error is returned.
         let _ = fs::remove_dir_all(&draft);
-        format!("failed to untar: {}", failed(&place, &error))
+        format!("failed to untar: {}", io_error_message(&place, &error))
     })
 }
 
@@ -102,6 +102,6 @@ fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-fn failed(path: &Path, error: &io::Error) -> String {
-    format!("open {}: {}", path.display(), reason(error))
+fn io_error_message(path: &Path, error: &io::Error) -> String {
+    format!("open {}: {}", path.display(), go_io_error(error))
 }

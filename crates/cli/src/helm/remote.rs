@@ -6,24 +6,24 @@
 use std::io::Read;
 
 use bytes::Bytes;
-use chart_store::oci::Reference;
-use chart_store::work::Work;
-use chart_store::{Fetched, Fetcher, Repository, repository};
+use chart_store::oci::OciReference;
+use chart_store::work::WorkBudget;
+use chart_store::{ChartRepository, Fetcher, LoadedChart, repository};
 use clap::Args;
-use helm_chart::archive::Limits;
+use helm_chart::archive::ArchiveLimits;
 use helm_chart::index::Index;
 use helm_template::go::quote;
 use helm_template::profile::Profile;
-use outbound::access::Identity;
-use outbound::{Access, Address, Client, Dialer, Login, Policy, Trust};
+use outbound::access::ClientCertificate;
+use outbound::{Access, Address, Dialer, EgressPolicy, FetchClient, HttpAuth, TlsTrust};
 
-use super::flags::{Switch, switch, text_of_file};
-use super::repositories::{Places, PlacesArgs};
+use super::flags::{Switch, read_text_file, switch};
+use super::repositories::{RepoPaths, RepoPathsArgs};
 use crate::platform::secret::Secret;
 
 /// Credentials and trusted certificates of a repository or registry.
 #[derive(Clone, Debug, Default, Args)]
-pub struct LoginArgs {
+pub struct RepoAuthArgs {
     /// The user name at the repository or registry
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub username: String,
@@ -69,9 +69,9 @@ pub struct RemoteArgs {
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub plain_http: Switch,
     #[command(flatten)]
-    pub login: LoginArgs,
+    pub login: RepoAuthArgs,
     #[command(flatten)]
-    pub places: PlacesArgs,
+    pub places: RepoPathsArgs,
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "clap asks for a result")]
@@ -79,9 +79,9 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
 
-impl LoginArgs {
+impl RepoAuthArgs {
     /// Reads the password from standard input if requested.
-    pub fn asked(mut self, stdin: bool) -> Result<Self, String> {
+    pub fn with_password_from_stdin(mut self, stdin: bool) -> Result<Self, String> {
         if stdin && self.password.is_none() {
             let mut text = String::new();
             std::io::stdin().lock().read_to_string(&mut text).map_err(|error| error.to_string())?;
@@ -108,34 +108,41 @@ pub fn access(
 ) -> Result<Access, String> {
     let read = |name: &str| match name {
         "" => Ok(None),
-        name => text_of_file(name).map(|text| Some(text.to_string())).map_err(|why| why.to_string()),
+        name => read_text_file(name).map(|text| Some(text.to_string())).map_err(|why| why.to_string()),
     };
     let identity = match (read(certificate)?, read(key)?) {
-        (Some(certificate), Some(key)) => Some(Identity { certificate, key: outbound::Secret::new(key) }),
+        (Some(certificate), Some(key)) => {
+            Some(ClientCertificate { certificate, key: outbound::SecretString::new(key) })
+        }
         (None, None) => None,
         _ => return Err("a certificate needs its key, and a key its certificate: give both files".to_owned()),
     };
-    let login = password.map(|password| Login::Basic {
+    let login = password.map(|password| HttpAuth::Basic {
         username: username.to_owned(),
-        password: outbound::Secret::new(password.expose()),
+        password: outbound::SecretString::new(password.expose()),
     });
-    let trust = Trust { authorities: read(authorities)?, also_system: false, identity, blindly };
-    Ok(Access { login, trust })
+    let trust = TlsTrust {
+        authorities: read(authorities)?,
+        include_system_roots: false,
+        client_certificate: identity,
+        insecure_skip_verify: blindly,
+    };
+    Ok(Access { auth: login, trust })
 }
 
 /// A fetched chart.
-pub struct Pulled {
-    pub fetched: Fetched,
+pub struct PulledChart {
+    pub fetched: LoadedChart,
     /// File name of the archive, by Helm's rules.
     pub file: String,
     /// Its reference in a registry.
-    pub reference: Option<Reference>,
+    pub reference: Option<OciReference>,
 }
 
 impl RemoteArgs {
     /// Whether an argument requires local access: a repository URL, credentials or certificates.
-    pub fn is_of_this_machine(&self) -> bool {
-        let LoginArgs {
+    pub fn requires_local_access(&self) -> bool {
+        let RepoAuthArgs {
             username,
             password,
             ca_file,
@@ -154,39 +161,39 @@ impl RemoteArgs {
     }
 
     /// The requested version or range.
-    pub fn wanted(&self) -> &str {
+    pub fn version_range(&self) -> &str {
         if self.version.is_empty() && self.devel.0 { ">0.0.0-0" } else { self.version.trim() }
     }
 
     /// Fetches a chart by name.
-    pub async fn fetch(&self, name: &str, profile: Profile) -> Result<Pulled, String> {
-        let charts = Fetcher::new(client(), profile, Limits::of(profile).packed);
+    pub async fn fetch(&self, name: &str, profile: Profile) -> Result<PulledChart, String> {
+        let charts = Fetcher::new(client(), profile, ArchiveLimits::for_profile(profile).packed);
         let said = |error: chart_store::ChartError| error.to_string();
         if name.starts_with("oci://") {
-            let reference: Reference = name.parse().map_err(|why| format!("{why}"))?;
+            let reference: OciReference = name.parse().map_err(|why| format!("{why}"))?;
             let access = self.login.access()?;
-            let fetched = charts.from_registry(&reference, self.wanted(), &access, self.plain_http.0);
+            let fetched = charts.from_registry(&reference, self.version_range(), &access, self.plain_http.0);
             let fetched = fetched.await.map_err(said)?;
             let file = format!("{}-{}.tgz", reference.name(), fetched.version());
-            return Ok(Pulled { fetched, file, reference: Some(reference) });
+            return Ok(PulledChart { fetched, file, reference: Some(reference) });
         }
         if !self.repo.is_empty() {
-            let repository = Repository {
+            let repository = ChartRepository {
                 name: self.repo.clone(),
                 address: self.repo.parse().map_err(|why| format!("{why}"))?,
                 access: self.login.access()?,
                 pass_credentials: self.login.pass_credentials.0,
             };
             let index = charts.index(&repository).await.map_err(said)?;
-            return self.listed(&charts, &repository, &index, name).await;
+            return self.fetch_from_index(&charts, &repository, &index, name).await;
         }
-        let places = self.places.find()?;
+        let places = self.places.resolve()?;
         if name.contains("://") {
             let address: Address = name.parse().map_err(|why| format!("{why}"))?;
-            let access = self.access_at(&places, &address)?;
+            let access = self.access_for(&places, &address)?;
             let fetched = charts.from_address(&address, &access).await.map_err(said)?;
             let file = file_name(&address, &fetched);
-            return Ok(Pulled { fetched, file, reference: None });
+            return Ok(PulledChart { fetched, file, reference: None });
         }
         let Some((repo, chart)) = name.split_once('/') else {
             return Err(format!(
@@ -197,34 +204,34 @@ impl RemoteArgs {
         let entry = known.get(repo).ok_or_else(|| format!("repo {repo} not found"))?;
         let mut repository = entry.repository()?;
         if self.login.password.is_some() {
-            repository.access.login = self.login.access()?.login;
+            repository.access.auth = self.login.access()?.auth;
         }
         repository.pass_credentials |= self.login.pass_credentials.0;
         let index = places.index(repo, profile);
         let index =
             index.map_err(|why| format!("no cached repo found. (try 'longshore repo update'): {why}"))?;
-        self.listed(&charts, &repository, &index, chart).await
+        self.fetch_from_index(&charts, &repository, &index, chart).await
     }
 
-    async fn listed(
+    async fn fetch_from_index(
         &self,
         charts: &Fetcher,
-        repository: &Repository,
+        repository: &ChartRepository,
         index: &Index,
         chart: &str,
-    ) -> Result<Pulled, String> {
-        let listed = repository.find(index, chart, self.wanted()).map_err(|error| {
-            let (chart, version, name) = (quote(chart), self.wanted(), &repository.name);
+    ) -> Result<PulledChart, String> {
+        let listed = repository.find(index, chart, self.version_range()).map_err(|error| {
+            let (chart, version, name) = (quote(chart), self.version_range(), &repository.name);
             format!("chart {chart} matching {version} not found in {name} index. (try 'longshore repo update'): {error}")
         })?;
-        let fetched = charts.listed(repository, &listed).await.map_err(|error| error.to_string())?;
-        Ok(Pulled { file: file_name(&listed.address, &fetched), fetched, reference: None })
+        let fetched = charts.fetch_listed(repository, &listed).await.map_err(|error| error.to_string())?;
+        Ok(PulledChart { file: file_name(&listed.address, &fetched), fetched, reference: None })
     }
 
     /// Credentials for an address: those given, or those of the added repository that contains it.
-    fn access_at(&self, places: &Places, address: &Address) -> Result<Access, String> {
+    fn access_for(&self, places: &RepoPaths, address: &Address) -> Result<Access, String> {
         let said = self.login.access()?;
-        if said != Access::none() {
+        if said != Access::anonymous() {
             return Ok(said);
         }
         for entry in places.read()?.repositories {
@@ -235,29 +242,29 @@ impl RemoteArgs {
                 return Ok(entry.repository()?.access);
             }
         }
-        Ok(Access::none())
+        Ok(Access::anonymous())
     }
 }
 
 /// File name of an archive: the last segment of its URL if it is a valid name, otherwise name and version.
-fn file_name(address: &Address, fetched: &Fetched) -> String {
+fn file_name(address: &Address, fetched: &LoadedChart) -> String {
     let last = address.path().rsplit('/').next().unwrap_or_default();
     let plain = !last.is_empty() && !last.starts_with('.') && !last.contains(['%', '\\']);
     if plain { last.to_owned() } else { format!("{}-{}.tgz", fetched.name(), fetched.version()) }
 }
 
 /// Downloads the index of a repository. Returns its text and the parsed index.
-pub fn download(repository: &Repository, profile: Profile) -> Result<(Bytes, Index), String> {
-    wait(repository::download(&client(), repository, profile, &Work::unbounded()))?
+pub fn download(repository: &ChartRepository, profile: Profile) -> Result<(Bytes, Index), String> {
+    block_on(repository::download_index(&client(), repository, profile, &WorkBudget::unbounded()))?
         .map_err(|error| error.to_string())
 }
 
-fn client() -> Client {
-    Client::new(Dialer::new(Policy::anywhere()))
+fn client() -> FetchClient {
+    FetchClient::new(Dialer::new(EgressPolicy::allow_all()))
 }
 
 /// Blocks on network I/O, for commands without a runtime.
-pub fn wait<T>(work: impl Future<Output = T>) -> Result<T, String> {
+pub fn block_on<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     Ok(runtime.map_err(|error| error.to_string())?.block_on(work))
 }

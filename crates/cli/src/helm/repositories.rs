@@ -8,20 +8,20 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use chart_store::Repository;
+use chart_store::ChartRepository;
 use clap::Args;
 use helm_chart::index::Index;
 use helm_template::profile::Profile;
 use serde::{Deserialize, Serialize};
 
-use super::flags::reason;
+use super::flags::go_io_error;
 use super::remote::access;
 use crate::platform::contexts::write_private;
 use crate::platform::secret::Secret;
 
 /// Paths of the repositories file and of the cache.
 #[derive(Clone, Debug, Default, Args)]
-pub struct PlacesArgs {
+pub struct RepoPathsArgs {
     /// The file with the names of repositories [default: `repositories.yaml` in the user's folder of settings]
     #[arg(long, value_name = "FILE")]
     pub repository_config: Option<PathBuf>,
@@ -30,28 +30,30 @@ pub struct PlacesArgs {
     pub repository_cache: Option<PathBuf>,
 }
 
-impl PlacesArgs {
+impl RepoPathsArgs {
     /// Whether a path was given.
-    pub fn is_said(&self) -> bool {
+    pub fn is_set(&self) -> bool {
         self.repository_config.is_some() || self.repository_cache.is_some()
     }
 
-    pub fn find(&self) -> Result<Places, String> {
+    pub fn resolve(&self) -> Result<RepoPaths, String> {
         let file = self.repository_config.clone();
         let cache = self.repository_cache.clone();
-        Ok(Places {
+        Ok(RepoPaths {
             file: file.map_or_else(
-                || Ok(own("XDG_CONFIG_HOME", ".config")?.join("repositories.yaml")),
+                || Ok(xdg_path("XDG_CONFIG_HOME", ".config")?.join("repositories.yaml")),
                 Ok::<_, String>,
             )?,
-            cache: cache
-                .map_or_else(|| Ok(own("XDG_CACHE_HOME", ".cache")?.join("repository")), Ok::<_, String>)?,
+            cache: cache.map_or_else(
+                || Ok(xdg_path("XDG_CACHE_HOME", ".cache")?.join("repository")),
+                Ok::<_, String>,
+            )?,
         })
     }
 }
 
 /// Longshore's folder in one of the user's XDG folders.
-fn own(variable: &str, at_home: &str) -> Result<PathBuf, String> {
+fn xdg_path(variable: &str, at_home: &str) -> Result<PathBuf, String> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder(variable).or_else(|| folder("HOME").map(|home| home.join(at_home)));
     let base = base.ok_or_else(|| format!("no folder for repositories is known: set {variable} or HOME"))?;
@@ -60,7 +62,7 @@ fn own(variable: &str, at_home: &str) -> Result<PathBuf, String> {
 
 /// Paths of the repositories file and of the cache.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct RepoPaths {
     file: PathBuf,
     cache: PathBuf,
 }
@@ -71,12 +73,12 @@ pub struct Places {
 pub struct Repositories {
     api_version: String,
     generated: String,
-    pub repositories: Vec<Entry>,
+    pub repositories: Vec<RepositoryEntry>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Entry {
+pub struct RepositoryEntry {
     #[serde(rename = "caFile")]
     pub ca_file: String,
     #[serde(rename = "certFile")]
@@ -110,12 +112,12 @@ mod plain {
 }
 
 impl Repositories {
-    pub fn get(&self, name: &str) -> Option<&Entry> {
+    pub fn get(&self, name: &str) -> Option<&RepositoryEntry> {
         self.repositories.iter().find(|entry| entry.name == name)
     }
 
     /// Adds or replaces a repository.
-    pub fn enter(&mut self, entry: Entry) {
+    pub fn upsert(&mut self, entry: RepositoryEntry) {
         match self.repositories.iter_mut().find(|other| other.name == entry.name) {
             Some(other) => *other = entry,
             None => self.repositories.push(entry),
@@ -123,12 +125,12 @@ impl Repositories {
     }
 }
 
-impl Entry {
+impl RepositoryEntry {
     /// Access to the repository.
-    pub fn repository(&self) -> Result<Repository, String> {
+    pub fn repository(&self) -> Result<ChartRepository, String> {
         let files = [&*self.ca_file, &self.cert_file, &self.key_file];
         let access = access(&self.username, self.password.as_ref(), files, self.insecure_skip_tls_verify)?;
-        Ok(Repository {
+        Ok(ChartRepository {
             name: self.name.clone(),
             address: self.url.parse().map_err(|why| format!("{why}"))?,
             access,
@@ -137,13 +139,13 @@ impl Entry {
     }
 }
 
-impl Places {
+impl RepoPaths {
     /// Reads the file. A missing file is empty.
     pub fn read(&self) -> Result<Repositories, String> {
         let text = match fs::read_to_string(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Repositories::default()),
-            Err(error) => return Err(failed(&self.file, &error)),
+            Err(error) => return Err(io_error_message(&self.file, &error)),
         };
         if text.trim().is_empty() {
             return Ok(Repositories::default());
@@ -159,9 +161,9 @@ impl Places {
     }
 
     /// Reads, changes and writes the file under a lock.
-    pub fn change(&self, change: impl FnOnce(&mut Repositories) -> Result<(), String>) -> Result<(), String> {
-        let wrong = |error: io::Error| failed(&self.file, &error);
-        private_folder(self.file.parent().unwrap_or(Path::new("."))).map_err(wrong)?;
+    pub fn update(&self, change: impl FnOnce(&mut Repositories) -> Result<(), String>) -> Result<(), String> {
+        let wrong = |error: io::Error| io_error_message(&self.file, &error);
+        create_private_folder(self.file.parent().unwrap_or(Path::new("."))).map_err(wrong)?;
         // The lock is held until it is dropped. The repositories file itself cannot be locked, because it is replaced.
         let lock = self.file.with_extension("lock");
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock);
@@ -180,22 +182,24 @@ impl Places {
     /// The cached index of a repository.
     pub fn index(&self, name: &str, profile: Profile) -> Result<Index, String> {
         let file = self.index_file(name);
-        let text = fs::read(&file).map_err(|error| failed(&file, &error))?;
+        let text = fs::read(&file).map_err(|error| io_error_message(&file, &error))?;
         let index = Index::parse(&Bytes::from(text), profile);
         index.map_err(|error| format!("error loading {}: {error}", file.display()))
     }
 
-    pub fn keep_index(&self, name: &str, text: &Bytes, index: &Index) -> Result<(), String> {
-        self.keep(&format!("{name}-index.yaml"), text)?;
+    pub fn save_index(&self, name: &str, text: &Bytes, index: &Index) -> Result<(), String> {
+        self.save_file(&format!("{name}-index.yaml"), text)?;
         let names: String = index.names().flat_map(|name| [name, "\n"]).collect();
-        self.keep(&format!("{name}-charts.txt"), names.as_bytes())?;
+        self.save_file(&format!("{name}-charts.txt"), names.as_bytes())?;
         Ok(())
     }
 
-    pub fn forget_index(&self, name: &str) -> Result<(), String> {
+    pub fn remove_index(&self, name: &str) -> Result<(), String> {
         for file in [self.cache.join(format!("{name}-charts.txt")), self.index_file(name)] {
             match fs::remove_file(&file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(&file, &error)),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io_error_message(&file, &error));
+                }
                 _ => {}
             }
         }
@@ -203,10 +207,10 @@ impl Places {
     }
 
     /// Writes a file into the cache and returns its path.
-    pub fn keep(&self, name: &str, content: &[u8]) -> Result<PathBuf, String> {
+    pub fn save_file(&self, name: &str, content: &[u8]) -> Result<PathBuf, String> {
         let file = self.cache.join(name);
-        private_folder(&self.cache).map_err(|error| failed(&self.cache, &error))?;
-        write_private(&file, content).map_err(|error| failed(&file, &error))?;
+        create_private_folder(&self.cache).map_err(|error| io_error_message(&self.cache, &error))?;
+        write_private(&file, content).map_err(|error| io_error_message(&file, &error))?;
         Ok(file)
     }
 
@@ -215,10 +219,10 @@ impl Places {
     }
 }
 
-fn private_folder(folder: &Path) -> io::Result<()> {
+fn create_private_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-fn failed(file: &Path, error: &io::Error) -> String {
-    format!("open {}: {}", file.display(), reason(error))
+fn io_error_message(file: &Path, error: &io::Error) -> String {
+    format!("open {}: {}", file.display(), go_io_error(error))
 }

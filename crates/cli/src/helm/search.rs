@@ -7,11 +7,11 @@ use helm_template::semver::{Constraints, Version};
 use regex::Regex;
 use serde::Serialize;
 
-use super::Outcome;
+use super::CommandResult;
 use super::flags::{HelmArg, Switch, switch};
-use super::repositories::PlacesArgs;
+use super::repositories::RepoPathsArgs;
 use super::table::{self, Form};
-use crate::platform::output::tame;
+use crate::platform::output::escape_control;
 
 #[derive(Clone, Debug, Args)]
 pub struct SearchArgs {
@@ -22,12 +22,12 @@ pub struct SearchArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum SearchCommand {
     /// Look for a word in the charts of your repositories
-    Repo(RepoArgs),
+    Repo(SearchRepoArgs),
 }
 
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
-pub struct RepoArgs {
+pub struct SearchRepoArgs {
     /// What to look for; everything without
     #[arg(value_name = "KEYWORD", action = ArgAction::Append)]
     pub words: Vec<String>,
@@ -61,11 +61,11 @@ pub struct RepoArgs {
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     pub output: Form,
     #[command(flatten)]
-    pub places: PlacesArgs,
+    pub places: RepoPathsArgs,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct SearchRow {
     name: String,
     version: String,
     app_version: String,
@@ -73,7 +73,7 @@ struct Row {
 }
 
 /// A matching chart version. `score` is the index of the part that matches; lower is better.
-struct Found {
+struct SearchHit {
     score: usize,
     name: String,
     version: Option<Version>,
@@ -81,13 +81,13 @@ struct Found {
 }
 
 /// Search term.
-enum Words {
+enum SearchTerm {
     All,
     Text(String),
     Pattern(Regex),
 }
 
-pub fn run(args: &SearchArgs) -> Outcome {
+pub fn run(args: &SearchArgs) -> CommandResult {
     let SearchCommand::Repo(args) = &args.command;
     let rows = rows(args)?;
     if rows.is_empty() && args.fail_on_no_result.0 {
@@ -99,27 +99,27 @@ pub fn run(args: &SearchArgs) -> Outcome {
             let head = ["NAME", "CHART VERSION", "APP VERSION", "DESCRIPTION"].map(str::to_owned);
             // Text from repositories is escaped for the terminal.
             let cells = rows.iter().map(|row| {
-                [&row.name, &row.version, &row.app_version, &row.description].map(|text| tame(text))
+                [&row.name, &row.version, &row.app_version, &row.description].map(|text| escape_control(text))
             });
             let cells: Vec<_> = std::iter::once(head).chain(cells).collect();
-            Ok(table::text(&cells, args.max_col_width).into_bytes())
+            Ok(table::render_table(&cells, args.max_col_width).into_bytes())
         }
-        form => Ok(table::listed(&rows, form)?),
+        form => Ok(table::encode_rows(&rows, form)?),
     }
 }
 
-fn rows(args: &RepoArgs) -> Result<Vec<Row>, String> {
+fn rows(args: &SearchRepoArgs) -> Result<Vec<SearchRow>, String> {
     let profile = args.helm.profile;
-    let places = args.places.find()?;
+    let places = args.places.resolve()?;
     let repositories = places.read()?.repositories;
     if repositories.is_empty() {
         return Err("no repositories configured".into());
     }
-    let words = words(args)?;
+    let term = search_term(args)?;
     let mut found = Vec::new();
     for entry in &repositories {
         match places.index(&entry.name, profile) {
-            Ok(index) => look(&entry.name, &index, &words, profile, &mut found),
+            Ok(index) => search_index(&entry.name, &index, &term, profile, &mut found),
             Err(why) => eprintln!("WARNING: repo {:?} is corrupt or missing: {why}", entry.name),
         }
     }
@@ -130,7 +130,7 @@ fn rows(args: &RepoArgs) -> Result<Vec<Row>, String> {
         };
         a.score.cmp(&b.score).then_with(|| a.name.cmp(&b.name)).then_with(newest)
     });
-    let range = range(args)?;
+    let range = version_range(args)?;
     found.retain(|one| one.version.as_ref().is_some_and(|version| range.check(version)));
     if !args.versions.0 {
         let mut seen = std::collections::HashSet::new();
@@ -139,9 +139,9 @@ fn rows(args: &RepoArgs) -> Result<Vec<Row>, String> {
     Ok(found.into_iter().map(row).collect())
 }
 
-fn row(found: Found) -> Row {
+fn row(found: SearchHit) -> SearchRow {
     let metadata = found.entry.metadata;
-    Row {
+    SearchRow {
         name: found.name,
         version: metadata.version.to_string(),
         app_version: metadata.app_version.to_string(),
@@ -149,18 +149,18 @@ fn row(found: Found) -> Row {
     }
 }
 
-fn words(args: &RepoArgs) -> Result<Words, String> {
+fn search_term(args: &SearchRepoArgs) -> Result<SearchTerm, String> {
     let text = args.words.join(" ");
     if args.words.is_empty() {
-        return Ok(Words::All);
+        return Ok(SearchTerm::All);
     }
     if !args.regexp.0 {
-        return Ok(Words::Text(text.to_lowercase()));
+        return Ok(SearchTerm::Text(text.to_lowercase()));
     }
-    Regex::new(&text).map(Words::Pattern).map_err(|error| format!("error parsing regexp: {error}"))
+    Regex::new(&text).map(SearchTerm::Pattern).map_err(|error| format!("error parsing regexp: {error}"))
 }
 
-fn range(args: &RepoArgs) -> Result<Constraints, String> {
+fn version_range(args: &SearchRepoArgs) -> Result<Constraints, String> {
     let range = match (&*args.version, args.devel.0) {
         ("", true) => ">0.0.0-0",
         ("", false) => ">0.0.0",
@@ -170,19 +170,19 @@ fn range(args: &RepoArgs) -> Result<Constraints, String> {
         .map_err(|why| format!("an invalid version/constraint format: {why}"))
 }
 
-fn look(repo: &str, index: &Index, words: &Words, profile: Profile, found: &mut Vec<Found>) {
+fn search_index(repo: &str, index: &Index, words: &SearchTerm, profile: Profile, found: &mut Vec<SearchHit>) {
     for chart in index.names() {
         // Unreadable entries are skipped.
         for entry in index.entries(chart).filter_map(Result::ok) {
             let Some(score) = score(repo, &entry, words) else { continue };
             let version = Version::parse(&entry.metadata.version, profile).ok();
-            found.push(Found { score, name: format!("{repo}/{chart}"), version, entry });
+            found.push(SearchHit { score, name: format!("{repo}/{chart}"), version, entry });
         }
     }
 }
 
 /// Index of the first part that matches: name, name with repository, description, keywords.
-fn score(repo: &str, entry: &ChartVersion, words: &Words) -> Option<usize> {
+fn score(repo: &str, entry: &ChartVersion, words: &SearchTerm) -> Option<usize> {
     const BETWEEN: char = '\u{b}';
     let metadata = &entry.metadata;
     let keywords: Vec<&str> = metadata.keywords.iter().map(|word| &**word).collect();
@@ -194,13 +194,13 @@ fn score(repo: &str, entry: &ChartVersion, words: &Words) -> Option<usize> {
     ];
     let line = said.join(&BETWEEN.to_string());
     let (line, at) = match words {
-        Words::All => return Some(0),
-        Words::Text(text) => {
+        SearchTerm::All => return Some(0),
+        SearchTerm::Text(text) => {
             let line = line.to_lowercase();
             let at = line.find(text)?;
             (line, at)
         }
-        Words::Pattern(pattern) => {
+        SearchTerm::Pattern(pattern) => {
             let at = pattern.find(&line)?.start();
             (line, at)
         }

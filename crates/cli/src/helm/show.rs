@@ -7,16 +7,16 @@ use helm_template::yaml;
 
 use super::flags::HelmArg;
 use super::remote::RemoteArgs;
-use super::{Outcome, locate};
+use super::{CommandResult, locate};
 
 #[derive(Clone, Debug, Args)]
 pub struct ShowArgs {
     #[command(subcommand)]
-    pub what: What,
+    pub what: ShowCommand,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum What {
+pub enum ShowCommand {
     /// All of it
     All(ChartArgs),
     /// `Chart.yaml`
@@ -42,34 +42,37 @@ pub struct ChartArgs {
 
 /// Parts of a chart, in the order in which they are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum ChartPart {
     Chart,
     Values,
     Readme,
     Crds,
 }
 
-impl What {
-    fn parts(&self) -> (&ChartArgs, &'static [Part]) {
+impl ShowCommand {
+    fn parts(&self) -> (&ChartArgs, &'static [ChartPart]) {
         match self {
-            Self::All(args) => (args, &[Part::Chart, Part::Values, Part::Readme, Part::Crds]),
-            Self::Chart(args) => (args, &[Part::Chart]),
-            Self::Values(args) => (args, &[Part::Values]),
-            Self::Readme(args) => (args, &[Part::Readme]),
-            Self::Crds(args) => (args, &[Part::Crds]),
+            Self::All(args) => {
+                (args, &[ChartPart::Chart, ChartPart::Values, ChartPart::Readme, ChartPart::Crds])
+            }
+            Self::Chart(args) => (args, &[ChartPart::Chart]),
+            Self::Values(args) => (args, &[ChartPart::Values]),
+            Self::Readme(args) => (args, &[ChartPart::Readme]),
+            Self::Crds(args) => (args, &[ChartPart::Crds]),
         }
     }
 }
 
-pub fn run(args: &ShowArgs) -> Outcome {
+pub fn run(args: &ShowArgs) -> CommandResult {
     let (args, parts) = args.what.parts();
-    let path = locate::chart(&args.chart, &args.remote, args.helm.profile)?;
-    let loaded = helm_host::load_unasked(&path, args.helm.profile).map_err(|error| error.to_string())?;
+    let path = locate::find_blocking(&args.chart, &args.remote, args.helm.profile)?;
+    let loaded =
+        helm_host::load_without_detection(&path, args.helm.profile).map_err(|error| error.to_string())?;
     loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
-    text(&loaded.chart, parts, args.helm.profile)
+    render_parts(&loaded.chart, parts, args.helm.profile)
 }
 
-fn text(chart: &Chart, parts: &[Part], profile: Profile) -> Outcome {
+fn render_parts(chart: &Chart, parts: &[ChartPart], profile: Profile) -> CommandResult {
     let is_all = parts.len() > 1;
     let mut text = Vec::new();
     let mut say = |data: &[u8]| {
@@ -78,25 +81,25 @@ fn text(chart: &Chart, parts: &[Part], profile: Profile) -> Outcome {
     };
     for part in parts {
         match part {
-            Part::Chart => {
+            ChartPart::Chart => {
                 let data = yaml::write(&chart.metadata.to_data()).map_err(|error| error.to_string())?;
                 say(data.as_bytes());
             }
-            Part::Values => {
+            ChartPart::Values => {
                 let mut files = chart.raw.iter().filter(|file| &*file.name == "values.yaml").peekable();
                 if is_all && files.peek().is_some() {
                     say(b"---");
                 }
                 files.for_each(|file| say(&file.data));
             }
-            Part::Readme => {
+            ChartPart::Readme => {
                 let Some(readme) = readme(chart) else { continue };
                 if is_all {
                     say(b"---");
                 }
                 say(&readme.data);
             }
-            Part::Crds => {
+            ChartPart::Crds => {
                 for (number, crd) in crds(chart).into_iter().enumerate() {
                     // Helm 3 separates CRDs from preceding output, but not from each other.
                     let is_separated = profile == Profile::Helm4 || (is_all && number == 0);

@@ -13,7 +13,7 @@ pub enum Form {
 }
 
 /// Rows as JSON or YAML in Go's format.
-pub fn listed(rows: &[impl Serialize], form: Form) -> Result<Vec<u8>, String> {
+pub fn encode_rows(rows: &[impl Serialize], form: Form) -> Result<Vec<u8>, String> {
     let text = serde_json::to_string(rows).map_err(|error| error.to_string())?;
     if form == Form::Yaml {
         let data = json::parse(&text).map_err(|why| why.to_string())?;
@@ -23,12 +23,12 @@ pub fn listed(rows: &[impl Serialize], form: Form) -> Result<Vec<u8>, String> {
     Ok((escaped + "\n").into_bytes())
 }
 
-/// Rows as a table. Cells longer than `most` are truncated with an ellipsis.
-pub fn text<const COLUMNS: usize>(rows: &[[String; COLUMNS]], most: usize) -> String {
+/// Rows as a table. Cells longer than `max_width` are truncated with an ellipsis.
+pub fn render_table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], max_width: usize) -> String {
     let length = |cell: &String| cell.chars().count();
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
         let widest = rows.iter().map(|row| length(&row[column])).max().unwrap_or_default();
-        if most == 0 { widest } else { widest.min(most) }
+        if max_width == 0 { widest } else { widest.min(max_width) }
     });
     let mut text = String::new();
     for row in rows {
@@ -50,9 +50,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_padded_and_cut() {
+    fn render_table_pads_and_truncates_cells() {
         let rows = [["a".to_owned(), "b".to_owned()], ["abcdefgh".to_owned(), "c".to_owned()]];
-        assert_eq!(text(&rows, 80), "a       \tb\nabcdefgh\tc\n");
-        assert_eq!(text(&rows, 6), "a     \tb\nabc...\tc\n");
+        assert_eq!(render_table(&rows, 80), "a       \tb\nabcdefgh\tc\n");
+        assert_eq!(render_table(&rows, 6), "a     \tb\nabc...\tc\n");
     }
 }

@@ -7,7 +7,10 @@ use std::path::{Component, Path, PathBuf};
 
 use clap::{ArgAction, Args};
 use helm_chart::{Chart, dependencies};
-use helm_engine::{Capabilities, Engine, KubeVersion, Prepared, Release, Request, Shown, Stage, output};
+use helm_engine::{
+    Capabilities, Engine, EngineRequest, KubeVersion, OutputOptions, ParsedChart, Release, RenderStage,
+    output,
+};
 use helm_host::Host;
 use helm_template::budget::Budget;
 use helm_template::exec::{Machine, Templates};
@@ -16,9 +19,9 @@ use helm_template::parse::parse;
 use helm_template::profile::Profile;
 use helm_template::value::Value;
 
-use super::flags::{HelmArg, Switch, ValuesArgs, reason, switch};
+use super::flags::{HelmArg, Switch, ValuesArgs, go_io_error, switch};
 use super::remote::RemoteArgs;
-use super::{Outcome, Refusal, locate};
+use super::{CommandError, CommandResult, locate};
 
 /// Flags that Helm's `template` has and that make sense without a cluster.
 #[derive(Clone, Debug, Args)]
@@ -80,7 +83,7 @@ pub struct TemplateArgs {
     pub skip_schema_validation: Switch,
 }
 
-pub fn run(args: &TemplateArgs) -> Outcome {
+pub fn run(args: &TemplateArgs) -> CommandResult {
     let profile = args.helm.profile;
     if args.names.is_empty() {
         return Err(
@@ -88,7 +91,7 @@ pub fn run(args: &TemplateArgs) -> Outcome {
                 .into(),
         );
     }
-    let mut capabilities = Capabilities::default_of(profile);
+    let mut capabilities = Capabilities::default_for(profile);
     if let Some(version) = args.kube_version.as_deref().filter(|version| !version.is_empty()) {
         capabilities.kube_version = KubeVersion::parse(version, profile)
             .map_err(|why| format!("invalid kube version '{version}': {why}"))?;
@@ -97,36 +100,36 @@ pub fn run(args: &TemplateArgs) -> Outcome {
 
     let host = Host::new();
     let (name, chart) = name_and_chart(args, &host)?;
-    let path = locate::chart(&chart, &args.remote, profile)?;
+    let path = locate::find_blocking(&chart, &args.remote, profile)?;
     let values = args.values.read(profile)?;
     let chart = load(&path, profile)?;
-    let request = Request {
+    let request = EngineRequest {
         namespace: &args.namespace,
         is_upgrade: args.is_upgrade.0,
         check_schema: !args.skip_schema_validation.0,
-        ..Request::new(&name, &values, &capabilities)
+        ..EngineRequest::new(&name, &values, &capabilities)
     };
     // Not dropped, because the process exits soon and freeing the parsed chart takes time.
-    let prepared = ManuallyDrop::new(Prepared::new(chart));
+    let prepared = ManuallyDrop::new(ParsedChart::new(chart));
     let engine = Engine::new(profile);
-    let rendered = helm_host::beside(
+    let rendered = helm_host::run_alongside(
         prepared.is_large(),
         || engine.parse_ahead(&prepared),
-        || engine.render(&prepared, &request, host.outside()),
+        || engine.render(&prepared, &request, host.render_env()),
     );
     let warnings = rendered.as_ref().map_or_else(|failure| &failure.warnings, |release| &release.warnings);
     for line in warnings {
         eprintln!("{line}");
     }
     match rendered {
-        Ok(release) => show(args, &name, &release),
+        Ok(release) => render_output(args, &name, &release),
         Err(failure) => match failure.stage {
-            Stage::Values => Err(failure.why.into()),
-            Stage::Manifests(files) if args.debug.0 => {
-                Err(Refusal::after(output::broken(&files), failure.why))
+            RenderStage::Values => Err(failure.message.into()),
+            RenderStage::Manifests(files) if args.debug.0 => {
+                Err(CommandError::with_output(output::invalid_manifests_text(&files), failure.message))
             }
-            Stage::Templates if args.debug.0 => Err(Refusal::after(*b"\n", failure.why)),
-            _ => Err(format!("{}\n\nUse --debug flag to render out invalid YAML", failure.why).into()),
+            RenderStage::Templates if args.debug.0 => Err(CommandError::with_output(*b"\n", failure.message)),
+            _ => Err(format!("{}\n\nUse --debug flag to render out invalid YAML", failure.message).into()),
         },
     }
 }
@@ -137,7 +140,7 @@ fn name_and_chart(args: &TemplateArgs, host: &Host) -> Result<(String, String), 
     match args.names.as_slice() {
         [] => Err("a chart is missing".into()),
         [chart] if args.name_template.is_empty() => Ok(("release-name".into(), chart.clone())),
-        [chart] => Ok((from_template(&args.name_template, host, args.helm.profile)?, chart.clone())),
+        [chart] => Ok((name_from_template(&args.name_template, host, args.helm.profile)?, chart.clone())),
         [_, _] if args.generate_name.0 => Err("cannot set --generate-name and also specify a name".into()),
         [_, _] if !args.name_template.is_empty() => {
             Err("cannot set --name-template and also specify a name".into())
@@ -150,13 +153,13 @@ fn name_and_chart(args: &TemplateArgs, host: &Host) -> Result<(String, String), 
 }
 
 /// Generates a name from a template.
-pub(crate) fn from_template(text: &str, host: &Host, profile: Profile) -> Result<String, String> {
+pub(crate) fn name_from_template(text: &str, host: &Host, profile: Profile) -> Result<String, String> {
     const NAME: &str = "name-template";
     let functions = functions::table(profile);
     let parsed = parse(NAME, text, &functions).map_err(|why| why.to_string())?;
     let templates = Templates::default().with(parsed.into_iter().map(std::sync::Arc::new));
     let budget = Budget::default();
-    let mut machine = Machine::new(templates, &functions, host.outside(), &budget);
+    let mut machine = Machine::new(templates, &functions, host.render_env(), &budget);
     let name = machine.run(NAME, Value::Nil).map_err(|error| {
         // The template of a name is not part of a chart, so markers around messages of `fail` are only removed.
         error.to_string().replace("HELM_ERR_START", "").replace("HELM_ERR_END", "")
@@ -187,8 +190,9 @@ fn load(path: &Path, profile: Profile) -> Result<Chart, String> {
     Ok(loaded.chart)
 }
 
-fn show(args: &TemplateArgs, name: &str, release: &Release) -> Outcome {
-    let shown = Shown { crds: args.include_crds.0, hooks: !args.no_hooks.0, tests: !args.skip_tests.0 };
+fn render_output(args: &TemplateArgs, name: &str, release: &Release) -> CommandResult {
+    let shown =
+        OutputOptions { crds: args.include_crds.0, hooks: !args.no_hooks.0, tests: !args.skip_tests.0 };
     let text = match &args.output_dir {
         None => release.text(shown),
         Some(folder) => write_files(args, folder, name, release, shown)?,
@@ -196,7 +200,7 @@ fn show(args: &TemplateArgs, name: &str, release: &Release) -> Outcome {
     if args.show_only.is_empty() {
         return Ok(text);
     }
-    Ok(output::only(text, &args.show_only, args.helm.profile)?)
+    Ok(output::filter_by_source(text, &args.show_only, args.helm.profile)?)
 }
 
 /// Writes each file of the release below the folder, and prints its path.
@@ -205,15 +209,15 @@ fn write_files(
     folder: &str,
     name: &str,
     release: &Release,
-    shown: Shown,
+    shown: OutputOptions,
 ) -> Result<Vec<u8>, String> {
     let below = if args.release_name.0 { format!("{folder}/{name}") } else { folder.to_owned() };
     let mut said = Vec::new();
     let mut written: Vec<PathBuf> = Vec::new();
     let crds = release.crds.iter().filter(|_| shown.crds).map(|crd| (folder, &*crd.source, &crd.content));
-    let parts = release.parts(Shown { crds: false, ..shown });
+    let parts = release.manifest_documents(OutputOptions { crds: false, ..shown });
     let parts = parts.map(|(source, content)| (below.as_str(), source, content));
-    let hooks = release.hook_parts(shown).map(|(source, content)| (below.as_str(), source, content));
+    let hooks = release.hook_documents(shown).map(|(source, content)| (below.as_str(), source, content));
     for (number, (folder, source, content)) in crds.chain(parts).chain(hooks).enumerate() {
         let is_hook = number >= release.manifests.len() + if shown.crds { release.crds.len() } else { 0 };
         let file = PathBuf::from(format!("{folder}/{source}"));
@@ -221,10 +225,10 @@ fn write_files(
             return Err(format!("{source} lies outside of {folder}"));
         }
         let mut text = Vec::new();
-        output::write(&mut text, (source, content));
+        output::write_document(&mut text, (source, content));
         let append = written.contains(&file) || (is_hook && file.exists());
         write_file(&file, &text, append)
-            .map_err(|error| format!("open {}: {}", file.display(), reason(&error)))?;
+            .map_err(|error| format!("open {}: {}", file.display(), go_io_error(&error)))?;
         said.extend_from_slice(format!("wrote {}\n", file.display()).as_bytes());
         written.push(file);
     }

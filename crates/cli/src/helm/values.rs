@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
 use helm_chart::dependencies;
-use helm_chart::values::{Explained, Origin, coalesce, explain, layers};
+use helm_chart::values::{ExplainedValue, ValueOrigin, coalesce, explain, layers};
 use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 use helm_template::value::Str;
 use helm_template::yaml;
 
-use super::flags::{HelmArg, ValuesArgs, text_of_file};
+use super::flags::{HelmArg, ValuesArgs, read_text_file};
 use super::remote::RemoteArgs;
-use super::{Outcome, locate, table};
+use super::{CommandResult, locate, table};
 
 /// The merged values of a chart, each with what said it:
 ///
@@ -46,11 +46,11 @@ pub enum Format {
     Json,
 }
 
-pub fn run(args: &ShowValuesArgs) -> Outcome {
+pub fn run(args: &ShowValuesArgs) -> CommandResult {
     let profile = args.helm.profile;
-    let path = locate::chart(&args.chart, &args.remote, profile)?;
+    let path = locate::find_blocking(&args.chart, &args.remote, profile)?;
     let sources = args.values.sources()?;
-    let layers = layers(&sources, profile, &mut text_of_file).map_err(|why| why.to_string())?;
+    let layers = layers(&sources, profile, &mut read_text_file).map_err(|why| why.to_string())?;
     let user = ValuesArgs::merge(&sources, profile)?;
     let loaded = helm_host::load(&path, profile).map_err(|error| error.to_string())?;
     let mut warnings = Vec::new();
@@ -73,52 +73,52 @@ pub fn run(args: &ShowValuesArgs) -> Outcome {
 }
 
 /// Short description of a value's source.
-fn words(origin: &Origin) -> String {
+fn describe_origin(origin: &ValueOrigin) -> String {
     match origin {
-        Origin::Chart(names) => match names.as_slice() {
+        ValueOrigin::Chart(names) => match names.as_slice() {
             [] | [_] => "chart".into(),
             [_, inner @ ..] => format!("subchart {}", inner.join("/")),
         },
-        Origin::File(name) => name.to_string(),
-        Origin::Set(kind, line) => {
+        ValueOrigin::File(name) => name.to_string(),
+        ValueOrigin::Set(kind, line) => {
             let key = line.split('=').next().unwrap_or_default();
             format!("{} {key}", kind.flag())
         }
-        Origin::Global(inner) => format!("global, from {}", words(inner)),
-        Origin::Merged => "merged".into(),
+        ValueOrigin::Global(inner) => format!("global, from {}", describe_origin(inner)),
+        ValueOrigin::Merged => "merged".into(),
     }
 }
 
 /// Machine-readable source.
-fn layer(origin: &Origin) -> &'static str {
+fn origin_layer(origin: &ValueOrigin) -> &'static str {
     match origin {
-        Origin::Chart(names) if names.len() > 1 => "subchart",
-        Origin::Chart(_) => "chart",
-        Origin::File(_) => "file",
-        Origin::Set(..) => "set",
-        Origin::Global(_) => "global",
-        Origin::Merged => "merged",
+        ValueOrigin::Chart(names) if names.len() > 1 => "subchart",
+        ValueOrigin::Chart(_) => "chart",
+        ValueOrigin::File(_) => "file",
+        ValueOrigin::Set(..) => "set",
+        ValueOrigin::Global(_) => "global",
+        ValueOrigin::Merged => "merged",
     }
 }
 
 /// Column of the comments, unless the value is longer.
-const COMMENTS: usize = 40;
+const COMMENT_COLUMN: usize = 40;
 
-fn as_yaml(values: &[Explained]) -> Outcome {
+fn as_yaml(values: &[ExplainedValue]) -> CommandResult {
     let mut text = String::new();
     let mut above: &[Str] = &[];
-    for Explained { path, value, origin } in values {
+    for ExplainedValue { path, value, origin } in values {
         let Some((key, tables)) = path.split_last() else { continue };
         let shared = above.iter().zip(tables).take_while(|(a, b)| a == b).count();
         for (depth, table) in tables.iter().enumerate().skip(shared) {
-            let _ = writeln!(text, "{:width$}{}:", "", written_key(table)?, width = 2 * depth);
+            let _ = writeln!(text, "{:width$}{}:", "", encode_key(table)?, width = 2 * depth);
         }
         above = tables;
         let indent = 2 * tables.len();
-        let written = entry(key, value)?;
+        let written = format_entry(key, value)?;
         let mut lines = written.lines();
         let first = format!("{:indent$}{}", "", lines.next().unwrap_or_default());
-        let _ = writeln!(text, "{first:COMMENTS$}  # {}", one_line(&words(origin)));
+        let _ = writeln!(text, "{first:COMMENT_COLUMN$}  # {}", one_line(&describe_origin(origin)));
         for line in lines {
             let indent = if line.is_empty() { 0 } else { indent };
             let _ = writeln!(text, "{:indent$}{line}", "");
@@ -129,7 +129,7 @@ fn as_yaml(values: &[Explained]) -> Outcome {
 
 /// `key: value`, formatted so that a comment can follow on the first line: plain multi-line strings are written on one
 /// line.
-fn entry(key: &Str, value: &Data) -> Result<String, String> {
+fn format_entry(key: &Str, value: &Data) -> Result<String, String> {
     let map = |value: Data| Data::Map(Members::from([(key.clone(), value)]));
     let written = yaml::write(&map(value.clone())).map_err(|error| error.to_string())?;
     let first = written.lines().next().unwrap_or_default();
@@ -137,11 +137,11 @@ fn entry(key: &Str, value: &Data) -> Result<String, String> {
     if !matches!(value, Data::String(_)) || is_block || written.lines().count() < 2 {
         return Ok(written);
     }
-    let text = json::write(value, Style::Raw).map_err(|error| error.to_string())?;
-    Ok(format!("{}: {text}\n", written_key(key)?))
+    let text = json::write(value, JsonStyle::Raw).map_err(|error| error.to_string())?;
+    Ok(format!("{}: {text}\n", encode_key(key)?))
 }
 
-fn written_key(key: &Str) -> Result<String, String> {
+fn encode_key(key: &Str) -> Result<String, String> {
     let map = Data::Map(Members::from([(key.clone(), Data::Bool(true))]));
     let written = yaml::write(&map).map_err(|error| error.to_string())?;
     Ok(written.trim_end().strip_suffix(": true").unwrap_or(key).to_owned())
@@ -152,25 +152,26 @@ fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-fn as_table(values: &[Explained]) -> Outcome {
+fn as_table(values: &[ExplainedValue]) -> CommandResult {
     let mut rows = vec![["VALUE", "IS", "FROM"].map(String::from)];
-    for Explained { path, value, origin } in values {
-        let value = json::write(value, Style::Raw).map_err(|error| error.to_string())?;
-        rows.push([path.join("."), value, one_line(&words(origin))]);
+    for ExplainedValue { path, value, origin } in values {
+        let value = json::write(value, JsonStyle::Raw).map_err(|error| error.to_string())?;
+        rows.push([path.join("."), value, one_line(&describe_origin(origin))]);
     }
-    Ok(table::text(&rows, 80).into_bytes())
+    Ok(table::render_table(&rows, 80).into_bytes())
 }
 
-fn as_json(values: &[Explained]) -> Outcome {
-    let rows = values.iter().map(|Explained { path, value, origin }| {
+fn as_json(values: &[ExplainedValue]) -> CommandResult {
+    let rows = values.iter().map(|ExplainedValue { path, value, origin }| {
         let path = path.iter().cloned().map(Data::String).collect();
         Data::Map(Members::from([
             ("path".into(), Data::List(path)),
             ("value".into(), value.clone()),
-            ("layer".into(), Data::string(layer(origin))),
-            ("from".into(), Data::string(words(origin))),
+            ("layer".into(), Data::string(origin_layer(origin))),
+            ("from".into(), Data::string(describe_origin(origin))),
         ]))
     });
-    let text = json::write(&Data::List(rows.collect()), Style::Pretty).map_err(|error| error.to_string())?;
+    let text =
+        json::write(&Data::List(rows.collect()), JsonStyle::Pretty).map_err(|error| error.to_string())?;
     Ok(format!("{text}\n").into_bytes())
 }

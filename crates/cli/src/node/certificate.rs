@@ -19,85 +19,86 @@ use rustls_pki_types::pem::PemObject;
 use tokio::time::Instant;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::folder::{Asked, FolderError};
-use super::line::{Trouble, code};
+use super::clients::{ErrorMessage, status_code};
+use super::state_dir::{KeyAndRequest, StateDirError};
 
-const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const SIGNER_NAME: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// Retry interval after a failed watch.
-const PAUSE: Duration = Duration::from_secs(1);
+const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a rejected token is retried. API servers learn of a new token from a watch.
-const TOKEN_PROPAGATION: Duration = Duration::from_secs(10);
+const TOKEN_RETRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Retry interval of a rejected token.
-const TOKEN_PAUSE: Duration = Duration::from_millis(500);
+const TOKEN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     #[error(transparent)]
-    Folder(#[from] FolderError),
+    Folder(#[from] StateDirError),
     #[error("cannot make a key: {0}")]
     Key(#[from] rcgen::Error),
     #[error("the cluster does not accept the token: it has expired or been withdrawn")]
-    TokenRefused,
+    TokenRejected,
     #[error("the token does not allow to ask for a node's certificate: {0}")]
-    NotAllowed(Trouble),
+    NotAllowed(ErrorMessage),
     #[error("cannot ask for a certificate: {0}")]
-    Ask(Trouble),
+    Request(ErrorMessage),
     #[error("somebody else has asked for a certificate under the name `{0}`")]
-    NotOurs(String),
+    NameConflict(String),
     #[error("the node was not let in: {0}")]
     Denied(String),
     #[error("the certificate could not be made: {0}")]
     Failed(String),
     #[error("the request `{0}` for a certificate was removed before it was decided: join again")]
-    Withdrawn(String),
+    RequestDeleted(String),
     #[error(
         "nobody has approved the request `{name}` for a certificate within {seconds} seconds: join again to go on waiting"
     )]
-    Undecided { name: String, seconds: u64 },
+    DecisionTimeout { name: String, seconds: u64 },
     #[error("the certificate that came is not the one that was asked for: {0}")]
-    Wrong(&'static str),
+    Mismatch(&'static str),
 }
 
 /// Generates a key (P-256) and a CSR for the node `name`.
-pub fn ask(name: &str) -> Result<Asked, CertificateError> {
+pub fn generate_request(name: &str) -> Result<KeyAndRequest, CertificateError> {
     let key = KeyPair::generate()?;
     let mut wanted = CertificateParams::default();
     wanted.distinguished_name = DistinguishedName::new();
     wanted.distinguished_name.push(DnType::OrganizationName, "system:nodes");
     wanted.distinguished_name.push(DnType::CommonName, format!("system:node:{name}"));
     let request = wanted.serialize_request(&key)?.pem()?;
-    Ok(Asked { key: key.serialize_pem().into_bytes(), request: request.into_bytes() })
+    Ok(KeyAndRequest { key: key.serialize_pem().into_bytes(), request: request.into_bytes() })
 }
 
-/// Creates the CSR with a bootstrap token, waits for the decision and returns the certificate. `lasting` is the
-/// requested lifetime in seconds.
-pub async fn obtain(
+/// Creates the CSR with a bootstrap token, waits for the decision and returns the certificate.
+/// `lifetime_seconds` is the requested lifetime.
+pub async fn request_certificate(
     client: Client,
-    asked: &Asked,
-    lasting: Option<i32>,
-    patience: Duration,
+    pending: &KeyAndRequest,
+    lifetime_seconds: Option<i32>,
+    timeout: Duration,
 ) -> Result<Vec<u8>, CertificateError> {
     let csrs: Api<CertificateSigningRequest> = Api::all(client);
-    let placed = place_with_new_token(&csrs, asked, lasting, patience.min(TOKEN_PROPAGATION)).await?;
+    let placed =
+        create_csr_with_new_token(&csrs, pending, lifetime_seconds, timeout.min(TOKEN_RETRY_TIMEOUT)).await?;
     let name = placed.metadata.name.unwrap_or_default();
-    let seconds = patience.as_secs();
-    let decided = tokio::time::timeout(patience, decided(&csrs, &name)).await;
-    let csr = decided.map_err(|_| CertificateError::Undecided { name, seconds })??;
-    taken(&csr)
+    let seconds = timeout.as_secs();
+    let decided = tokio::time::timeout(timeout, wait_until_decided(&csrs, &name)).await;
+    let csr = decided.map_err(|_| CertificateError::DecisionTimeout { name, seconds })??;
+    extract_certificate(&csr)
 }
 
-/// As [`place`], but retries a token that the API server does not know yet.
-async fn place_with_new_token(
+/// As [`create_or_get_csr`], but retries a token that the API server does not know yet.
+async fn create_csr_with_new_token(
     csrs: &Api<CertificateSigningRequest>,
-    asked: &Asked,
+    asked: &KeyAndRequest,
     lasting: Option<i32>,
     propagation: Duration,
 ) -> Result<CertificateSigningRequest, CertificateError> {
     let began = Instant::now();
     loop {
-        match place(csrs, asked, lasting, refusal).await {
-            Err(CertificateError::TokenRefused) if began.elapsed() < propagation => {
-                tokio::time::sleep(TOKEN_PAUSE).await;
+        match create_or_get_csr(csrs, asked, lasting, to_certificate_error).await {
+            Err(CertificateError::TokenRejected) if began.elapsed() < propagation => {
+                tokio::time::sleep(TOKEN_RETRY_INTERVAL).await;
             }
             other => return other,
         }
@@ -105,43 +106,43 @@ async fn place_with_new_token(
 }
 
 /// Creates the CSR, or returns the existing one of an earlier attempt.
-pub async fn place<E: From<CertificateError>>(
+pub async fn create_or_get_csr<E: From<CertificateError>>(
     csrs: &Api<CertificateSigningRequest>,
-    asked: &Asked,
+    asked: &KeyAndRequest,
     lasting: Option<i32>,
     refusal: impl Fn(kube::Error) -> E,
 ) -> Result<CertificateSigningRequest, E> {
-    let csr = request(&asked.request, lasting);
+    let csr = build_csr(&asked.request, lasting);
     match csrs.create(&PostParams::default(), &csr).await {
-        Err(error) if code(&error) == 409 => {
+        Err(error) if status_code(&error) == 409 => {
             let name = csr.metadata.name.unwrap_or_default();
             let found = csrs.get(&name).await.map_err(refusal)?;
             if found.spec.request.0 == asked.request {
                 Ok(found)
             } else {
-                Err(CertificateError::NotOurs(name).into())
+                Err(CertificateError::NameConflict(name).into())
             }
         }
         other => other.map_err(refusal),
     }
 }
 
-fn refusal(error: kube::Error) -> CertificateError {
-    match code(&error) {
-        401 => CertificateError::TokenRefused,
+fn to_certificate_error(error: kube::Error) -> CertificateError {
+    match status_code(&error) {
+        401 => CertificateError::TokenRejected,
         403 => CertificateError::NotAllowed(error.into()),
-        _ => CertificateError::Ask(error.into()),
+        _ => CertificateError::Request(error.into()),
     }
 }
 
-fn request(pem: &[u8], lasting: Option<i32>) -> CertificateSigningRequest {
+fn build_csr(pem: &[u8], lasting: Option<i32>) -> CertificateSigningRequest {
     let digest = digest::digest(&digest::SHA256, pem);
     let digits = super::hex(&digest.as_ref()[..16]);
     CertificateSigningRequest {
         metadata: ObjectMeta { name: Some(format!("node-csr-{digits}")), ..ObjectMeta::default() },
         spec: CertificateSigningRequestSpec {
             request: ByteString(pem.to_vec()),
-            signer_name: SIGNER.to_owned(),
+            signer_name: SIGNER_NAME.to_owned(),
             expiration_seconds: lasting,
             usages: Some(vec!["digital signature".to_owned(), "client auth".to_owned()]),
             ..CertificateSigningRequestSpec::default()
@@ -151,7 +152,7 @@ fn request(pem: &[u8], lasting: Option<i32>) -> CertificateSigningRequest {
 }
 
 /// Waits for the decision on the CSR. Retries all errors except a rejected token.
-async fn decided(
+async fn wait_until_decided(
     csrs: &Api<CertificateSigningRequest>,
     name: &str,
 ) -> Result<CertificateSigningRequest, CertificateError> {
@@ -159,11 +160,11 @@ async fn decided(
         let is_over = |csr: Option<&CertificateSigningRequest>| csr.is_none_or(is_decided);
         match await_condition(csrs.clone(), name, is_over).await {
             Ok(Some(csr)) => return Ok(csr),
-            Ok(None) => return Err(CertificateError::Withdrawn(name.to_owned())),
+            Ok(None) => return Err(CertificateError::RequestDeleted(name.to_owned())),
             Err(_) => match csrs.get_opt(name).await {
-                Err(error) if code(&error) == 401 => return Err(refusal(error)),
+                Err(error) if status_code(&error) == 401 => return Err(to_certificate_error(error)),
                 // Permission to read the CSR is granted shortly after its creation.
-                _ => tokio::time::sleep(PAUSE).await,
+                _ => tokio::time::sleep(WATCH_RETRY_INTERVAL).await,
             },
         }
     }
@@ -177,16 +178,18 @@ fn condition<'a>(
     conditions.into_iter().flatten().find(|found| found.type_ == kind && found.status != "False")
 }
 
-fn certificate(csr: &CertificateSigningRequest) -> Option<&[u8]> {
+fn issued_certificate(csr: &CertificateSigningRequest) -> Option<&[u8]> {
     let certificate = csr.status.as_ref()?.certificate.as_ref()?;
     (!certificate.0.is_empty()).then_some(&certificate.0)
 }
 
 pub fn is_decided(csr: &CertificateSigningRequest) -> bool {
-    certificate(csr).is_some() || condition(csr, "Denied").is_some() || condition(csr, "Failed").is_some()
+    issued_certificate(csr).is_some()
+        || condition(csr, "Denied").is_some()
+        || condition(csr, "Failed").is_some()
 }
 
-pub fn taken(csr: &CertificateSigningRequest) -> Result<Vec<u8>, CertificateError> {
+pub fn extract_certificate(csr: &CertificateSigningRequest) -> Result<Vec<u8>, CertificateError> {
     let words = |found: &CertificateSigningRequestCondition| {
         let said = [&found.message, &found.reason].into_iter().flatten().find(|text| !text.is_empty());
         said.cloned().unwrap_or_else(|| "no reason was given".to_owned())
@@ -197,13 +200,13 @@ pub fn taken(csr: &CertificateSigningRequest) -> Result<Vec<u8>, CertificateErro
     if let Some(failed) = condition(csr, "Failed") {
         return Err(CertificateError::Failed(words(failed)));
     }
-    let pem = certificate(csr).ok_or(CertificateError::Wrong("there is none"))?;
+    let pem = issued_certificate(csr).ok_or(CertificateError::Mismatch("there is none"))?;
     Ok(pem.to_vec())
 }
 
 /// Checks that a certificate belongs to this key and node. Returns its validity period.
-pub fn check(pem: &[u8], key: &[u8], name: &str) -> Result<(Timestamp, Timestamp), CertificateError> {
-    let wrong = CertificateError::Wrong;
+pub fn verify(pem: &[u8], key: &[u8], name: &str) -> Result<(Timestamp, Timestamp), CertificateError> {
+    let wrong = CertificateError::Mismatch;
     let der = CertificateDer::from_pem_slice(pem).map_err(|_| wrong("it is no certificate in PEM form"))?;
     let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| wrong("it cannot be read"))?;
     let key = str::from_utf8(key).map_err(|_| wrong("the key is no text"))?;

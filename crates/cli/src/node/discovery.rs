@@ -12,64 +12,64 @@ use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::line::{self, Trouble};
-use super::ticket::{AuthorityHash, JoinToken, Server};
+use super::clients::{self, ErrorMessage};
+use super::join_args::{CaCertHash, JoinToken, ServerAddress};
 
-const PATH: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+const CLUSTER_INFO_PATH: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
     #[error("cannot reach {server}: {trouble}")]
-    Unreachable { server: Server, trouble: Trouble },
+    Unreachable { server: ServerAddress, trouble: ErrorMessage },
     #[error("{server} does not say how to join it: it answers {code} for `kube-public/cluster-info`")]
-    Closed { server: Server, code: u16 },
+    UnexpectedStatus { server: ServerAddress, code: u16 },
     #[error("what {server} says of itself cannot be read: {why}")]
-    Unreadable { server: Server, why: String },
+    InvalidClusterInfo { server: ServerAddress, why: String },
     #[error("{server} does not know the token `{id}`: it is mistyped, or it has expired or been withdrawn")]
-    UnknownToken { server: Server, id: String },
+    UnknownToken { server: ServerAddress, id: String },
     #[error(
         "{server} has no token `{id}` with this secret: the token is mistyped, or that is not your cluster"
     )]
-    WrongToken { server: Server, id: String },
+    WrongToken { server: ServerAddress, id: String },
     #[error(
         "the authority of {server} is {found}, not {wanted}: that is not your cluster, or its authority has changed; nothing secret was sent"
     )]
-    WrongAuthority { server: Server, found: AuthorityHash, wanted: AuthorityHash },
+    CaHashMismatch { server: ServerAddress, found: CaCertHash, wanted: CaCertHash },
     #[error("{server} does not prove to be of its own authority: {trouble}; nothing secret was sent")]
-    Impostor { server: Server, trouble: Trouble },
+    UnverifiedServer { server: ServerAddress, trouble: ErrorMessage },
 }
 
 /// Returns the CA of the cluster at `server` in PEM form, verified by token and hash.
-pub async fn authority(
-    server: &Server,
+pub async fn fetch_ca(
+    server: &ServerAddress,
     token: &JoinToken,
-    wanted: AuthorityHash,
+    wanted: CaCertHash,
 ) -> Result<Vec<u8>, DiscoveryError> {
     let unreachable = |trouble| DiscoveryError::Unreachable { server: server.clone(), trouble };
-    let client = line::unverified(server).map_err(|error| unreachable(error.into()))?;
-    let (code, body) = line::get(&client, PATH).await.map_err(unreachable)?;
+    let client = clients::unverified(server).map_err(|error| unreachable(error.into()))?;
+    let (code, body) = clients::get(&client, CLUSTER_INFO_PATH).await.map_err(unreachable)?;
     if code != 200 {
-        return Err(DiscoveryError::Closed { server: server.clone(), code });
+        return Err(DiscoveryError::UnexpectedStatus { server: server.clone(), code });
     }
-    let found = check(server, &body, token, wanted)?;
+    let found = verify_cluster_info(server, &body, token, wanted)?;
     // Repeats the request over TLS verified with this CA. From here on the connection is secure.
-    let impostor = |trouble| DiscoveryError::Impostor { server: server.clone(), trouble };
-    let client = line::anonymous(server, &found).map_err(|error| impostor(error.into()))?;
-    let (code, body) = line::get(&client, PATH).await.map_err(impostor)?;
-    if code != 200 || check(server, &body, token, wanted)? != found {
-        return Err(impostor(Trouble::said("it says something else there")));
+    let impostor = |trouble| DiscoveryError::UnverifiedServer { server: server.clone(), trouble };
+    let client = clients::anonymous(server, &found).map_err(|error| impostor(error.into()))?;
+    let (code, body) = clients::get(&client, CLUSTER_INFO_PATH).await.map_err(impostor)?;
+    if code != 200 || verify_cluster_info(server, &body, token, wanted)? != found {
+        return Err(impostor(ErrorMessage::new("it says something else there")));
     }
     Ok(found)
 }
 
 /// Returns the CA in the ConfigMap if token and hash verify it.
-pub(super) fn check(
-    server: &Server,
+pub(super) fn verify_cluster_info(
+    server: &ServerAddress,
     body: &[u8],
     token: &JoinToken,
-    wanted: AuthorityHash,
+    wanted: CaCertHash,
 ) -> Result<Vec<u8>, DiscoveryError> {
-    let unreadable = |why: String| DiscoveryError::Unreadable { server: server.clone(), why };
+    let unreadable = |why: String| DiscoveryError::InvalidClusterInfo { server: server.clone(), why };
     let map: Value = serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))?;
     let text = |key: &str| map["data"][key].as_str();
     let kubeconfig = text("kubeconfig").ok_or_else(|| unreadable("it has no kubeconfig".to_owned()))?;
@@ -80,10 +80,10 @@ pub(super) fn check(
     if !is_signed(kubeconfig, signature, token) {
         return Err(DiscoveryError::WrongToken { server: server.clone(), id });
     }
-    let authority = authority_in(kubeconfig).map_err(unreadable)?;
-    let found = hash(&authority).map_err(unreadable)?;
+    let authority = ca_from_kubeconfig(kubeconfig).map_err(unreadable)?;
+    let found = ca_hash(&authority).map_err(unreadable)?;
     if found != wanted {
-        return Err(DiscoveryError::WrongAuthority { server: server.clone(), found, wanted });
+        return Err(DiscoveryError::CaHashMismatch { server: server.clone(), found, wanted });
     }
     Ok(authority)
 }
@@ -104,7 +104,7 @@ fn is_signed(content: &str, signature: &str, token: &JoinToken) -> bool {
 }
 
 /// The CA of the single cluster in a kubeconfig.
-fn authority_in(kubeconfig: &str) -> Result<Vec<u8>, String> {
+fn ca_from_kubeconfig(kubeconfig: &str) -> Result<Vec<u8>, String> {
     let config: Value = serde_norway::from_str(kubeconfig).map_err(|error| error.to_string())?;
     let data = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str();
     let data = data.ok_or_else(|| "its kubeconfig names no authority".to_owned())?;
@@ -113,7 +113,7 @@ fn authority_in(kubeconfig: &str) -> Result<Vec<u8>, String> {
 
 /// Hash of the CA's public key in kubeadm's format. A file with several CAs is refused, because the hash would verify
 /// only the first.
-pub(super) fn hash(authority: &[u8]) -> Result<AuthorityHash, String> {
+pub(super) fn ca_hash(authority: &[u8]) -> Result<CaCertHash, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authority).collect();
     let all = all.map_err(|_| "its authority is no certificate in PEM form".to_owned())?;
     let [only] = all.as_slice() else {
@@ -123,5 +123,5 @@ pub(super) fn hash(authority: &[u8]) -> Result<AuthorityHash, String> {
         X509Certificate::from_der(only).map_err(|_| "its authority is no certificate".to_owned())?;
     let digest = digest::digest(&digest::SHA256, certificate.public_key().raw);
     let digest = digest.as_ref().try_into().map_err(|_| "the hash has another length".to_owned())?;
-    Ok(AuthorityHash::of(digest))
+    Ok(CaCertHash::from_digest(digest))
 }

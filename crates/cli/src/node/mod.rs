@@ -2,26 +2,26 @@
 //! running containers.
 //!
 //! Modules:
-//! - `ticket`: arguments of joining
+//! - `join_args`: arguments of joining
 //! - `discovery`: verification of the cluster
-//! - `folder`: state on disk
+//! - `state_dir`: state on disk
 //! - `certificate`, `renewal`: client certificates
 //! - `machine`: Node, status and Lease
-//! - `line`: clients of the Kubernetes API
-//! - `join`, `stay`, `reset`: commands
+//! - `clients`: clients of the Kubernetes API
+//! - `join`, `heartbeat`, `reset`: commands
 
 mod certificate;
+mod clients;
 mod discovery;
-mod folder;
+mod heartbeat;
 mod join;
-mod line;
+mod join_args;
 mod machine;
 mod renewal;
 mod reset;
-mod stay;
+mod state_dir;
 #[cfg(test)]
 mod tests;
-mod ticket;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use domain::ids::UserId;
 
-use line::Trouble;
-pub use ticket::{AuthorityHash, JoinToken, Server};
+use clients::ErrorMessage;
+pub use join_args::{CaCertHash, JoinToken, ServerAddress};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -46,24 +46,24 @@ pub enum Command {
 pub struct JoinArgs {
     /// Address of the cluster's Kubernetes API
     #[arg(long, value_name = "URL")]
-    pub server: Server,
+    pub server: ServerAddress,
     /// Bootstrap token: six characters, a dot, sixteen characters
     #[arg(long)]
     pub token: JoinToken,
     /// What the cluster's authority must be: `sha256:` and the hash of its public key
     #[arg(long, value_name = "HASH", alias = "discovery-token-ca-cert-hash")]
-    pub ca_cert_hash: AuthorityHash,
+    pub ca_cert_hash: CaCertHash,
     /// What the node is called
-    #[arg(long, value_parser = ticket::node_name)]
+    #[arg(long, value_parser = join_args::node_name)]
     pub name: String,
     /// The account that the node belongs to: the node is called ID-NAME, as the nodes of accounts must be
     #[arg(long, value_name = "ID")]
     pub tenant: Option<UserId>,
     /// The pool that it is to be in
-    #[arg(long, value_parser = ticket::label_value)]
+    #[arg(long, value_parser = join_args::label_value)]
     pub pool: Option<String>,
     /// A further label of the node, as KEY=VALUE; can be repeated
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = ticket::label)]
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = join_args::label)]
     pub labels: Vec<(String, String)>,
     /// Where key and certificate are kept; whoever joins again from there goes on where they were
     /// [default: `longshore/nodes/NAME` in the user's data folder]
@@ -111,23 +111,23 @@ pub struct ResetArgs {
 
 /// Error of joining or leaving.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum NodeError {
     #[error(transparent)]
-    Folder(#[from] folder::FolderError),
+    Folder(#[from] state_dir::StateDirError),
     #[error(transparent)]
     Discovery(#[from] discovery::DiscoveryError),
     #[error(transparent)]
     Certificate(#[from] certificate::CertificateError),
     #[error("no folder is known to keep the node's key in: give --dir, or set XDG_DATA_HOME or HOME")]
-    NoFolder,
+    NoStateDir,
     #[error(
         "there is a node `{0}` already that another machine has registered: choose another name, or have that node deleted first"
     )]
     NameTaken(String),
     #[error("the node `{0}` has been deleted from the cluster: join again to bring it back")]
-    Deleted(String),
+    NodeDeleted(String),
     #[error("cannot {what}: {trouble}")]
-    Cluster { what: &'static str, trouble: Trouble },
+    Cluster { what: &'static str, trouble: ErrorMessage },
     #[error("cannot listen for the signal to stop: {0}")]
     Signal(std::io::Error),
     #[error("cannot write the answer: {0}")]
@@ -135,8 +135,8 @@ pub enum Failure {
 }
 
 /// Runs a command. Progress is printed immediately.
-pub async fn run(command: &Command) -> Result<(), Failure> {
-    let mut say = |line: &str| crate::print(&format!("{line}\n")).map_err(Failure::Print);
+pub async fn run(command: &Command) -> Result<(), NodeError> {
+    let mut say = |line: &str| crate::print(&format!("{line}\n")).map_err(NodeError::Print);
     match command {
         Command::Join(args) => join::run(args, &mut say).await,
         Command::Reset(args) => reset::run(args, &mut say).await,
@@ -151,8 +151,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Prints the error of a failed command and returns the exit code.
-pub fn finish(came: Result<(), Failure>) -> ExitCode {
-    match came {
+pub fn finish(result: Result<(), NodeError>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");

@@ -9,25 +9,25 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
-use kube_types::marks::{LEAVING, TENANT};
+use kube_types::well_known::{NODE_LEAVING, TENANT};
 use serde_json::json;
 
-use super::folder::Folder;
-use super::join::Say;
-use super::line::{self, Trouble, code};
-use super::{Failure, ResetArgs, machine};
+use super::clients::{self, ErrorMessage, status_code};
+use super::join::PrintLine;
+use super::state_dir::StateDir;
+use super::{NodeError, ResetArgs, machine};
 
-pub(super) async fn run(args: &ResetArgs, say: Say<'_>) -> Result<(), Failure> {
-    let folder = Folder::existing(&args.dir)?;
+pub(super) async fn run(args: &ResetArgs, say: PrintLine<'_>) -> Result<(), NodeError> {
+    let folder = StateDir::open(&args.dir)?;
     let (name, server) = (folder.machine.name.clone(), folder.machine.server.clone());
     let left = match folder.identity()? {
         None => None,
-        Some(identity) => match line::node(&identity) {
-            Ok(client) => leave(&client, &name, &folder.machine.id).await.err(),
+        Some(identity) => match clients::node(&identity) {
+            Ok(client) => delete_node(&client, &name, &folder.machine.id).await.err(),
             Err(error) => Some(error.into()),
         },
     };
-    folder.leave()?;
+    folder.remove_all()?;
     say(&format!("forgot the key and the certificate of node `{name}` of {server}"))?;
     match left {
         None => Ok(()),
@@ -38,21 +38,21 @@ pub(super) async fn run(args: &ResetArgs, say: Say<'_>) -> Result<(), Failure> {
 }
 
 /// Deletes Node and Lease. The error says why the Node still exists. The Node of another machine is left unchanged.
-async fn leave(client: &Client, name: &str, id: &str) -> Result<(), Trouble> {
+async fn delete_node(client: &Client, name: &str, id: &str) -> Result<(), ErrorMessage> {
     let nodes: Api<Node> = Api::all(client.clone());
     let Some(node) = nodes.get_opt(name).await? else { return Ok(()) };
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     if info.is_none_or(|info| info.machine_id != id) {
-        return Err(Trouble::said("another machine has registered it"));
+        return Err(ErrorMessage::new("another machine has registered it"));
     }
     let gone = match nodes.delete(name, &DeleteParams::default()).await {
         Ok(_) => Ok(()),
-        Err(error) if code(&error) == 404 => Ok(()),
+        Err(error) if status_code(&error) == 404 => Ok(()),
         Err(error) => {
-            let left = Patch::Strategic(machine::leaving(&node, SystemClock.now()));
+            let left = Patch::Strategic(machine::leaving_status_patch(&node, SystemClock.now()));
             nodes.patch_status(name, &PatchParams::default(), &left).await?;
             // The platform deletes a tenant's Node with this annotation.
-            let leaves = Patch::Merge(json!({ "metadata": { "annotations": { LEAVING: "true" } } }));
+            let leaves = Patch::Merge(json!({ "metadata": { "annotations": { NODE_LEAVING: "true" } } }));
             nodes.patch(name, &PatchParams::default(), &leaves).await?;
             let of_tenant = node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(TENANT));
             if of_tenant { Ok(()) } else { Err(error.into()) }
@@ -60,7 +60,7 @@ async fn leave(client: &Client, name: &str, id: &str) -> Result<(), Trouble> {
     };
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     match leases.delete(name, &DeleteParams::default()).await {
-        Err(error) if code(&error) != 404 => Err(error.into()),
+        Err(error) if status_code(&error) != 404 => Err(error.into()),
         _ => gone,
     }
 }

@@ -17,7 +17,7 @@ use kube_embedded::cluster::Cluster;
 use kube_embedded::http::accept::{ConnectionLimits, accept};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
-use testkit::until;
+use testkit::wait_for;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tower::{ServiceExt, service_fn};
@@ -28,30 +28,38 @@ mod renewal;
 
 const TOKEN: &str = "abcdef.0123456789abcdef";
 
-struct World {
+struct JoinHarness {
     cluster: Cluster,
     admin: kube::Client,
     server: String,
     hash: String,
     folder: TempDir,
     /// Method, path and presence of a token of every request received.
-    heard: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     /// The client certificate of the latest connection, if it had one.
-    shown: Arc<Mutex<Option<Vec<u8>>>>,
+    client_certificate: Arc<Mutex<Option<Vec<u8>>>>,
 }
 
-impl World {
+impl JoinHarness {
     async fn new() -> Self {
         let cluster = Cluster::in_memory().await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = format!("https://{}", listener.local_addr().unwrap());
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let shown: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
-        tokio::spawn(listen(cluster.clone(), listener, heard.clone(), shown.clone()));
-        let hash = discovery::hash(cluster.pki().ca_pem().as_bytes()).unwrap().to_string();
+        tokio::spawn(serve_and_record(cluster.clone(), listener, heard.clone(), shown.clone()));
+        let hash = discovery::ca_hash(cluster.pki().ca_pem().as_bytes()).unwrap().to_string();
         let admin = cluster.client(User::admin());
-        let world = Self { cluster, admin, server, hash, folder: tempdir().unwrap(), heard, shown };
-        world.token(TOKEN, json!({})).await;
+        let world = Self {
+            cluster,
+            admin,
+            server,
+            hash,
+            folder: tempdir().unwrap(),
+            requests: heard,
+            client_certificate: shown,
+        };
+        world.create_token(TOKEN, json!({})).await;
         let binding = json!({"metadata": {"name": "join"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:bootstrappers"}]});
@@ -61,7 +69,7 @@ impl World {
     }
 
     /// Creates a bootstrap token and waits until the cluster has signed `cluster-info` with it.
-    async fn token(&self, token: &str, more: Value) {
+    async fn create_token(&self, token: &str, more: Value) {
         let (id, secret) = token.split_once('.').unwrap();
         let mut data = json!({"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true",
             "usage-bootstrap-signing": "true"});
@@ -70,7 +78,7 @@ impl World {
             "type": "bootstrap.kubernetes.io/token", "stringData": data});
         let secrets: Api<Secret> = Api::namespaced(self.admin.clone(), "kube-system");
         secrets.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-        self.cluster.rest().await;
+        self.cluster.wait_until_idle().await;
     }
 
     fn args(&self, name: &str, more: &[&str]) -> JoinArgs {
@@ -89,7 +97,7 @@ impl World {
         }
     }
 
-    async fn join(&self, args: &JoinArgs) -> Result<String, Failure> {
+    async fn join(&self, args: &JoinArgs) -> Result<String, NodeError> {
         let mut said = String::new();
         let mut say = |line: &str| {
             writeln!(said, "{line}").unwrap();
@@ -99,7 +107,7 @@ impl World {
         Ok(said.replace(&self.server, "SERVER"))
     }
 
-    async fn reset(&self, name: &str) -> Result<String, Failure> {
+    async fn reset(&self, name: &str) -> Result<String, NodeError> {
         let mut said = String::new();
         let mut say = |line: &str| {
             writeln!(said, "{line}").unwrap();
@@ -118,7 +126,11 @@ impl World {
     }
 
     /// Decides the next pending CSR in this way.
-    fn decides(&self, kind: &'static str, message: &'static str) -> JoinHandle<CertificateSigningRequest> {
+    fn decide_next_csr(
+        &self,
+        kind: &'static str,
+        message: &'static str,
+    ) -> JoinHandle<CertificateSigningRequest> {
         let csrs = self.csrs();
         tokio::spawn(async move {
             let is_open = |csr: &CertificateSigningRequest| {
@@ -140,23 +152,23 @@ impl World {
         })
     }
 
-    fn heard(&self) -> Vec<String> {
-        std::mem::take(&mut self.heard.lock().unwrap())
+    fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock().unwrap())
     }
 }
 
 /// Serves a cluster and records its requests.
-async fn listen(
+async fn serve_and_record(
     cluster: Cluster,
     listener: TcpListener,
     heard: Arc<Mutex<Vec<String>>>,
     shown: Arc<Mutex<Option<Vec<u8>>>>,
 ) {
     let tls = Arc::new(cluster.pki().server_config().unwrap());
-    let stopping = cluster.stopping();
+    let stopping = cluster.wait_until_stopped();
     let of_peer = move |_, peer: Option<&rustls_pki_types::CertificateDer<'_>>| {
         *shown.lock().unwrap() = peer.map(|peer| peer.to_vec());
-        let inner = match peer.and_then(|peer| PeerCertificate::read(peer)) {
+        let inner = match peer.and_then(|peer| PeerCertificate::from_der(peer)) {
             Some(peer) => cluster.service_as(peer.user),
             None => cluster.service(),
         };
@@ -170,14 +182,14 @@ async fn listen(
     accept(listener, Some(tls), ConnectionLimits::default(), of_peer, stopping).await;
 }
 
-fn ready(node: &Node) -> &str {
-    machine::condition(node, "Ready").map_or("-", |ready| ready.status.as_str())
+fn ready_status(node: &Node) -> &str {
+    machine::find_condition(node, "Ready").map_or("-", |ready| ready.status.as_str())
 }
 
 #[tokio::test]
 async fn a_machine_joins_by_the_steps_of_a_kubelet_and_goes_on_from_where_it_was() {
-    let world = World::new().await;
-    let approver = world.decides("Approved", "");
+    let world = JoinHarness::new().await;
+    let approver = world.decide_next_csr("Approved", "");
     let args = world.args("edge-1", &["--pool", "hangzhou", "--label", "rack=7"]);
     insta::assert_snapshot!(world.join(&args).await.unwrap(), @r"
     SERVER has proved itself; waiting until it lets `edge-1` in
@@ -185,12 +197,12 @@ async fn a_machine_joins_by_the_steps_of_a_kubelet_and_goes_on_from_where_it_was
     ");
     let csr = approver.await.unwrap();
     assert_eq!(csr.spec.username.as_deref(), Some("system:bootstrap:abcdef"));
-    let heard = world.heard();
+    let heard = world.take_requests();
     let info = "GET /api/v1/namespaces/kube-public/configmaps/cluster-info";
     assert_eq!(heard[..2], [info, info]);
     assert_eq!(heard[2], "POST /apis/certificates.k8s.io/v1/certificatesigningrequests with a token");
     let node = world.nodes().get("edge-1").await.unwrap();
-    assert_eq!(ready(&node), "True");
+    assert_eq!(ready_status(&node), "True");
     let labels = node.metadata.labels.clone().unwrap();
     assert_eq!(
         [EDGE, POOL, "rack"].map(|key| labels.get(key).map(String::as_str)),
@@ -200,7 +212,7 @@ async fn a_machine_joins_by_the_steps_of_a_kubelet_and_goes_on_from_where_it_was
     let lease = leases.get("edge-1").await.unwrap();
     assert_eq!(lease.spec.unwrap().holder_identity.as_deref(), Some("edge-1"));
     assert_eq!(lease.metadata.owner_references.unwrap()[0].uid, node.metadata.uid.clone().unwrap());
-    private(&world.folder.path().join("edge-1"));
+    assert_private(&world.folder.path().join("edge-1"));
 
     // The token is deleted, and everything after the certificate is lost.
     let secrets: Api<Secret> = Api::namespaced(world.admin.clone(), "kube-system");
@@ -208,14 +220,17 @@ async fn a_machine_joins_by_the_steps_of_a_kubelet_and_goes_on_from_where_it_was
     world.nodes().delete("edge-1", &DeleteParams::default()).await.unwrap();
     assert_eq!(world.join(&args).await.unwrap(), "node `edge-1` has joined SERVER\n");
     assert_eq!(world.join(&args).await.unwrap(), "node `edge-1` has joined SERVER\n");
-    assert!(!world.heard().iter().any(|line| line.contains("with a token")), "nothing is asked for again");
+    assert!(
+        !world.take_requests().iter().any(|line| line.contains("with a token")),
+        "nothing is asked for again"
+    );
     assert_eq!(world.csrs().list(&ListParams::default()).await.unwrap().items.len(), 1);
 }
 
 const EDGE: &str = "openyurt.io/is-edge-worker";
 const POOL: &str = "apps.openyurt.io/desired-nodepool";
 
-fn private(dir: &Path) {
+fn assert_private(dir: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(dir), 0o700);
@@ -231,8 +246,8 @@ fn private(dir: &Path) {
 
 #[tokio::test]
 async fn nothing_secret_is_sent_to_a_cluster_that_has_not_proved_itself() {
-    let world = World::new().await;
-    world.token("unsign.0123456789abcdef", json!({"usage-bootstrap-signing": "false"})).await;
+    let world = JoinHarness::new().await;
+    world.create_token("unsign.0123456789abcdef", json!({"usage-bootstrap-signing": "false"})).await;
     let zeros = format!("sha256:{}", "0".repeat(64));
     let table: [&[&str]; 4] = [
         &["--ca-cert-hash", &zeros],
@@ -252,7 +267,7 @@ async fn nothing_secret_is_sent_to_a_cluster_that_has_not_proved_itself() {
     SERVER does not know the token `nobody`: it is mistyped, or it has expired or been withdrawn
     SERVER does not know the token `unsign`: it is mistyped, or it has expired or been withdrawn
     "#);
-    let heard = world.heard();
+    let heard = world.take_requests();
     let info = "GET /api/v1/namespaces/kube-public/configmaps/cluster-info";
     assert_eq!(heard, [info; 4]);
     assert!(world.csrs().list(&ListParams::default()).await.unwrap().items.is_empty());
@@ -260,9 +275,9 @@ async fn nothing_secret_is_sent_to_a_cluster_that_has_not_proved_itself() {
 
 #[tokio::test]
 async fn who_is_not_let_in_is_told_why() {
-    let world = World::new().await;
+    let world = JoinHarness::new().await;
     let mut picture = String::new();
-    let mut tell = |what: &str, came: Result<String, Failure>| {
+    let mut tell = |what: &str, came: Result<String, NodeError>| {
         let why = came.unwrap_err().to_string();
         let why = why
             .split("node-csr-")
@@ -271,12 +286,12 @@ async fn who_is_not_let_in_is_told_why() {
         let why = why.collect::<String>().replace(&world.server, "SERVER");
         writeln!(picture, "{what}: {}", why.replace(world.folder.path().to_str().unwrap(), "DIR")).unwrap();
     };
-    world.token("signer.0123456789abcdef", json!({"usage-bootstrap-authentication": "false"})).await;
+    world.create_token("signer.0123456789abcdef", json!({"usage-bootstrap-authentication": "false"})).await;
     let args = world.args("edge-1", &["--token", "signer.0123456789abcdef"]);
     tell("withdrawn", world.join(&args).await);
     let args = world.args("edge-1", &["--timeout", "1"]);
     tell("nobody decides", world.join(&args).await);
-    let denier = world.decides("Denied", "the account may have 3 nodes, and has 3");
+    let denier = world.decide_next_csr("Denied", "the account may have 3 nodes, and has 3");
     tell("denied", world.join(&args).await);
     denier.await.unwrap();
     let bindings: Api<ClusterRoleBinding> = Api::all(world.admin.clone());
@@ -298,40 +313,40 @@ async fn who_is_not_let_in_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_denied_machine_asks_anew_and_one_that_waited_goes_on_waiting() {
-    let world = World::new().await;
+async fn join_creates_new_csr_after_denial_and_resumes_pending_csr() {
+    let world = JoinHarness::new().await;
     let args = world.args("edge-1", &["--timeout", "1"]);
     world.join(&args).await.unwrap_err();
     world.join(&args).await.unwrap_err();
     assert_eq!(world.csrs().list(&ListParams::default()).await.unwrap().items.len(), 1, "the same request");
-    world.decides("Denied", "no").await.unwrap();
+    world.decide_next_csr("Denied", "no").await.unwrap();
     world.join(&args).await.unwrap_err();
-    let approver = world.decides("Approved", "");
+    let approver = world.decide_next_csr("Approved", "");
     world.join(&world.args("edge-1", &[])).await.unwrap();
     approver.await.unwrap();
     assert_eq!(world.csrs().list(&ListParams::default()).await.unwrap().items.len(), 2);
 }
 
 #[tokio::test]
-async fn a_name_that_is_another_machines_is_not_taken_over() {
-    let world = World::new().await;
-    let approver = world.decides("Approved", "");
+async fn join_refuses_name_of_another_machine() {
+    let world = JoinHarness::new().await;
+    let approver = world.decide_next_csr("Approved", "");
     world.join(&world.args("edge-1", &[])).await.unwrap();
     approver.await.unwrap();
     let before = world.nodes().get("edge-1").await.unwrap();
-    let approver = world.decides("Approved", "");
+    let approver = world.decide_next_csr("Approved", "");
     let mut other = world.args("edge-1", &[]);
     other.dir = Some(world.folder.path().join("other"));
     let failure = world.join(&other).await.unwrap_err();
     approver.await.unwrap();
-    assert!(matches!(&failure, Failure::NameTaken(name) if name == "edge-1"), "{failure}");
+    assert!(matches!(&failure, NodeError::NameTaken(name) if name == "edge-1"), "{failure}");
     assert_eq!(world.nodes().get("edge-1").await.unwrap(), before);
 }
 
 #[tokio::test]
-async fn a_machine_that_stays_is_heard_and_notices_that_its_node_was_taken_away() {
-    let world = World::new().await;
-    let approver = world.decides("Approved", "");
+async fn heartbeat_updates_node_and_fails_when_node_is_deleted() {
+    let world = JoinHarness::new().await;
+    let approver = world.decide_next_csr("Approved", "");
     let args = world.args("edge-1", &["--stay"]);
     let dir = args.dir.clone().unwrap();
     let staying = tokio::spawn({
@@ -341,19 +356,19 @@ async fn a_machine_that_stays_is_heard_and_notices_that_its_node_was_taken_away(
     approver.await.unwrap();
     let leases: Api<Lease> = Api::namespaced(world.admin.clone(), "kube-node-lease");
     let renewed = async || leases.get_opt("edge-1").await.unwrap()?.spec?.renew_time;
-    let first = until("the machine is in", async || renewed().await).await;
-    let busy = folder::Folder::existing(&dir).err().unwrap().to_string();
+    let first = wait_for("the machine is in", async || renewed().await).await;
+    let busy = state_dir::StateDir::open(&dir).err().unwrap().to_string();
     assert!(busy.contains("somebody else is at work"), "{busy}");
-    until("the Lease is renewed", async || renewed().await.filter(|at| *at != first)).await;
+    wait_for("the Lease is renewed", async || renewed().await.filter(|at| *at != first)).await;
     world.nodes().delete("edge-1", &DeleteParams::default()).await.unwrap();
     let came = tokio::time::timeout(Duration::from_mins(1), staying).await.unwrap().unwrap();
-    assert!(matches!(came, Err(Failure::Deleted(_))), "{came:?}");
+    assert!(matches!(came, Err(NodeError::NodeDeleted(_))), "{came:?}");
 }
 
 #[tokio::test]
 async fn a_machine_that_leaves_says_what_it_may_not_take_back() {
-    let world = World::new().await;
-    let approver = world.decides("Approved", "");
+    let world = JoinHarness::new().await;
+    let approver = world.decide_next_csr("Approved", "");
     world.join(&world.args("edge-1", &[])).await.unwrap();
     approver.await.unwrap();
     insta::assert_snapshot!(world.reset("edge-1").await.unwrap(), @r#"
@@ -361,15 +376,15 @@ async fn a_machine_that_leaves_says_what_it_may_not_take_back() {
     the node `edge-1` is still there and has to be deleted by whoever it belongs to: nodes "edge-1" is forbidden: User "system:node:edge-1" cannot delete resource "nodes" in API group "" at the cluster scope
     "#);
     let node = world.nodes().get("edge-1").await.unwrap();
-    assert_eq!(ready(&node), "False");
+    assert_eq!(ready_status(&node), "False");
     assert!(!world.folder.path().join("edge-1").exists());
     let failure = world.reset("edge-1").await.unwrap_err();
-    assert!(matches!(failure, Failure::Folder(folder::FolderError::Nobody(_))), "{failure}");
+    assert!(matches!(failure, NodeError::Folder(state_dir::StateDirError::NoMachine(_))), "{failure}");
 }
 
 /// The hash was computed by openssl: `x509 -pubkey`, `pkey -outform der`, SHA-256.
 #[test]
-fn an_authority_has_the_hash_that_others_compute() {
+fn ca_hash_matches_openssl() {
     let authority = concat!(
         "-----BEGIN CERTIFICATE-----\n",
         "MIIBgDCCASegAwIBAgIULg6mVXy0v7OUH+6gCSvfccthv98wCgYIKoZIzj0EAwIwFTETMBEGA1UEAwwKa3ViZXJuZXRlczAgFw0yNjEx\n",
@@ -379,14 +394,14 @@ fn an_authority_has_the_hash_that_others_compute() {
         "BAMCA0cAMEQCIF4jSBTr8PHtKWnzyS46dA9cNLsVcpvlGxsbpuk5C9xvAiApvWSgo1ke82dAJqbX+uEJud5ZuivcpDoDC4iyJDIKUA==\n",
         "-----END CERTIFICATE-----\n",
     );
-    let hash = discovery::hash(authority.as_bytes()).unwrap().to_string();
+    let hash = discovery::ca_hash(authority.as_bytes()).unwrap().to_string();
     assert_eq!(hash, "sha256:161be5936539fd1b546bc1f0505b3c54393c3caa698c0246cf17b1a02c9dbbf8");
-    assert!(discovery::hash(authority.repeat(2).as_bytes()).unwrap_err().contains("2 authorities"));
-    assert!(discovery::hash(b"").is_err());
+    assert!(discovery::ca_hash(authority.repeat(2).as_bytes()).unwrap_err().contains("2 authorities"));
+    assert!(discovery::ca_hash(b"").is_err());
 }
 
 #[test]
-fn what_is_typed_in_is_checked_and_secrets_are_not_repeated() {
+fn join_arguments_are_validated_without_echoing_secrets() {
     for (text, good) in [
         ("https://10.0.0.1:6443", true),
         ("10.0.0.1:6443", true),
@@ -396,7 +411,7 @@ fn what_is_typed_in_is_checked_and_secrets_are_not_repeated() {
         ("https://a/path", false),
         ("", false),
     ] {
-        assert_eq!(text.parse::<Server>().is_ok(), good, "{text}");
+        assert_eq!(text.parse::<ServerAddress>().is_ok(), good, "{text}");
     }
     let token: JoinToken = TOKEN.parse().unwrap();
     assert_eq!(format!("{token:?}"), "JoinToken(abcdef.…)");
@@ -405,15 +420,17 @@ fn what_is_typed_in_is_checked_and_secrets_are_not_repeated() {
         assert!(text.is_empty() || !why.contains(text), "{why}");
     }
     let hash = format!("sha256:{}", "0a".repeat(32));
-    assert_eq!(hash.parse::<AuthorityHash>().unwrap().to_string(), hash);
+    assert_eq!(hash.parse::<CaCertHash>().unwrap().to_string(), hash);
     for text in ["sha256:0a", &hash[7..], &hash.replace("0a", "0g")] {
-        assert!(text.parse::<AuthorityHash>().is_err(), "{text}");
+        assert!(text.parse::<CaCertHash>().is_err(), "{text}");
     }
     for (text, good) in
         [("edge-1", true), ("a.b", true), ("Edge", false), ("-a", false), ("a..b", false), ("", false)]
     {
-        assert_eq!(ticket::node_name(text).is_ok(), good, "{text}");
+        assert_eq!(join_args::node_name(text).is_ok(), good, "{text}");
     }
-    assert_eq!(ticket::label("a/b=c"), Ok(("a/b".to_owned(), "c".to_owned())));
-    assert!(ticket::label("a").is_err() && ticket::label("a=/").is_err() && ticket::label("=a").is_err());
+    assert_eq!(join_args::label("a/b=c"), Ok(("a/b".to_owned(), "c".to_owned())));
+    assert!(
+        join_args::label("a").is_err() && join_args::label("a=/").is_err() && join_args::label("=a").is_err()
+    );
 }

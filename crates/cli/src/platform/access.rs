@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Failure;
+use super::PlatformError;
 use super::address::Address;
 use super::contexts::{Context, Contexts};
 use super::secret::Secret;
@@ -16,7 +16,7 @@ use super::secret::Secret;
 /// Arguments of every command that sends requests to a platform.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Which platform")]
-pub struct Target {
+pub struct PlatformArgs {
     #[arg(
         long,
         value_name = "URL",
@@ -43,29 +43,29 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
 
 /// Server and credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct PlatformAccess {
     pub server: Address,
     pub ca: Option<PathBuf>,
     pub token: Option<Secret>,
 }
 
 /// Sources besides the arguments.
-pub struct Known<'a> {
+pub struct ConnectionSources<'a> {
     pub environment: &'a BTreeMap<String, String>,
     pub contexts: &'a Contexts,
     /// Lowest precedence: address of a server running on this machine.
-    pub runs_here: &'a dyn Fn() -> Result<Option<String>, String>,
+    pub local_server: &'a dyn Fn() -> Result<Option<String>, String>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> ConnectionSources<'a> {
     fn variable(&self, name: &str) -> Option<&str> {
         self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// The selected server and its context.
-    pub fn server(&self, target: &Target) -> Result<(Address, Option<&'a Context>), Failure> {
+    pub fn server(&self, target: &PlatformArgs) -> Result<(Address, Option<&'a Context>), PlatformError> {
         if let Some(name) = &target.context {
-            let context = self.contexts.named(name)?;
+            let context = self.contexts.require(name)?;
             return Ok((context.server.clone(), Some(context)));
         }
         let named = target.server.as_deref().or_else(|| self.variable("LONGSHORE_SERVER"));
@@ -76,20 +76,22 @@ impl<'a> Known<'a> {
         }
         let named = match named {
             Some(named) => named.to_owned(),
-            None => (self.runs_here)().map_err(Failure::RunsHere)?.ok_or(Failure::NoServer)?,
+            None => {
+                (self.local_server)().map_err(PlatformError::LocalServer)?.ok_or(PlatformError::NoServer)?
+            }
         };
         let server: Address = named.parse()?;
-        let context = self.contexts.of_server(&server);
+        let context = self.contexts.for_server(&server);
         Ok((server, context))
     }
 
     /// The selected server with credentials.
-    pub fn access(&self, target: &Target) -> Result<Access, Failure> {
+    pub fn access(&self, target: &PlatformArgs) -> Result<PlatformAccess, PlatformError> {
         let (server, context) = self.server(target)?;
         let token = target.token.clone().or_else(|| self.variable("LONGSHORE_TOKEN").map(Secret::new));
         let token = token.or_else(|| context.and_then(|context| context.token.clone()));
         let ca = target.ca.clone().or_else(|| context.and_then(|context| context.ca.clone()));
-        Ok(Access { server, ca, token })
+        Ok(PlatformAccess { server, ca, token })
     }
 }
 
@@ -106,15 +108,15 @@ mod tests {
             token: Some(Secret::new(format!("lsh_{name}_x"))),
         };
         let mut contexts = Contexts::default();
-        contexts.enter(context("one", "https://one.example.com"));
-        contexts.enter(context("two", "https://two.example.com"));
-        contexts.enter(context("again", "https://one.example.com"));
+        contexts.upsert_current(context("one", "https://one.example.com"));
+        contexts.upsert_current(context("two", "https://two.example.com"));
+        contexts.upsert_current(context("again", "https://one.example.com"));
         contexts
     }
 
     /// The server and token selected by arguments, environment, contexts and a local server.
-    fn chosen(
-        target: &Target,
+    fn resolve(
+        target: &PlatformArgs,
         environment: &[(&str, &str)],
         contexts: &Contexts,
         here: Option<&str>,
@@ -122,9 +124,9 @@ mod tests {
         let environment =
             environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let runs_here = || Ok(here.map(str::to_owned));
-        let known = Known { environment: &environment, contexts, runs_here: &runs_here };
+        let known = ConnectionSources { environment: &environment, contexts, local_server: &runs_here };
         match known.access(target) {
-            Ok(Access { server, ca, token }) => {
+            Ok(PlatformAccess { server, ca, token }) => {
                 let token = token.as_ref().map_or("-", Secret::expose);
                 let ca = ca.map_or("-".to_owned(), |ca| ca.display().to_string());
                 format!("{server} {token} {ca}")
@@ -134,39 +136,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearer_to_the_fingers_wins() {
+    fn access_prefers_arguments_over_environment_over_contexts() {
         let (all, none) = (contexts(), Contexts::default());
-        let plain = Target::default();
-        let server = |url: &str| Target { server: Some(url.to_owned()), ..Target::default() };
-        let context = |name: &str| Target { context: Some(name.to_owned()), ..Target::default() };
+        let plain = PlatformArgs::default();
+        let server = |url: &str| PlatformArgs { server: Some(url.to_owned()), ..PlatformArgs::default() };
+        let context = |name: &str| PlatformArgs { context: Some(name.to_owned()), ..PlatformArgs::default() };
         let of_two = [("LONGSHORE_SERVER", "https://two.example.com")];
         let of_token = [("LONGSHORE_TOKEN", "lsh_env_x")];
         let here = Some("http://127.0.0.1:8080");
 
-        assert_eq!(chosen(&plain, &[], &all, here), "https://one.example.com lsh_again_x /again.pem");
+        assert_eq!(resolve(&plain, &[], &all, here), "https://one.example.com lsh_again_x /again.pem");
         assert_eq!(
-            chosen(&context("one"), &of_two, &all, here),
+            resolve(&context("one"), &of_two, &all, here),
             "https://one.example.com lsh_one_x /one.pem"
         );
-        assert_eq!(chosen(&plain, &of_two, &all, here), "https://two.example.com lsh_two_x /two.pem");
+        assert_eq!(resolve(&plain, &of_two, &all, here), "https://two.example.com lsh_two_x /two.pem");
         assert_eq!(
-            chosen(&server("one.example.com"), &of_two, &all, here),
+            resolve(&server("one.example.com"), &of_two, &all, here),
             "https://one.example.com lsh_again_x /again.pem"
         );
-        assert_eq!(chosen(&plain, &of_token, &all, here), "https://one.example.com lsh_env_x /again.pem");
-        let typed = Target { token: Some(Secret::new("lsh_typed_x")), ..Target::default() };
-        assert_eq!(chosen(&typed, &of_token, &all, here), "https://one.example.com lsh_typed_x /again.pem");
-        assert_eq!(chosen(&plain, &[], &none, here), "http://127.0.0.1:8080 - -");
-        assert_eq!(chosen(&plain, &[("LONGSHORE_SERVER", "")], &none, here), "http://127.0.0.1:8080 - -");
-        assert!(chosen(&context("three"), &[], &all, here).contains("no context `three`"));
-        assert!(chosen(&plain, &[], &none, None).contains("longshore login SERVER"));
+        assert_eq!(resolve(&plain, &of_token, &all, here), "https://one.example.com lsh_env_x /again.pem");
+        let typed = PlatformArgs { token: Some(Secret::new("lsh_typed_x")), ..PlatformArgs::default() };
+        assert_eq!(resolve(&typed, &of_token, &all, here), "https://one.example.com lsh_typed_x /again.pem");
+        assert_eq!(resolve(&plain, &[], &none, here), "http://127.0.0.1:8080 - -");
+        assert_eq!(resolve(&plain, &[("LONGSHORE_SERVER", "")], &none, here), "http://127.0.0.1:8080 - -");
+        assert!(resolve(&context("three"), &[], &all, here).contains("no context `three`"));
+        assert!(resolve(&plain, &[], &none, None).contains("longshore login SERVER"));
     }
 
     #[test]
-    fn a_token_goes_to_no_other_server() {
-        let elsewhere = Target { server: Some("https://evil.example.com".to_owned()), ..Target::default() };
-        assert_eq!(chosen(&elsewhere, &[], &contexts(), None), "https://evil.example.com - -");
-        let port = Target { server: Some("https://one.example.com:444".to_owned()), ..Target::default() };
-        assert_eq!(chosen(&port, &[], &contexts(), None), "https://one.example.com:444 - -");
+    fn context_token_is_used_for_its_own_server_only() {
+        let elsewhere =
+            PlatformArgs { server: Some("https://evil.example.com".to_owned()), ..PlatformArgs::default() };
+        assert_eq!(resolve(&elsewhere, &[], &contexts(), None), "https://evil.example.com - -");
+        let port = PlatformArgs {
+            server: Some("https://one.example.com:444".to_owned()),
+            ..PlatformArgs::default()
+        };
+        assert_eq!(resolve(&port, &[], &contexts(), None), "https://one.example.com:444 - -");
     }
 }

@@ -14,7 +14,7 @@ pub enum AddressError {
     )]
     Malformed(String),
     #[error("`{0}` would send secrets in the clear: plain http is for this machine only, use https")]
-    Plain(String),
+    InsecureHttp(String),
 }
 
 /// Normalised address of a platform. Two spellings of one address are equal, so that a token is sent only to the server
@@ -42,7 +42,7 @@ impl Address {
     }
 
     /// Default name of a context.
-    pub fn short(&self) -> String {
+    pub fn default_context_name(&self) -> String {
         let Self { secure, host, port } = self;
         if *port == default_port(*secure) { host.clone() } else { format!("{host}:{port}") }
     }
@@ -80,14 +80,14 @@ impl FromStr for Address {
         if secure || is_loopback(&address.host) {
             Ok(address)
         } else {
-            Err(AddressError::Plain(address.to_string()))
+            Err(AddressError::InsecureHttp(address.to_string()))
         }
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", if self.secure { "https" } else { "http" }, self.short())
+        write!(f, "{}://{}", if self.secure { "https" } else { "http" }, self.default_context_name())
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_of_one_address_are_one() {
+    fn address_spellings_are_normalized() {
         #[rustfmt::skip]
         let rows = [
             ("https://Longshore.Example.com/", "https://longshore.example.com", "longshore.example.com"),
@@ -123,13 +123,17 @@ mod tests {
         ];
         for (text, whole, short) in rows {
             let address: Address = text.parse().unwrap();
-            assert_eq!((address.to_string().as_str(), address.short().as_str()), (whole, short), "{text}");
+            assert_eq!(
+                (address.to_string().as_str(), address.default_context_name().as_str()),
+                (whole, short),
+                "{text}"
+            );
             assert_eq!(whole.parse(), Ok(address));
         }
     }
 
     #[test]
-    fn an_address_is_an_address_and_no_secret_goes_in_the_clear() {
+    fn address_rejects_malformed_and_insecure_urls() {
         for wrong in [
             "",
             "/",
@@ -146,7 +150,7 @@ mod tests {
         let pasted = "https://ana:canary@example.com".parse::<Address>().unwrap_err().to_string();
         assert!(!pasted.contains("canary"), "{pasted}");
         for plain in ["http://example.com", "http://10.0.0.1:8080", "http://localhost.example.com"] {
-            assert!(matches!(plain.parse::<Address>(), Err(AddressError::Plain(_))), "{plain}");
+            assert!(matches!(plain.parse::<Address>(), Err(AddressError::InsecureHttp(_))), "{plain}");
         }
     }
 }

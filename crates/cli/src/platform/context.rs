@@ -4,8 +4,8 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::contexts::{Context, Contexts};
-use super::output::{Kind, OutputArgs, Said, Show};
-use super::{Failure, World};
+use super::output::{CellFormat, CommandOutput, OutputArgs, ResourcePrinter};
+use super::{CommandEnv, PlatformError};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -28,34 +28,33 @@ pub enum Command {
     },
 }
 
-const CONTEXTS: Kind = Kind {
-    word: "context",
+const CONTEXTS: ResourcePrinter = ResourcePrinter {
+    singular: "context",
     plural: "contexts: `longshore login SERVER` makes one",
-    name: "/name",
+    name_pointer: "/name",
     columns: &[
-        ("CURRENT", "/current", Show::Text, false),
-        ("NAME", "/name", Show::Text, false),
-        ("SERVER", "/server", Show::Text, false),
-        ("ACCOUNT", "/account", Show::Text, false),
-        ("CA", "/ca", Show::Text, true),
+        ("CURRENT", "/current", CellFormat::Text, false),
+        ("NAME", "/name", CellFormat::Text, false),
+        ("SERVER", "/server", CellFormat::Text, false),
+        ("ACCOUNT", "/account", CellFormat::Text, false),
+        ("CA", "/ca", CellFormat::Text, true),
     ],
 };
 
-pub fn run(command: &Command, world: &World) -> Result<Said, Failure> {
+pub fn run(command: &Command, world: &CommandEnv) -> Result<CommandOutput, PlatformError> {
     let file = world.contexts_file()?;
     match command {
-        Command::List { output } => CONTEXTS.list(&shown(&file.read()?), *output, world.now()),
+        Command::List { output } => CONTEXTS.print_list(&without_tokens(&file.read()?), *output, world.now()),
         Command::Use { name } => {
-            file.change(|contexts| contexts.make_current(name))?;
-            Ok(Said::line(format!("context {name} is the current one")))
+            file.update(|contexts| contexts.set_current(name))?;
+            Ok(CommandOutput::from_line(format!("context {name} is the current one")))
         }
         Command::Delete { name } => {
-            let removed = file.change(|contexts| contexts.remove(name))?;
-            let said = Said::line(format!("context {name} deleted"));
+            let removed = file.update(|contexts| contexts.remove(name))?;
+            let said = CommandOutput::from_line(format!("context {name} deleted"));
             Ok(match removed.token.as_ref().and_then(|token| token.token_id()) {
-                Some(id) => {
-                    said.note(format!("its token was not revoked: `longshore token revoke {id}` does that"))
-                }
+                Some(id) => said
+                    .with_note(format!("its token was not revoked: `longshore token revoke {id}` does that")),
                 None => said,
             })
         }
@@ -63,7 +62,7 @@ pub fn run(command: &Command, world: &World) -> Result<Said, Failure> {
 }
 
 /// Contexts without their tokens.
-fn shown(contexts: &Contexts) -> Value {
+fn without_tokens(contexts: &Contexts) -> Value {
     let current = contexts.current_context.as_deref();
     let items = contexts.contexts.iter().map(|context| {
         let Context { name, server, ca, account, token: _ } = context;

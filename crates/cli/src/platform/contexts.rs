@@ -19,18 +19,18 @@ use super::secret::Secret;
 #[derive(Debug, thiserror::Error)]
 pub enum ContextsError {
     #[error("no folder for the contexts is known: set XDG_CONFIG_HOME or HOME")]
-    NoFolder,
+    NoConfigFolder,
     #[error("cannot read the contexts in `{}`: {source}", file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error("cannot write the contexts to `{}`: {source}", file.display())]
     Write { file: PathBuf, source: io::Error },
     #[error("others can read `{0}`, and it has tokens in it: run `chmod 600 {0}`", file.display())]
-    Open { file: PathBuf },
+    InsecurePermissions { file: PathBuf },
     /// Names the line but not its content, which may be a token.
     #[error("`{}` is not a file of contexts: line {line} is not as it should be", file.display())]
     Malformed { file: PathBuf, line: usize },
     #[error("there is no context `{0}`: `longshore context list` shows those there are")]
-    Unknown(String),
+    UnknownContext(String),
 }
 
 /// A platform, with the account and token used there.
@@ -63,8 +63,8 @@ impl Contexts {
         self.contexts.iter().find(|context| context.name == name)
     }
 
-    pub fn named(&self, name: &str) -> Result<&Context, ContextsError> {
-        self.get(name).ok_or_else(|| ContextsError::Unknown(name.to_owned()))
+    pub fn require(&self, name: &str) -> Result<&Context, ContextsError> {
+        self.get(name).ok_or_else(|| ContextsError::UnknownContext(name.to_owned()))
     }
 
     pub fn current(&self) -> Option<&Context> {
@@ -72,13 +72,13 @@ impl Contexts {
     }
 
     /// The context of this server. The current context is preferred if there are several.
-    pub fn of_server(&self, server: &Address) -> Option<&Context> {
+    pub fn for_server(&self, server: &Address) -> Option<&Context> {
         let current = self.current().into_iter();
         current.chain(&self.contexts).find(|context| context.server == *server)
     }
 
     /// Adds or replaces the context and makes it the current one.
-    pub fn enter(&mut self, context: Context) {
+    pub fn upsert_current(&mut self, context: Context) {
         self.current_context = Some(context.name.clone());
         match self.contexts.iter_mut().find(|other| other.name == context.name) {
             Some(other) => *other = context,
@@ -86,15 +86,15 @@ impl Contexts {
         }
     }
 
-    pub fn make_current(&mut self, name: &str) -> Result<(), ContextsError> {
-        self.named(name)?;
+    pub fn set_current(&mut self, name: &str) -> Result<(), ContextsError> {
+        self.require(name)?;
         self.current_context = Some(name.to_owned());
         Ok(())
     }
 
     pub fn remove(&mut self, name: &str) -> Result<Context, ContextsError> {
         let place = self.contexts.iter().position(|context| context.name == name);
-        let place = place.ok_or_else(|| ContextsError::Unknown(name.to_owned()))?;
+        let place = place.ok_or_else(|| ContextsError::UnknownContext(name.to_owned()))?;
         if self.current_context.as_deref() == Some(name) {
             self.current_context = None;
         }
@@ -115,11 +115,11 @@ pub struct ContextsFile(PathBuf);
 
 impl ContextsFile {
     /// `longshore/contexts.yaml` in the user's configuration folder.
-    pub fn of(environment: &BTreeMap<String, String>) -> Result<Self, ContextsError> {
+    pub fn from_environment(environment: &BTreeMap<String, String>) -> Result<Self, ContextsError> {
         let folder =
             |name: &str| environment.get(name).filter(|value| value.starts_with('/')).map(PathBuf::from);
         let base = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")));
-        Ok(Self(base.ok_or(ContextsError::NoFolder)?.join("longshore").join("contexts.yaml")))
+        Ok(Self(base.ok_or(ContextsError::NoConfigFolder)?.join("longshore").join("contexts.yaml")))
     }
 
     pub fn path(&self) -> &Path {
@@ -135,7 +135,7 @@ impl ContextsFile {
             Err(error) => return Err(failed(error)),
         };
         if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
-            return Err(ContextsError::Open { file: self.0.clone() });
+            return Err(ContextsError::InsecurePermissions { file: self.0.clone() });
         }
         let text = io::read_to_string(file).map_err(failed)?;
         if text.trim().is_empty() {
@@ -148,7 +148,7 @@ impl ContextsFile {
     }
 
     /// Reads, changes and writes the file under a lock.
-    pub fn change<T>(
+    pub fn update<T>(
         &self,
         change: impl FnOnce(&mut Contexts) -> Result<T, ContextsError>,
     ) -> Result<T, ContextsError> {
@@ -156,7 +156,7 @@ impl ContextsFile {
         let folder = self.0.parent().expect("the file is in a folder");
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         // The lock is held until it is dropped. The contexts file itself cannot be locked, because it is replaced.
-        let lock = private_file(OpenOptions::new().write(true).create(true), &self.0.with_extension("lock"));
+        let lock = open_private(OpenOptions::new().write(true).create(true), &self.0.with_extension("lock"));
         let lock = lock.map_err(failed)?;
         lock.lock().map_err(failed)?;
         let mut contexts = self.read()?;
@@ -167,7 +167,7 @@ impl ContextsFile {
     }
 }
 
-fn private_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.mode(0o600).open(path)
 }
 
@@ -181,7 +181,7 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = private_file(OpenOptions::new().write(true).create_new(true), &draft)?;
+        let mut file = open_private(OpenOptions::new().write(true).create_new(true), &draft)?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&draft, path)

@@ -7,61 +7,65 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use serde_json::Value;
 
-use super::Failure;
+use super::PlatformError;
 use super::address::Address;
 
 /// The platform sends a keep-alive every ten seconds.
-const SILENCE: Duration = Duration::from_secs(35);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(35);
 /// Maximum size of an event, above that of any the platform sends.
-const LARGEST_EVENT: usize = 4 << 20;
+const MAX_EVENT_BYTES: usize = 4 << 20;
 
-/// Stream of events. [`Events::next`] is cancel-safe.
-pub struct Events {
+/// Stream of events. [`EventStream::next`] is cancel-safe.
+pub struct EventStream {
     server: Address,
     /// Its errors are messages already.
     body: UnsyncBoxBody<Bytes, String>,
-    read: Reading,
+    buffer: EventBuffer,
 }
 
-impl Events {
+impl EventStream {
     pub(super) fn new(server: Address, body: UnsyncBoxBody<Bytes, String>) -> Self {
-        Self { server, body, read: Reading::default() }
+        Self { server, body, buffer: EventBuffer::default() }
     }
 
     /// Returns the next event, or `None` at the end of the stream. Cancel-safe.
-    pub async fn next(&mut self) -> Result<Option<Value>, Failure> {
+    pub async fn next(&mut self) -> Result<Option<Value>, PlatformError> {
         loop {
-            if let Some(data) = self.read.next() {
+            if let Some(data) = self.buffer.next() {
                 let told = serde_json::from_str(&data);
-                return told.map(Some).map_err(|_| self.strange("what it tells is not JSON"));
+                return told.map(Some).map_err(|_| self.protocol_error("what it tells is not JSON"));
             }
-            if self.read.text.len() > LARGEST_EVENT {
-                return Err(self.strange("what it tells has no end"));
+            if self.buffer.text.len() > MAX_EVENT_BYTES {
+                return Err(self.protocol_error("what it tells has no end"));
             }
-            let frame = tokio::time::timeout(SILENCE, self.body.frame()).await;
-            let frame = frame
-                .map_err(|_| Failure::Silent { server: self.server.clone(), seconds: SILENCE.as_secs() })?;
+            let frame = tokio::time::timeout(IDLE_TIMEOUT, self.body.frame()).await;
+            let frame = frame.map_err(|_| PlatformError::Timeout {
+                server: self.server.clone(),
+                seconds: IDLE_TIMEOUT.as_secs(),
+            })?;
             match frame {
                 None => return Ok(None),
-                Some(Err(why)) => return Err(Failure::Unreachable { server: self.server.clone(), why }),
-                Some(Ok(frame)) => self.read.hear(&frame.into_data().unwrap_or_default()),
+                Some(Err(why)) => {
+                    return Err(PlatformError::Unreachable { server: self.server.clone(), why });
+                }
+                Some(Ok(frame)) => self.buffer.push(&frame.into_data().unwrap_or_default()),
             }
         }
     }
 
-    fn strange(&self, why: &str) -> Failure {
-        Failure::Strange { server: self.server.clone(), why: why.to_owned() }
+    fn protocol_error(&self, why: &str) -> PlatformError {
+        PlatformError::UnexpectedResponse { server: self.server.clone(), why: why.to_owned() }
     }
 }
 
 /// Buffer of received bytes.
 #[derive(Default)]
-struct Reading {
+struct EventBuffer {
     text: Vec<u8>,
 }
 
-impl Reading {
-    fn hear(&mut self, bytes: &Bytes) {
+impl EventBuffer {
+    fn push(&mut self, bytes: &Bytes) {
         self.text.extend(bytes.iter().filter(|byte| **byte != b'\r'));
     }
 
@@ -88,8 +92,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_in_pieces() {
-        let mut read = Reading::default();
+    fn event_buffer_joins_split_chunks() {
+        let mut read = EventBuffer::default();
         let mut told = Vec::new();
         let pieces = [
             "event: ping\ndata: {}\n\nevent: oper",
@@ -98,7 +102,7 @@ mod tests {
             "\ndata: half",
         ];
         for piece in pieces {
-            read.hear(&Bytes::from(piece));
+            read.push(&Bytes::from(piece));
             told.extend(std::iter::from_fn(|| read.next()));
         }
         assert_eq!(told, ["{\"a\":1}", "2\n3"]);

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::access::Target;
+use super::access::PlatformArgs;
 use super::contexts::write_private;
-use super::output::{Said, Show, cell};
-use super::{Failure, World};
+use super::output::{CellFormat, CommandOutput, format_cell};
+use super::{CommandEnv, PlatformError};
 
 #[derive(Clone, Debug, Args)]
 pub struct PersonalArgs {
@@ -18,24 +18,24 @@ pub struct PersonalArgs {
     #[arg(short = 'o', long = "output", value_name = "FILE", requires = "user")]
     pub file: Option<PathBuf>,
     #[command(flatten)]
-    pub target: Target,
+    pub target: PlatformArgs,
 }
 
-pub async fn run(args: &PersonalArgs, world: &mut World) -> Result<Said, Failure> {
+pub async fn run(args: &PersonalArgs, world: &mut CommandEnv) -> Result<CommandOutput, PlatformError> {
     let client = world.client(&args.target)?;
     let answer = client.post("kubeconfig", &serde_json::json!({})).await?;
     let text = answer["kubeconfig"].as_str();
-    let text = text.ok_or_else(|| Failure::Strange {
+    let text = text.ok_or_else(|| PlatformError::UnexpectedResponse {
         server: client.server().clone(),
         why: "its answer has no `kubeconfig`".to_owned(),
     })?;
-    let until = format!("good until {}", cell(&answer, "/expires", Show::Text, world.now()));
+    let until = format!("good until {}", format_cell(&answer, "/expires", CellFormat::Text, world.now()));
     match &args.file {
-        None => Ok(Said { out: text.to_owned(), notes: vec![until] }),
+        None => Ok(CommandOutput { stdout: text.to_owned(), notes: vec![until] }),
         Some(file) => {
             write_private(file, text.as_bytes())
-                .map_err(|source| Failure::Write { file: file.clone(), source })?;
-            Ok(Said::line(format!("{} written, {until}", file.display())))
+                .map_err(|source| PlatformError::Write { file: file.clone(), source })?;
+            Ok(CommandOutput::from_line(format!("{} written, {until}", file.display())))
         }
     }
 }

@@ -2,17 +2,18 @@
 //!
 //! Modules:
 //! - `address`, `secret`, `contexts`, `access`: server and credentials
-//! - `world`, `prompt`, `client`, `events`, `problem`, `failure`: environment, requests, errors
+//! - `command_env`, `prompt`, `client`, `events`, `problem`, `error`: environment, requests, errors
 //! - `output`: tables and formats
 //! - `session`, `context`, `kubeconfig`, `register`, `token`, `user`, `workspace`: commands
 
 pub mod access;
 pub mod address;
 pub mod client;
+pub mod command_env;
 pub mod context;
 pub mod contexts;
+mod error;
 pub mod events;
-mod failure;
 pub mod kubeconfig;
 pub mod output;
 mod problem;
@@ -23,15 +24,14 @@ pub mod session;
 pub mod token;
 pub mod user;
 pub mod workspace;
-pub mod world;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-pub use failure::Failure;
-use output::Said;
-pub use world::World;
+pub use command_env::CommandEnv;
+pub use error::PlatformError;
+use output::CommandOutput;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -55,7 +55,7 @@ pub enum Command {
     Workspace(workspace::WorkspaceArgs),
 }
 
-pub async fn run(command: &Command, world: &mut World) -> Result<Said, Failure> {
+pub async fn run(command: &Command, world: &mut CommandEnv) -> Result<CommandOutput, PlatformError> {
     match command {
         Command::Login(args) => session::login(args, world).await,
         Command::Logout(args) => session::logout(args, world).await,
@@ -69,14 +69,14 @@ pub async fn run(command: &Command, world: &mut World) -> Result<Said, Failure> 
 }
 
 /// Prints the result of a command and returns the exit code.
-pub fn finish(came: Result<Said, Failure>) -> ExitCode {
-    let failed = match came {
-        Ok(Said { out, notes }) => {
+pub fn finish(result: Result<CommandOutput, PlatformError>) -> ExitCode {
+    let failed = match result {
+        Ok(CommandOutput { stdout: out, notes }) => {
             let printed = crate::print(&out);
             for note in &notes {
                 eprintln!("{note}");
             }
-            printed.err().map(|error| Failure::Print(error.to_string()))
+            printed.err().map(|error| PlatformError::Print(error.to_string()))
         }
         Err(failure) => Some(failure),
     };

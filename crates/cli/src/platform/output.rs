@@ -1,6 +1,6 @@
 //! Command output: tables in kubectl's style, or the platform's response as JSON or YAML.
 //!
-//! No colours. Control characters in text from other users are escaped: see [`tame`].
+//! No colours. Control characters in text from other users are escaped: see [`escape_control`].
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Failure;
+use super::PlatformError;
 
 /// Output format of a response.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -28,22 +28,22 @@ pub enum Format {
 
 /// Result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct CommandOutput {
     /// For standard output.
-    pub out: String,
+    pub stdout: String,
     /// Lines for standard error.
     pub notes: Vec<String>,
 }
 
-impl Said {
-    pub fn line(text: impl Into<String>) -> Self {
+impl CommandOutput {
+    pub fn from_line(text: impl Into<String>) -> Self {
         let mut out = text.into();
         out.push('\n');
-        Self { out, notes: Vec::new() }
+        Self { stdout: out, notes: Vec::new() }
     }
 
     #[must_use]
-    pub fn note(mut self, text: impl Into<String>) -> Self {
+    pub fn with_note(mut self, text: impl Into<String>) -> Self {
         self.notes.push(text.into());
         self
     }
@@ -51,66 +51,84 @@ impl Said {
 
 /// Format of a cell.
 #[derive(Clone, Copy, Debug)]
-pub enum Show {
+pub enum CellFormat {
     /// Unchanged; a list is joined.
     Text,
     /// Time since, or until.
     Age,
     /// The value at this path of each list item.
-    Each(&'static str),
+    EachItem(&'static str),
     /// `cpu=4,memory=8Gi`
     Pairs,
 }
 
 /// A column: title, JSON pointer into the response, format, and whether only `-o wide` shows it.
-pub type Column = (&'static str, &'static str, Show, bool);
+pub type Column = (&'static str, &'static str, CellFormat, bool);
 
 /// A kind of object, for printing.
 #[derive(Debug)]
-pub struct Kind {
-    pub word: &'static str,
+pub struct ResourcePrinter {
+    pub singular: &'static str,
     pub plural: &'static str,
     /// JSON pointer to the object's name.
-    pub name: &'static str,
+    pub name_pointer: &'static str,
     pub columns: &'static [Column],
 }
 
-impl Kind {
+impl ResourcePrinter {
     /// Prints a list response.
-    pub fn list(&self, answer: &Value, args: OutputArgs, now: Timestamp) -> Result<Said, Failure> {
+    pub fn print_list(
+        &self,
+        answer: &Value,
+        args: OutputArgs,
+        now: Timestamp,
+    ) -> Result<CommandOutput, PlatformError> {
         let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut said = Said { out: self.print(answer, items, args, now)?, notes: Vec::new() };
+        let mut output = CommandOutput { stdout: self.print(answer, items, args, now)?, notes: Vec::new() };
         if items.is_empty() && matches!(args.output, None | Some(Format::Wide)) {
-            said = Said::default().note(format!("there are no {}", self.plural));
+            output = CommandOutput::default().with_note(format!("there are no {}", self.plural));
         }
         match answer["stale"].as_f64() {
-            Some(seconds) => {
-                Ok(said.note(format!("this is {seconds:.0} s old: the cluster does not answer the platform")))
-            }
-            None => Ok(said),
+            Some(seconds) => Ok(output
+                .with_note(format!("this is {seconds:.0} s old: the cluster does not answer the platform"))),
+            None => Ok(output),
         }
     }
 
     /// Prints one object.
-    pub fn one(&self, answer: &Value, args: OutputArgs, now: Timestamp) -> Result<Said, Failure> {
-        Ok(Said { out: self.print(answer, std::slice::from_ref(answer), args, now)?, notes: Vec::new() })
+    pub fn print_object(
+        &self,
+        answer: &Value,
+        args: OutputArgs,
+        now: Timestamp,
+    ) -> Result<CommandOutput, PlatformError> {
+        Ok(CommandOutput {
+            stdout: self.print(answer, std::slice::from_ref(answer), args, now)?,
+            notes: Vec::new(),
+        })
     }
 
     /// Prints `kind/name` with the action that was done, or the whole object if a format was requested.
-    pub fn done(&self, answer: &Value, act: &str, args: OutputArgs, now: Timestamp) -> Result<Said, Failure> {
+    pub fn print_result(
+        &self,
+        answer: &Value,
+        act: &str,
+        args: OutputArgs,
+        now: Timestamp,
+    ) -> Result<CommandOutput, PlatformError> {
         match args.output {
-            None => Ok(Said::line(format!("{} {act}", self.named(answer)))),
-            Some(_) => self.one(answer, args, now),
+            None => Ok(CommandOutput::from_line(format!("{} {act}", self.qualified_name(answer)))),
+            Some(_) => self.print_object(answer, args, now),
         }
     }
 
-    fn named(&self, item: &Value) -> String {
-        self.reference(&cell(item, self.name, Show::Text, Timestamp::UNIX_EPOCH))
+    fn qualified_name(&self, item: &Value) -> String {
+        self.reference(&format_cell(item, self.name_pointer, CellFormat::Text, Timestamp::UNIX_EPOCH))
     }
 
     /// `kind/name`
     pub fn reference(&self, name: &str) -> String {
-        format!("{}/{}", self.word, tame(name))
+        format!("{}/{}", self.singular, escape_control(name))
     }
 
     fn print(
@@ -119,11 +137,11 @@ impl Kind {
         items: &[Value],
         args: OutputArgs,
         now: Timestamp,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, PlatformError> {
         match args.output {
-            Some(Format::Json) => json(whole),
-            Some(Format::Yaml) => yaml(whole),
-            Some(Format::Name) => Ok(items.iter().map(|item| self.named(item) + "\n").collect()),
+            Some(Format::Json) => to_json(whole),
+            Some(Format::Yaml) => to_yaml(whole),
+            Some(Format::Name) => Ok(items.iter().map(|item| self.qualified_name(item) + "\n").collect()),
             Some(Format::Wide) => Ok(self.table(items, true, now)),
             None => Ok(self.table(items, false, now)),
         }
@@ -133,25 +151,26 @@ impl Kind {
         let columns = self.columns.iter().filter(|column| wide || !column.3);
         let columns: Vec<&Column> = columns.collect();
         let titles = columns.iter().map(|(title, ..)| (*title).to_owned()).collect();
-        let rows = items
-            .iter()
-            .map(|item| columns.iter().map(|(_, place, show, _)| cell(item, place, *show, now)).collect());
-        lines(&std::iter::once(titles).chain(rows).collect::<Vec<Vec<String>>>())
+        let rows = items.iter().map(|item| {
+            columns.iter().map(|(_, place, show, _)| format_cell(item, place, *show, now)).collect()
+        });
+        align_columns(&std::iter::once(titles).chain(rows).collect::<Vec<Vec<String>>>())
     }
 }
 
 /// Indented JSON with a trailing newline.
-pub fn json(value: &Value) -> Result<String, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Print(error.to_string()))?;
+pub fn to_json(value: &Value) -> Result<String, PlatformError> {
+    let text =
+        serde_json::to_string_pretty(value).map_err(|error| PlatformError::Print(error.to_string()))?;
     Ok(text + "\n")
 }
 
-pub fn yaml(value: &Value) -> Result<String, Failure> {
-    serde_norway::to_string(value).map_err(|error| Failure::Print(error.to_string()))
+pub fn to_yaml(value: &Value) -> Result<String, PlatformError> {
+    serde_norway::to_string(value).map_err(|error| PlatformError::Print(error.to_string()))
 }
 
 /// Aligns columns, with three spaces between them and no trailing space.
-pub fn lines(rows: &[Vec<String>]) -> String {
+pub fn align_columns(rows: &[Vec<String>]) -> String {
     let width = |place: usize| {
         rows.iter()
             .filter_map(|row| row.get(place))
@@ -172,47 +191,51 @@ pub fn lines(rows: &[Vec<String>]) -> String {
 }
 
 /// Text of a cell; `-` if the value is absent.
-pub fn cell(item: &Value, place: &str, show: Show, now: Timestamp) -> String {
+pub fn format_cell(item: &Value, place: &str, show: CellFormat, now: Timestamp) -> String {
     let value = item.pointer(place).unwrap_or(&Value::Null);
     let text = match (show, value) {
-        (Show::Age, Value::String(time)) => time.parse().map_or_else(|_| tame(time), |time| age(time, now)),
-        (Show::Each(inner), Value::Array(items)) => {
-            items.iter().map(|item| plain(item.pointer(inner).unwrap_or(item))).collect::<Vec<_>>().join(",")
+        (CellFormat::Age, Value::String(time)) => {
+            time.parse().map_or_else(|_| escape_control(time), |time| format_age(time, now))
         }
-        (Show::Pairs, Value::Object(pairs)) => pairs
+        (CellFormat::EachItem(inner), Value::Array(items)) => items
             .iter()
-            .map(|(key, value)| format!("{}={}", tame(key), plain(value)))
+            .map(|item| format_value(item.pointer(inner).unwrap_or(item)))
             .collect::<Vec<_>>()
             .join(","),
-        (_, value) => plain(value),
+        (CellFormat::Pairs, Value::Object(pairs)) => pairs
+            .iter()
+            .map(|(key, value)| format!("{}={}", escape_control(key), format_value(value)))
+            .collect::<Vec<_>>()
+            .join(","),
+        (_, value) => format_value(value),
     };
     if text.is_empty() { "-".to_owned() } else { text }
 }
 
-fn plain(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => tame(text),
-        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(","),
-        other => tame(&other.to_string()),
+        Value::String(text) => escape_control(text),
+        Value::Array(items) => items.iter().map(format_value).collect::<Vec<_>>().join(","),
+        other => escape_control(&other.to_string()),
     }
 }
 
 /// Escapes control characters and bidirectional formatting characters.
-pub fn tame(text: &str) -> String {
-    let wild = |c: char| {
+pub fn escape_control(text: &str) -> String {
+    let is_unsafe = |c: char| {
         c.is_control()
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if wild(c) { out.extend(c.escape_default()) } else { out.push(c) }
+        if is_unsafe(c) { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out
 }
 
 /// Duration in kubectl's short form.
-fn age(time: Timestamp, now: Timestamp) -> String {
+fn format_age(time: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - time.as_second();
     // Future times are rounded up, so that a 30 day token still shows 30 days shortly after creation.
     let (seconds, prefix) = if seconds < 0 { ((59 - seconds) / 60 * 60, "in ") } else { (seconds, "") };
@@ -241,20 +264,20 @@ mod tests {
 
     use super::*;
 
-    const THINGS: Kind = Kind {
-        word: "thing",
+    const WIDGETS: ResourcePrinter = ResourcePrinter {
+        singular: "thing",
         plural: "things",
-        name: "/name",
+        name_pointer: "/name",
         columns: &[
-            ("NAME", "/name", Show::Text, false),
-            ("ROLES", "/roles", Show::Text, false),
-            ("PARTS", "/parts", Show::Each("/name"), false),
-            ("QUOTA", "/quota", Show::Pairs, true),
-            ("AGE", "/created", Show::Age, false),
+            ("NAME", "/name", CellFormat::Text, false),
+            ("ROLES", "/roles", CellFormat::Text, false),
+            ("PARTS", "/parts", CellFormat::EachItem("/name"), false),
+            ("QUOTA", "/quota", CellFormat::Pairs, true),
+            ("AGE", "/created", CellFormat::Age, false),
         ],
     };
 
-    fn now() -> Timestamp {
+    fn fixed_now() -> Timestamp {
         "2026-01-02T00:00:00Z".parse().unwrap()
     }
 
@@ -266,42 +289,45 @@ mod tests {
         ], "at": 7});
         let mut picture = String::new();
         for output in [None, Some(Format::Wide), Some(Format::Name), Some(Format::Yaml), Some(Format::Json)] {
-            let said = THINGS.list(&answer, OutputArgs { output }, now()).unwrap();
+            let said = WIDGETS.print_list(&answer, OutputArgs { output }, fixed_now()).unwrap();
             assert_eq!(said.notes, [""; 0]);
-            writeln!(picture, "{output:?}\n{}", said.out).unwrap();
+            writeln!(picture, "{output:?}\n{}", said.stdout).unwrap();
         }
         insta::assert_snapshot!(picture);
     }
 
     #[test]
-    fn nothing_and_something_old_are_told_beside_it() {
+    fn print_list_notes_empty_and_stale_results() {
         let table = OutputArgs::default();
         let json = OutputArgs { output: Some(Format::Json) };
         assert_eq!(
-            THINGS.list(&json!({"items": []}), table, now()).unwrap(),
-            Said::default().note("there are no things")
+            WIDGETS.print_list(&json!({"items": []}), table, fixed_now()).unwrap(),
+            CommandOutput::default().with_note("there are no things")
         );
         let old = json!({"items": [], "stale": 12});
-        let said = THINGS.list(&old, json, now()).unwrap();
-        assert!(said.out.contains("\"items\": []"));
+        let said = WIDGETS.print_list(&old, json, fixed_now()).unwrap();
+        assert!(said.stdout.contains("\"items\": []"));
         assert_eq!(said.notes, ["this is 12 s old: the cluster does not answer the platform"]);
         assert_eq!(
-            THINGS.done(&json!({"name": "x"}), "created", table, now()).unwrap().out,
+            WIDGETS.print_result(&json!({"name": "x"}), "created", table, fixed_now()).unwrap().stdout,
             "thing/x created\n"
         );
     }
 
     #[test]
-    fn what_others_wrote_moves_no_cursor() {
+    fn escape_control_neutralizes_terminal_sequences() {
         let item = json!({"name": "a\u{1b}[2Jb\nc\u{202e}d", "roles": ["x\ry"]});
-        let table = THINGS.one(&item, OutputArgs::default(), now()).unwrap().out;
+        let table = WIDGETS.print_object(&item, OutputArgs::default(), fixed_now()).unwrap().stdout;
         assert!(table.contains(r"a\u{1b}[2Jb\nc\u{202e}d   x\ry"), "{table}");
-        let name = THINGS.one(&item, OutputArgs { output: Some(Format::Name) }, now()).unwrap().out;
+        let name = WIDGETS
+            .print_object(&item, OutputArgs { output: Some(Format::Name) }, fixed_now())
+            .unwrap()
+            .stdout;
         assert_eq!(name.lines().count(), 1);
     }
 
     #[test]
-    fn ages_are_as_short_as_kubectls() {
+    fn format_age_matches_kubectl() {
         let rows = [
             (0, "0s"),
             (119, "119s"),
@@ -325,7 +351,11 @@ mod tests {
             (-2_592_000, "in 30d"),
         ];
         for (seconds, expected) in rows {
-            assert_eq!(age(now() - jiff::SignedDuration::from_secs(seconds), now()), expected, "{seconds}");
+            assert_eq!(
+                format_age(fixed_now() - jiff::SignedDuration::from_secs(seconds), fixed_now()),
+                expected,
+                "{seconds}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::output::tame;
+use super::output::escape_control;
 
 /// Error response of the platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Problem {
 }
 
 #[derive(Default, Deserialize)]
-struct Body {
+struct ProblemBody {
     detail: Option<String>,
     title: Option<String>,
     code: Option<String>,
@@ -28,28 +28,28 @@ struct Body {
 
 impl Problem {
     /// Reads an error response. A proxy's response contains no problem document.
-    pub fn of(status: StatusCode, body: &[u8], request_id: Option<&str>) -> Self {
-        let body: Option<Body> = serde_json::from_slice(body).ok();
+    pub fn from_response(status: StatusCode, body: &[u8], request_id: Option<&str>) -> Self {
+        let body: Option<ProblemBody> = serde_json::from_slice(body).ok();
         let body = body.unwrap_or_default();
         let detail = body.detail.or(body.title).filter(|text| !text.is_empty());
         Self { status, detail, code: body.code, request_id: request_id.map(str::to_owned) }
     }
 
     /// Whether the token itself was rejected, rather than other credentials in the request.
-    pub fn is_about_the_token(&self) -> bool {
+    pub fn is_token_rejection(&self) -> bool {
         self.status == StatusCode::UNAUTHORIZED && self.code.as_deref() != Some("wrong-credentials")
     }
 
     /// ` (request ID)`, as a suffix.
     pub fn request(&self) -> String {
-        self.request_id.as_ref().map(|id| format!(" (request {})", tame(id))).unwrap_or_default()
+        self.request_id.as_ref().map(|id| format!(" (request {})", escape_control(id))).unwrap_or_default()
     }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.detail {
-            Some(detail) => f.write_str(&tame(detail))?,
+            Some(detail) => f.write_str(&escape_control(detail))?,
             None => write!(f, "the answer was {}", self.status)?,
         }
         f.write_str(&self.request())
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_one_line() {
+    fn problem_is_displayed_on_one_line() {
         let rows: [(&str, Option<&str>, &str); 5] = [
             (
                 r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no workspace `x`"}"#,
@@ -74,7 +74,10 @@ mod tests {
             (r#"{"detail":"two\nlines \u001b[31m"}"#, None, r"two\nlines \u{1b}[31m"),
         ];
         for (body, id, expected) in rows {
-            assert_eq!(Problem::of(StatusCode::NOT_FOUND, body.as_bytes(), id).to_string(), expected);
+            assert_eq!(
+                Problem::from_response(StatusCode::NOT_FOUND, body.as_bytes(), id).to_string(),
+                expected
+            );
         }
     }
 }

@@ -7,87 +7,87 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 
-use super::Failure;
+use super::PlatformError;
 use super::secret::Secret;
 
 /// Maximum length of an input.
-const LONGEST: u64 = 64 << 10;
+const MAX_INPUT_LEN: u64 = 64 << 10;
 /// Ctrl-C.
-const INTERRUPT: u8 = 3;
+const CTRL_C: u8 = 3;
 
 /// A terminal for prompts.
 pub trait Terminal {
-    fn ask(&self, question: &str) -> Result<String, Failure>;
+    fn prompt(&self, question: &str) -> Result<String, PlatformError>;
     /// Prompts without echo.
-    fn ask_secret(&self, question: &str) -> Result<Secret, Failure>;
+    fn prompt_secret(&self, question: &str) -> Result<Secret, PlatformError>;
 }
 
 /// The controlling terminal of this process, independent of standard input.
 pub struct Tty;
 
 impl Terminal for Tty {
-    fn ask(&self, question: &str) -> Result<String, Failure> {
-        line(&open()?, question)
+    fn prompt(&self, question: &str) -> Result<String, PlatformError> {
+        read_line(&open()?, question)
     }
 
-    fn ask_secret(&self, question: &str) -> Result<Secret, Failure> {
-        silently(&open()?, question)
+    fn prompt_secret(&self, question: &str) -> Result<Secret, PlatformError> {
+        read_without_echo(&open()?, question)
     }
 }
 
-fn open() -> Result<File, Failure> {
+fn open() -> Result<File, PlatformError> {
     File::options().read(true).write(true).open("/dev/tty").map_err(|_| {
         let why = "there is no terminal to ask on: give --account, and --password-stdin or --token-stdin";
-        Failure::Usage(why.to_owned())
+        PlatformError::Usage(why.to_owned())
     })
 }
 
-fn silently(mut tty: &File, question: &str) -> Result<Secret, Failure> {
-    let silence = Silence::over(tty).map_err(|error| Failure::Terminal(error.into()))?;
-    let answer = line(tty, question);
+fn read_without_echo(mut tty: &File, question: &str) -> Result<Secret, PlatformError> {
+    let silence = EchoGuard::disable_echo(tty).map_err(|error| PlatformError::Terminal(error.into()))?;
+    let answer = read_line(tty, question);
     drop(silence);
     // The user's newline was not echoed either.
-    tty.write_all(b"\n").map_err(Failure::Terminal)?;
+    tty.write_all(b"\n").map_err(PlatformError::Terminal)?;
     answer.map(Secret::new)
 }
 
-fn line(mut tty: &File, question: &str) -> Result<String, Failure> {
-    write!(tty, "{question}: ").map_err(Failure::Terminal)?;
+fn read_line(mut tty: &File, question: &str) -> Result<String, PlatformError> {
+    write!(tty, "{question}: ").map_err(PlatformError::Terminal)?;
     let mut line = Vec::new();
-    let mut reader = BufReader::new(tty).take(LONGEST);
+    let mut reader = BufReader::new(tty).take(MAX_INPUT_LEN);
     // Without echo, Ctrl-C arrives as a character and ends the line.
     loop {
-        let seen = reader.fill_buf().map_err(Failure::Terminal)?;
+        let seen = reader.fill_buf().map_err(PlatformError::Terminal)?;
         let (length, last) = (seen.len(), seen.last().copied());
         line.extend_from_slice(seen);
         reader.consume(length);
         match last {
             Some(b'\n') => break,
-            None | Some(INTERRUPT) => return Err(Failure::Interrupted),
+            None | Some(CTRL_C) => return Err(PlatformError::Interrupted),
             Some(_) => {}
         }
     }
-    String::from_utf8(line).map(without_end).map_err(|_| Failure::Usage("that is not text".to_owned()))
+    String::from_utf8(line).map(trim_newline).map_err(|_| PlatformError::Usage("that is not text".to_owned()))
 }
 
 /// Disables echo until dropped. Ctrl-C arrives as a character, so that the terminal's mode can be restored.
-struct Silence<'a> {
+struct EchoGuard<'a> {
     tty: &'a File,
     before: Termios,
 }
 
-impl<'a> Silence<'a> {
-    fn over(tty: &'a File) -> rustix::io::Result<Self> {
+impl<'a> EchoGuard<'a> {
+    fn disable_echo(tty: &'a File) -> rustix::io::Result<Self> {
         let before = tcgetattr(tty)?;
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
-        silent.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
+        silent.special_codes[SpecialCodeIndex::VEOL] = CTRL_C;
         tcsetattr(tty, OptionalActions::Flush, &silent)?;
         Ok(Self { tty, before })
     }
 }
 
-impl Drop for Silence<'_> {
+impl Drop for EchoGuard<'_> {
     fn drop(&mut self) {
         // The terminal may be gone.
         let _ = tcsetattr(self.tty, OptionalActions::Flush, &self.before);
@@ -95,17 +95,17 @@ impl Drop for Silence<'_> {
 }
 
 /// Reads a secret from standard input, without the final newline.
-pub fn secret_from(input: &mut dyn Read) -> Result<Secret, Failure> {
+pub fn read_secret(input: &mut dyn Read) -> Result<Secret, PlatformError> {
     let mut text = String::new();
-    input.take(LONGEST).read_to_string(&mut text).map_err(Failure::Stdin)?;
-    let text = without_end(text);
+    input.take(MAX_INPUT_LEN).read_to_string(&mut text).map_err(PlatformError::Stdin)?;
+    let text = trim_newline(text);
     if text.is_empty() {
-        return Err(Failure::Stdin(io::Error::other("there is nothing on it")));
+        return Err(PlatformError::Stdin(io::Error::other("there is nothing on it")));
     }
     Ok(Secret::new(text))
 }
 
-fn without_end(mut text: String) -> String {
+fn trim_newline(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();
         if text.ends_with('\r') {
@@ -126,7 +126,7 @@ mod tests {
 
     /// Prompts for a secret on a pseudo-terminal with this input. Returns the result, the screen, and whether the
     /// terminal's mode was restored.
-    fn asked(typed: &[u8]) -> (Result<Secret, Failure>, String, bool) {
+    fn prompt_on_pty(typed: &[u8]) -> (Result<Secret, PlatformError>, String, bool) {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -136,7 +136,7 @@ mod tests {
         let before = tcgetattr(&tty).unwrap();
         let mut ours = File::from(ours);
         let (answer, screen) = thread::scope(|scope| {
-            let answer = scope.spawn(|| silently(&tty, "password"));
+            let answer = scope.spawn(|| read_without_echo(&tty, "password"));
             let mut screen = Vec::new();
             let mut read = |until: &str, ours: &mut File| {
                 while !String::from_utf8_lossy(&screen).ends_with(until) {
@@ -157,24 +157,25 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown_and_the_terminal_is_left_as_it_was() {
-        let (answer, screen, restored) = asked("wrong\u{15}cansry\u{7f}\u{7f}\u{7f}ary é\n".as_bytes());
+    fn prompt_secret_hides_input_and_restores_terminal() {
+        let (answer, screen, restored) =
+            prompt_on_pty("wrong\u{15}cansry\u{7f}\u{7f}\u{7f}ary é\n".as_bytes());
         assert_eq!(answer.unwrap().expose(), "canary é");
         assert_eq!(screen, "password: \r\n");
         assert!(restored);
     }
 
     #[test]
-    fn ctrl_c_ends_the_question_and_leaves_the_terminal_as_it_was() {
-        let (answer, screen, restored) = asked(b"can\x03");
-        assert!(matches!(answer, Err(Failure::Interrupted)));
+    fn prompt_secret_restores_terminal_on_ctrl_c() {
+        let (answer, screen, restored) = prompt_on_pty(b"can\x03");
+        assert!(matches!(answer, Err(PlatformError::Interrupted)));
         assert_eq!(screen, "password: \r\n");
         assert!(restored);
     }
 
     #[test]
-    fn a_secret_ends_with_its_line() {
-        let read = |text: &str| secret_from(&mut text.as_bytes()).map(|secret| secret.expose().to_owned());
+    fn read_secret_trims_final_newline() {
+        let read = |text: &str| read_secret(&mut text.as_bytes()).map(|secret| secret.expose().to_owned());
         assert_eq!(read("a b \n").unwrap(), "a b ");
         assert_eq!(read("a\r\n").unwrap(), "a");
         assert_eq!(read("a\n\n").unwrap(), "a\n");

@@ -3,25 +3,25 @@
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::access::{Access, Target};
+use super::access::{PlatformAccess, PlatformArgs};
 use super::client::Client;
-use super::output::{Format, OutputArgs, Said, Show, cell};
-use super::prompt::secret_from;
-use super::{Failure, World, user};
+use super::output::{CellFormat, CommandOutput, Format, OutputArgs, format_cell};
+use super::prompt::read_secret;
+use super::{CommandEnv, PlatformError, user};
 
 #[derive(Debug, Args)]
 pub struct RegisterArgs {
     #[command(flatten)]
-    pub person: PersonArgs,
+    pub person: AccountArgs,
     #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
-    pub target: Target,
+    pub target: PlatformArgs,
 }
 
 /// Fields of a new account.
 #[derive(Debug, Args)]
-pub struct PersonArgs {
+pub struct AccountArgs {
     /// E-mail address
     #[arg(long)]
     pub email: String,
@@ -37,39 +37,44 @@ pub struct PersonArgs {
 }
 
 /// `longshore register`
-pub async fn run(args: &RegisterArgs, world: &mut World) -> Result<Said, Failure> {
+pub async fn run(args: &RegisterArgs, world: &mut CommandEnv) -> Result<CommandOutput, PlatformError> {
     let access = world.access(&args.target)?;
-    let client = Client::new(&Access { token: None, ..access })?;
-    make(&client, &args.person, args.output, world).await
+    let client = Client::new(&PlatformAccess { token: None, ..access })?;
+    create_account(&client, &args.person, args.output, world).await
 }
 
 /// Creates the account and prints its token, which is shown only once.
-pub async fn make(
+pub async fn create_account(
     client: &Client,
-    person: &PersonArgs,
+    person: &AccountArgs,
     output: OutputArgs,
-    world: &mut World,
-) -> Result<Said, Failure> {
-    let PersonArgs { email, phone, organization, password_stdin } = person;
+    world: &mut CommandEnv,
+) -> Result<CommandOutput, PlatformError> {
+    let AccountArgs { email, phone, organization, password_stdin } = person;
     let mut body = json!({"email": email, "phone": phone, "organization": organization});
     if *password_stdin {
-        body["password"] = secret_from(&mut world.stdin)?.expose().into();
+        body["password"] = read_secret(&mut world.stdin)?.expose().into();
     }
     let made = client.post("users", &body).await?;
     let said = match output.output {
-        Some(Format::Json | Format::Yaml | Format::Name) => user::USERS.one(&made, output, world.now())?,
+        Some(Format::Json | Format::Yaml | Format::Name) => {
+            user::USERS.print_object(&made, output, world.now())?
+        }
         None | Some(Format::Wide) => {
-            let part = |place: &str| cell(&made, place, Show::Text, world.now());
-            let said = Said::line(part("/token")).note(format!(
+            let part = |place: &str| format_cell(&made, place, CellFormat::Text, world.now());
+            let said = CommandOutput::from_line(part("/token")).with_note(format!(
                 "{} is made. The line above is its token: it is told this once; keep it.",
                 user::USERS.reference(&part("/id"))
             ));
             let how = if *password_stdin { "" } else { " --token-stdin" };
-            said.note(format!("Sign in with `longshore login {} --account {email}{how}`.", client.server()))
+            said.with_note(format!(
+                "Sign in with `longshore login {} --account {email}{how}`.",
+                client.server()
+            ))
         }
     };
     Ok(match made["ready"] {
-        Value::Bool(false) => said.note("It is not ready yet: its namespace is still being made."),
+        Value::Bool(false) => said.with_note("It is not ready yet: its namespace is still being made."),
         _ => said,
     })
 }

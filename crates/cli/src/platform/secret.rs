@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_shows_its_id_at_most() {
+    fn secret_debug_shows_token_id_only() {
         let token = Secret::new("lsh_abcdefghij_canary");
         assert_eq!(token.token_id(), Some("abcdefghij"));
         assert!(!format!("{token:?}").contains("canary"));

@@ -4,17 +4,17 @@ use clap::{Args, Subcommand};
 use domain::scopes::Scopes;
 use serde_json::{Value, json};
 
-use super::access::Target;
-use super::client::segment;
-use super::output::{Format, Kind, OutputArgs, Said, Show, cell};
-use super::{Failure, World};
+use super::access::PlatformArgs;
+use super::client::encode_segment;
+use super::output::{CellFormat, CommandOutput, Format, OutputArgs, ResourcePrinter, format_cell};
+use super::{CommandEnv, PlatformError};
 
 #[derive(Debug, Args)]
 pub struct TokenArgs {
     #[command(subcommand)]
     pub command: Command,
     #[command(flatten)]
-    pub target: Target,
+    pub target: PlatformArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -46,18 +46,18 @@ pub enum Command {
     },
 }
 
-const TOKENS: Kind = Kind {
-    word: "token",
+const TOKENS: ResourcePrinter = ResourcePrinter {
+    singular: "token",
     plural: "tokens",
-    name: "/id",
+    name_pointer: "/id",
     columns: &[
-        ("ID", "/id", Show::Text, false),
-        ("NAME", "/name", Show::Text, false),
-        ("KIND", "/kind", Show::Text, true),
-        ("SCOPES", "/scopes", Show::Text, false),
-        ("LAST-USE", "/lastUse", Show::Age, false),
-        ("EXPIRES", "/expires", Show::Age, false),
-        ("AGE", "/created", Show::Age, false),
+        ("ID", "/id", CellFormat::Text, false),
+        ("NAME", "/name", CellFormat::Text, false),
+        ("KIND", "/kind", CellFormat::Text, true),
+        ("SCOPES", "/scopes", CellFormat::Text, false),
+        ("LAST-USE", "/lastUse", CellFormat::Age, false),
+        ("EXPIRES", "/expires", CellFormat::Age, false),
+        ("AGE", "/created", CellFormat::Age, false),
     ],
 };
 
@@ -75,35 +75,39 @@ pub fn days(text: &str) -> Result<u32, String> {
     well.ok_or_else(|| "1d to 365d".to_owned())
 }
 
-pub async fn run(args: &TokenArgs, world: &mut World) -> Result<Said, Failure> {
+pub async fn run(args: &TokenArgs, world: &mut CommandEnv) -> Result<CommandOutput, PlatformError> {
     let client = world.client(&args.target)?;
     match &args.command {
         Command::Create { name, scopes, expires, output } => {
             let made =
                 client.post("tokens", &json!({"name": name, "scopes": scopes, "days": expires})).await?;
-            created(&made, *output, world)
+            print_created(&made, *output, world)
         }
-        Command::List { output } => TOKENS.list(&client.get("tokens").await?, *output, world.now()),
+        Command::List { output } => TOKENS.print_list(&client.get("tokens").await?, *output, world.now()),
         Command::Revoke { id } => {
             // Accepts a complete token in place of its id.
             let secret = super::secret::Secret::new(id.trim());
             let id = secret.token_id().unwrap_or(secret.expose());
-            client.delete(&format!("tokens/{}", segment(id))).await?;
-            Ok(Said::line(format!("{} revoked", TOKENS.reference(id))))
+            client.delete(&format!("tokens/{}", encode_segment(id))).await?;
+            Ok(CommandOutput::from_line(format!("{} revoked", TOKENS.reference(id))))
         }
     }
 }
 
 /// Prints only the token to standard output, so that scripts can capture it.
-fn created(made: &Value, output: OutputArgs, world: &World) -> Result<Said, Failure> {
+fn print_created(
+    made: &Value,
+    output: OutputArgs,
+    world: &CommandEnv,
+) -> Result<CommandOutput, PlatformError> {
     match output.output {
-        Some(Format::Json | Format::Yaml | Format::Name) => TOKENS.one(made, output, world.now()),
+        Some(Format::Json | Format::Yaml | Format::Name) => TOKENS.print_object(made, output, world.now()),
         None | Some(Format::Wide) => {
-            let part = |place: &str, show: Show| cell(made, place, show, world.now());
-            Ok(Said::line(part("/token", Show::Text)).note(format!(
+            let part = |place: &str, show: CellFormat| format_cell(made, place, show, world.now());
+            Ok(CommandOutput::from_line(part("/token", CellFormat::Text)).with_note(format!(
                 "{} is told this once; it ends {}",
-                TOKENS.reference(&part("/id", Show::Text)),
-                part("/expires", Show::Age)
+                TOKENS.reference(&part("/id", CellFormat::Text)),
+                part("/expires", CellFormat::Age)
             )))
         }
     }
@@ -114,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_and_scopes_are_checked_before_anything_is_sent() {
+    fn token_days_and_scopes_are_validated() {
         assert_eq!(days("30d"), Ok(30));
         assert_eq!(days("365"), Ok(365));
         for wrong in ["", "0", "366d", "30h", "-1", "d"] {

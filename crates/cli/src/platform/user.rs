@@ -5,20 +5,20 @@ use clap::{Args, Subcommand};
 use domain::roles::PlatformRole;
 use serde_json::{Value, json};
 
-use super::access::Target;
-use super::client::{Client, segment};
-use super::output::{Kind, OutputArgs, Said, Show, tame};
-use super::prompt::secret_from;
-use super::register::{self, PersonArgs};
+use super::access::PlatformArgs;
+use super::client::{Client, encode_segment};
+use super::output::{CellFormat, CommandOutput, OutputArgs, ResourcePrinter, escape_control};
+use super::prompt::read_secret;
+use super::register::{self, AccountArgs};
 use super::secret::Secret;
-use super::{Failure, World};
+use super::{CommandEnv, PlatformError};
 
 #[derive(Debug, Args)]
 pub struct UserArgs {
     #[command(subcommand)]
     pub command: Command,
     #[command(flatten)]
-    pub target: Target,
+    pub target: PlatformArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -39,12 +39,12 @@ pub enum Command {
     /// Make an account for somebody, and print its token, this once
     Create {
         #[command(flatten)]
-        person: PersonArgs,
+        person: AccountArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
     /// Change an account
-    Update(UpdateArgs),
+    Update(UpdateUserArgs),
     /// Let nobody in with an account any more; nothing of it is removed
     Disable {
         #[command(flatten)]
@@ -87,7 +87,7 @@ pub struct UserArg {
 }
 
 #[derive(Debug, Args)]
-pub struct UpdateArgs {
+pub struct UpdateUserArgs {
     #[command(flatten)]
     pub user: UserArg,
     /// A new e-mail address
@@ -116,52 +116,57 @@ fn platform_roles() -> PossibleValuesParser {
     PossibleValuesParser::new(PlatformRole::ALL.iter().map(|role| role.as_str()))
 }
 
-pub const USERS: Kind = Kind {
-    word: "user",
+pub const USERS: ResourcePrinter = ResourcePrinter {
+    singular: "user",
     plural: "accounts",
-    name: "/id",
+    name_pointer: "/id",
     columns: &[
-        ("ID", "/id", Show::Text, false),
-        ("EMAIL", "/email", Show::Text, false),
-        ("PHONE", "/phone", Show::Text, true),
-        ("ORGANIZATION", "/organization", Show::Text, false),
-        ("ROLES", "/platformRoles", Show::Text, false),
-        ("DISABLED", "/disabled", Show::Text, false),
-        ("READY", "/ready", Show::Text, false),
-        ("EXPIRES", "/expires", Show::Age, true),
-        ("NODES", "/nodes", Show::Text, true),
-        ("MAX-NODES", "/maxNodes", Show::Text, true),
-        ("NAME", "/name", Show::Text, true),
-        ("AGE", "/created", Show::Age, false),
+        ("ID", "/id", CellFormat::Text, false),
+        ("EMAIL", "/email", CellFormat::Text, false),
+        ("PHONE", "/phone", CellFormat::Text, true),
+        ("ORGANIZATION", "/organization", CellFormat::Text, false),
+        ("ROLES", "/platformRoles", CellFormat::Text, false),
+        ("DISABLED", "/disabled", CellFormat::Text, false),
+        ("READY", "/ready", CellFormat::Text, false),
+        ("EXPIRES", "/expires", CellFormat::Age, true),
+        ("NODES", "/nodes", CellFormat::Text, true),
+        ("MAX-NODES", "/maxNodes", CellFormat::Text, true),
+        ("NAME", "/name", CellFormat::Text, true),
+        ("AGE", "/created", CellFormat::Age, false),
     ],
 };
 
-fn path(user: &str) -> String {
-    format!("users/{}", segment(user))
+fn user_path(user: &str) -> String {
+    format!("users/{}", encode_segment(user))
 }
 
-pub async fn run(args: &UserArgs, world: &mut World) -> Result<Said, Failure> {
+pub async fn run(args: &UserArgs, world: &mut CommandEnv) -> Result<CommandOutput, PlatformError> {
     let client = world.client(&args.target)?;
     let now = world.now();
     match &args.command {
-        Command::List { output } => USERS.list(&client.get("users").await?, *output, now),
-        Command::Get { user, output } => USERS.one(&client.get(&path(&user.user)).await?, *output, now),
-        Command::Create { person, output } => register::make(&client, person, *output, world).await,
-        Command::Update(args) => {
-            let changed = client.patch(&path(&args.user.user), &update(args)?).await?;
-            USERS.done(&changed, "updated", args.output, now)
+        Command::List { output } => USERS.print_list(&client.get("users").await?, *output, now),
+        Command::Get { user, output } => {
+            USERS.print_object(&client.get(&user_path(&user.user)).await?, *output, now)
         }
-        Command::Disable { user } => switch(&client, &user.user, true).await,
-        Command::Enable { user } => switch(&client, &user.user, false).await,
+        Command::Create { person, output } => register::create_account(&client, person, *output, world).await,
+        Command::Update(args) => {
+            let changed = client.patch(&user_path(&args.user.user), &update_body(args)?).await?;
+            USERS.print_result(&changed, "updated", args.output, now)
+        }
+        Command::Disable { user } => set_disabled(&client, &user.user, true).await,
+        Command::Enable { user } => set_disabled(&client, &user.user, false).await,
         Command::Password { user, password_stdin } => {
-            password(&client, user.as_deref(), *password_stdin, world).await
+            change_password(&client, user.as_deref(), *password_stdin, world).await
         }
         Command::Revoke { user } => {
-            let revoked = client.post(&format!("{}/revoke", path(&user.user)), &json!({})).await?;
+            let revoked = client.post(&format!("{}/revoke", user_path(&user.user)), &json!({})).await?;
             let said = format!("all credentials of {} are revoked", USERS.reference(&user.user));
-            Ok(Said::line(match revoked["token"].as_str() {
+            Ok(CommandOutput::from_line(match revoked["token"].as_str() {
                 Some(token) => {
-                    format!("{said}\nThe new login token, which is not shown again: {}", tame(token))
+                    format!(
+                        "{said}\nThe new login token, which is not shown again: {}",
+                        escape_control(token)
+                    )
                 }
                 None => said,
             }))
@@ -169,17 +174,17 @@ pub async fn run(args: &UserArgs, world: &mut World) -> Result<Said, Failure> {
         Command::Delete { user, yes } => {
             if !yes {
                 let why = "this removes the account and everything in its personal workspace: say --yes";
-                return Err(Failure::Usage(why.to_owned()));
+                return Err(PlatformError::Usage(why.to_owned()));
             }
-            client.delete(&path(&user.user)).await?;
-            Ok(Said::line(format!("{} deleted", USERS.reference(&user.user))))
+            client.delete(&user_path(&user.user)).await?;
+            Ok(CommandOutput::from_line(format!("{} deleted", USERS.reference(&user.user))))
         }
     }
 }
 
 /// Request body with the given fields only.
-fn update(args: &UpdateArgs) -> Result<Value, Failure> {
-    let UpdateArgs {
+fn update_body(args: &UpdateUserArgs) -> Result<Value, PlatformError> {
+    let UpdateUserArgs {
         user: _,
         email,
         organization,
@@ -200,33 +205,33 @@ fn update(args: &UpdateArgs) -> Result<Value, Failure> {
     let fields: serde_json::Map<String, Value> =
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     if fields.is_empty() {
-        Err(Failure::Usage("say what to change".to_owned()))
+        Err(PlatformError::Usage("say what to change".to_owned()))
     } else {
         Ok(Value::Object(fields))
     }
 }
 
-async fn switch(client: &Client, user: &str, disabled: bool) -> Result<Said, Failure> {
-    client.patch(&path(user), &json!({"disabled": disabled})).await?;
+async fn set_disabled(client: &Client, user: &str, disabled: bool) -> Result<CommandOutput, PlatformError> {
+    client.patch(&user_path(user), &json!({"disabled": disabled})).await?;
     let act = if disabled { "disabled" } else { "enabled" };
-    Ok(Said::line(format!("{} {act}", USERS.reference(user))))
+    Ok(CommandOutput::from_line(format!("{} {act}", USERS.reference(user))))
 }
 
-async fn password(
+async fn change_password(
     client: &Client,
     user: Option<&str>,
     from_stdin: bool,
-    world: &mut World,
-) -> Result<Said, Failure> {
+    world: &mut CommandEnv,
+) -> Result<CommandOutput, PlatformError> {
     let (old, new) = match (user, from_stdin) {
-        (Some(_), true) => (None, secret_from(&mut world.stdin)?),
-        (None, true) => two_lines(&secret_from(&mut world.stdin)?)?,
+        (Some(_), true) => (None, read_secret(&mut world.stdin)?),
+        (None, true) => split_passwords(&read_secret(&mut world.stdin)?)?,
         (user, false) => {
             let terminal = &world.terminal;
-            let old = if user.is_none() { Some(terminal.ask_secret("old password")?) } else { None };
-            let new = terminal.ask_secret("new password")?;
-            if terminal.ask_secret("new password again")? != new {
-                return Err(Failure::Usage("the two are not the same; nothing was changed".to_owned()));
+            let old = if user.is_none() { Some(terminal.prompt_secret("old password")?) } else { None };
+            let new = terminal.prompt_secret("new password")?;
+            if terminal.prompt_secret("new password again")? != new {
+                return Err(PlatformError::Usage("the two are not the same; nothing was changed".to_owned()));
             }
             (old, new)
         }
@@ -236,17 +241,17 @@ async fn password(
     if let Some(old) = old {
         body["old"] = old.expose().into();
     }
-    client.post(&format!("{}/password", path(whose)), &body).await?;
-    Ok(Said::line(match user {
+    client.post(&format!("{}/password", user_path(whose)), &body).await?;
+    Ok(CommandOutput::from_line(match user {
         Some(user) => format!("{} has a new password", USERS.reference(user)),
         None => "your password is changed".to_owned(),
     }))
 }
 
 /// Splits the input into the old and the new password.
-fn two_lines(text: &Secret) -> Result<(Option<Secret>, Secret), Failure> {
+fn split_passwords(text: &Secret) -> Result<(Option<Secret>, Secret), PlatformError> {
     match text.expose().split_once('\n') {
         Some((old, new)) => Ok((Some(Secret::new(old)), Secret::new(new))),
-        None => Err(Failure::Usage("the old password comes first, on a line of its own".to_owned())),
+        None => Err(PlatformError::Usage("the old password comes first, on a line of its own".to_owned())),
     }
 }

@@ -12,11 +12,11 @@ use kube_access::Clients;
 use kube_apply::Discovery;
 
 /// Timeout for another client's lock on a release: long enough to detect that the holder died.
-const PATIENCE: Duration = Duration::from_secs(12);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The cluster and the namespace to use.
 #[derive(Clone, Debug)]
-pub struct At {
+pub struct ClusterTarget {
     pub kubeconfig: PathBuf,
     /// Context of the kubeconfig.
     pub context: Option<String>,
@@ -24,13 +24,13 @@ pub struct At {
 }
 
 /// Connection to a cluster.
-pub struct Reached {
+pub struct ClusterConnection {
     pub client: Client,
     pub namespace: String,
     pub clock: Arc<dyn Clock>,
 }
 
-pub async fn reach(at: &At) -> Result<Reached, String> {
+pub async fn connect(at: &ClusterTarget) -> Result<ClusterConnection, String> {
     let file = &at.kubeconfig;
     let wrong =
         |why: &dyn std::fmt::Display| format!("cannot use the kubeconfig `{}`: {why}", file.display());
@@ -38,14 +38,14 @@ pub async fn reach(at: &At) -> Result<Reached, String> {
     let options = KubeConfigOptions { context: at.context.clone(), ..KubeConfigOptions::default() };
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| wrong(&error))?;
-    kube_access::clients::check(&config).map_err(|error| wrong(&error))?;
+    kube_access::clients::reject_impersonation(&config).map_err(|error| wrong(&error))?;
     let namespace = at.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(|error| wrong(&error))?;
     // A client with request timeouts.
-    Ok(Reached { client: Clients::new(client).own(), namespace, clock: Arc::new(SystemClock) })
+    Ok(ClusterConnection { client: Clients::new(client).platform(), namespace, clock: Arc::new(SystemClock) })
 }
 
-impl Reached {
+impl ClusterConnection {
     pub fn storage(&self) -> Storage {
         Storage::new(self.client.clone(), &self.namespace, self.clock.clone())
     }
@@ -59,9 +59,9 @@ impl Reached {
         let holder = format!("longshore on {host}, process {}", std::process::id());
         let mut helm =
             Helm::new(self.client.clone(), self.client.clone(), discovery, self.clock.clone(), &holder);
-        helm.patience = PATIENCE;
+        helm.lock_timeout = LOCK_TIMEOUT;
         // Records are stored complete, because without a server nothing else stores the omitted parts.
-        helm.whole_records = true;
+        helm.single_secret_records = true;
         Ok(helm)
     }
 }

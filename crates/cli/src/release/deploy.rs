@@ -22,16 +22,16 @@ pub struct DeployArgs {
     #[command(flatten)]
     pub output: OutputArg,
     #[command(flatten)]
-    pub fresh: FreshArgs,
+    pub fresh: NewReleaseArgs,
     #[command(flatten)]
-    pub shown: ShownArgs,
+    pub shown: HideArgs,
     #[command(flatten)]
     pub administrator: AdministratorArg,
 }
 
 /// Options for new releases, by `install` or by `upgrade --install`.
 #[derive(Clone, Debug, Default, Args)]
-pub struct FreshArgs {
+pub struct NewReleaseArgs {
     /// Make the namespace if it is not there
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub create_namespace: Switch,
@@ -54,7 +54,7 @@ pub struct FreshArgs {
 
 /// Parts to leave out of the output.
 #[derive(Clone, Debug, Default, Args)]
-pub struct ShownArgs {
+pub struct HideArgs {
     /// Print no notes
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub hide_notes: Switch,

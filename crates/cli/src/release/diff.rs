@@ -11,13 +11,13 @@ use kube_apply::{Object, Ownership, Target, diff, drift};
 use serde_json::{Value, json};
 
 use super::chart::{PROFILE, load};
-use super::connect::{At, Reached, reach};
+use super::connect::{ClusterConnection, ClusterTarget, connect};
 use super::flags::{OutputArg, WaitArgs, WriteArgs};
-use super::output::encoded;
-use super::place::PlaceArgs;
-use super::progress::Progress;
-use super::upgrade::OldValuesArgs;
-use crate::helm::Outcome;
+use super::output::encode;
+use super::progress::StderrProgress;
+use super::target::CommandTargetArgs;
+use super::upgrade::PreviousValuesArgs;
+use crate::helm::CommandResult;
 use crate::helm::flags::{Switch, ValuesArgs, switch};
 use crate::helm::remote::RemoteArgs;
 
@@ -39,31 +39,31 @@ pub struct DiffArgs {
     #[command(flatten)]
     pub values: ValuesArgs,
     #[command(flatten)]
-    pub old_values: OldValuesArgs,
+    pub old_values: PreviousValuesArgs,
     #[command(flatten)]
     pub remote: RemoteArgs,
     #[command(flatten)]
     pub output: OutputArg,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
-pub async fn run(args: &DiffArgs, at: &At) -> Outcome {
-    let reached = reach(at).await?;
+pub async fn run(args: &DiffArgs, at: &ClusterTarget) -> CommandResult {
+    let reached = connect(at).await?;
     if args.live.0 {
-        return live(args, &reached).await;
+        return diff_live(args, &reached).await;
     }
     let (before, after) = if let Some(chart) = &args.with {
-        (revision(&reached, &args.name, args.from).await?, planned(&reached, args, chart).await?)
+        (load_revision(&reached, &args.name, args.from).await?, planned_record(&reached, args, chart).await?)
     } else {
-        let after = revision(&reached, &args.name, args.to).await?;
+        let after = load_revision(&reached, &args.name, args.to).await?;
         let from = args.from.unwrap_or(after.version - 1);
         if from < 1 {
             let why =
                 format!("release {} has one revision only: there is nothing to compare it with", args.name);
             return Err(why.into());
         }
-        (revision(&reached, &args.name, Some(from)).await?, after)
+        (load_revision(&reached, &args.name, Some(from)).await?, after)
     };
     let differences = diff::diff(&objects(&before)?, &objects(&after)?, &[]);
     let shown: Vec<Value> = differences
@@ -71,21 +71,21 @@ pub async fn run(args: &DiffArgs, at: &At) -> Outcome {
         .map(|found| {
             json!({
                 "kind": found.id.kind, "namespace": found.id.namespace, "name": found.id.name,
-                "source": found.source, "what": found.what, "changes": found.changes,
+                "source": found.source, "what": found.kind, "changes": found.changes,
             })
         })
         .collect();
-    encoded(args.output.output, &shown.into())
-        .unwrap_or_else(|| Ok(coloured(&diff::text(&differences)).into_bytes()))
+    encode(args.output.output, &shown.into())
+        .unwrap_or_else(|| Ok(colorize(&diff::unified_text(&differences)).into_bytes()))
 }
 
 /// Prints changes made by other clients to live objects.
-async fn live(args: &DiffArgs, reached: &Reached) -> Outcome {
-    let record = revision(reached, &args.name, None).await?;
+async fn diff_live(args: &DiffArgs, reached: &ClusterConnection) -> CommandResult {
+    let record = load_revision(reached, &args.name, None).await?;
     let objects = Object::parse_all(&record.manifest).map_err(|error| error.to_string())?;
     let helm = reached.helm().await?;
     let namespace = reached.namespace.clone();
-    let owner = Ownership { release: args.name.clone(), namespace: namespace.clone(), take: false };
+    let owner = Ownership { release: args.name.clone(), namespace: namespace.clone(), take_ownership: false };
     let target = Target::new(helm.objects, helm.discovery, namespace);
     let found = drift::find(&target, &objects, &owner, &|_| Vec::new(), &[]).await;
     let found =
@@ -100,11 +100,15 @@ async fn live(args: &DiffArgs, reached: &Reached) -> Outcome {
             })
         })
         .collect();
-    encoded(args.output.output, &shown.into())
-        .unwrap_or_else(|| Ok(coloured(&drift::text(&found)).into_bytes()))
+    encode(args.output.output, &shown.into())
+        .unwrap_or_else(|| Ok(colorize(&drift::describe_all(&found)).into_bytes()))
 }
 
-async fn revision(reached: &Reached, name: &str, revision: Option<i64>) -> Result<Record, String> {
+async fn load_revision(
+    reached: &ClusterConnection,
+    name: &str,
+    revision: Option<i64>,
+) -> Result<Record, String> {
     get(&reached.storage(), name, revision)
         .await
         .map(|stored| stored.record)
@@ -112,18 +116,18 @@ async fn revision(reached: &Reached, name: &str, revision: Option<i64>) -> Resul
 }
 
 /// The record that an upgrade would create.
-async fn planned(reached: &Reached, args: &DiffArgs, chart: &str) -> Result<Record, String> {
+async fn planned_record(reached: &ClusterConnection, args: &DiffArgs, chart: &str) -> Result<Record, String> {
     let chart = load(chart, &args.remote).await?;
     let values = args.values.read(PROFILE)?;
-    let progress = Progress::new();
-    let mut run = WriteArgs::default().run(&WaitArgs::default(), &progress);
+    let progress = StderrProgress::new();
+    let mut run = WriteArgs::default().action_options(&WaitArgs::default(), &progress);
     run.dry_run = DryRun::Server;
     let ask = Upgrade {
         name: args.name.clone(),
         namespace: reached.namespace.clone(),
         chart,
         values: Arc::new(values),
-        old_values: args.old_values.choice(),
+        values_policy: args.old_values.values_policy(),
         labels: std::collections::BTreeMap::new(),
         install: false,
         create_namespace: false,
@@ -132,7 +136,7 @@ async fn planned(reached: &Reached, args: &DiffArgs, chart: &str) -> Result<Reco
         subchart_notes: false,
         atomic: false,
         cleanup_on_fail: false,
-        run,
+        options: run,
     };
     reached.helm().await?.upgrade(&ask).await.map_err(|error| error.to_string())
 }
@@ -147,7 +151,7 @@ fn objects(record: &Record) -> Result<Vec<Object>, String> {
 }
 
 /// Colours removed and added lines, on a terminal unless `NO_COLOR` is set.
-pub fn coloured(text: &str) -> String {
+pub fn colorize(text: &str) -> String {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain || !std::io::stdout().is_terminal() {
         return text.to_owned();

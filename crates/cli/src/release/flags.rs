@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use helm_release::actions::{Applying, DryRun, Run, Wait};
+use helm_release::actions::{ActionOptions, ApplyMode, DryRun, WaitMode};
 use helm_template::go::time;
-use kube_apply::Tell;
+use kube_apply::ProgressSink;
 
-use super::place::needs_platform;
-use crate::helm::Refusal;
+use super::target::platform_required;
+use crate::helm::CommandError;
 use crate::helm::flags::{Switch, switch};
 
 /// Output format.
@@ -33,7 +33,7 @@ pub struct OutputArg {
 pub struct WaitArgs {
     /// Wait until everything is ready, as Helm 4 judges (watcher) or as Helm 3 does (legacy); without it for hooks only
     #[arg(long, value_parser = wait, num_args = 0..=1, require_equals = true, default_missing_value = "watcher", value_name = "STRATEGY")]
-    pub wait: Option<Wait>,
+    pub wait: Option<WaitMode>,
     /// Wait also until all Jobs are complete
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub wait_for_jobs: Switch,
@@ -45,15 +45,15 @@ pub struct WaitArgs {
 impl WaitArgs {
     /// Whether more than hooks is awaited.
     pub fn waits(&self) -> bool {
-        !matches!(self.wait.unwrap_or_default(), Wait::HookOnly) || self.wait_for_jobs.0
+        !matches!(self.wait.unwrap_or_default(), WaitMode::HookOnly) || self.wait_for_jobs.0
     }
 }
 
-fn wait(text: &str) -> Result<Wait, String> {
+fn wait(text: &str) -> Result<WaitMode, String> {
     match text {
-        "watcher" | "true" => Ok(Wait::Watcher),
-        "legacy" => Ok(Wait::Legacy),
-        "hookOnly" | "false" => Ok(Wait::HookOnly),
+        "watcher" | "true" => Ok(WaitMode::Watcher),
+        "legacy" => Ok(WaitMode::Legacy),
+        "hookOnly" | "false" => Ok(WaitMode::HookOnly),
         _ => Err("invalid wait input. Valid inputs are hookOnly, watcher and legacy".to_owned()),
     }
 }
@@ -66,7 +66,7 @@ pub struct WriteArgs {
     pub dry_run: Option<DryRun>,
     /// Apply in the cluster (true), by Helm 3's merge of three (false), or as the release was so far (auto)
     #[arg(long, value_parser = server_side, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "HOW")]
-    pub server_side: Apply,
+    pub server_side: ServerSideArg,
     /// Delete and create what cannot be changed
     #[arg(long, visible_alias = "force", value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true, conflicts_with = "force_conflicts")]
     pub force_replace: Switch,
@@ -81,15 +81,15 @@ pub struct WriteArgs {
     pub description: Option<String>,
 }
 
-/// [`Applying`] with a default that clap can print.
+/// [`ApplyMode`] with a default that clap can print.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Apply(pub Applying);
+pub struct ServerSideArg(pub ApplyMode);
 
-fn server_side(text: &str) -> Result<Apply, String> {
+fn server_side(text: &str) -> Result<ServerSideArg, String> {
     match text {
-        "true" => Ok(Apply(Applying::ServerSide)),
-        "false" => Ok(Apply(Applying::ThreeWay)),
-        "auto" => Ok(Apply(Applying::Auto)),
+        "true" => Ok(ServerSideArg(ApplyMode::ServerSide)),
+        "false" => Ok(ServerSideArg(ApplyMode::ThreeWay)),
+        "auto" => Ok(ServerSideArg(ApplyMode::Auto)),
         _ => Err("must be true, false or auto".to_owned()),
     }
 }
@@ -104,18 +104,18 @@ fn dry_run(text: &str) -> Result<DryRun, String> {
 }
 
 impl WriteArgs {
-    pub fn run<'r>(&self, wait: &WaitArgs, tell: &'r dyn Tell) -> Run<'r> {
-        Run {
+    pub fn action_options<'r>(&self, wait: &WaitArgs, tell: &'r dyn ProgressSink) -> ActionOptions<'r> {
+        ActionOptions {
             hooks: !self.no_hooks.0,
             wait: wait.wait.unwrap_or_default(),
             wait_for_jobs: wait.wait_for_jobs.0,
             timeout: wait.timeout,
             dry_run: self.dry_run.unwrap_or_default(),
-            applying: self.server_side.0,
+            apply_mode: self.server_side.0,
             force_replace: self.force_replace.0,
             force_conflicts: self.force_conflicts,
             description: self.description.clone().filter(|text| !text.is_empty()),
-            ..Run::new(tell)
+            ..ActionOptions::new(tell)
         }
     }
 
@@ -133,7 +133,7 @@ pub struct LabelsArg {
 }
 
 impl LabelsArg {
-    pub fn map(&self) -> BTreeMap<String, String> {
+    pub fn to_map(&self) -> BTreeMap<String, String> {
         self.labels.iter().cloned().collect()
     }
 }
@@ -160,14 +160,14 @@ pub struct AdministratorArg {
 
 impl AdministratorArg {
     /// Value of the query parameter `asAdministrator`.
-    pub fn query(&self) -> Option<String> {
+    pub fn query_value(&self) -> Option<String> {
         self.as_administrator.0.then(|| "true".to_owned())
     }
 
     /// Refuses the flag for clusters.
-    pub fn needs_platform(&self, command: &str) -> Result<(), Refusal> {
+    pub fn reject_on_cluster(&self, command: &str) -> Result<(), CommandError> {
         if self.as_administrator.0 {
-            Err(needs_platform(&format!("{command} --as-administrator")))
+            Err(platform_required(&format!("{command} --as-administrator")))
         } else {
             Ok(())
         }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_gos() {
+    fn duration_parses_go_syntax() {
         let table = [("5m0s", 300.0), ("1h30m", 5400.0), ("0.5s", 0.5), ("300ms", 0.3), ("0", 0.0)];
         for (text, seconds) in table {
             assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");

@@ -13,37 +13,37 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
 use super::chart::PROFILE;
-use super::connect::{At, reach};
+use super::connect::{ClusterTarget, connect};
 use super::flags::{Format, OutputArg};
-use super::output::{encoded, write_yaml};
-use super::place::PlaceArgs;
-use super::show::{Shown, release};
-use crate::helm::Outcome;
+use super::output::{data_to_yaml, encode};
+use super::show::{ShowOptions, release};
+use super::target::CommandTargetArgs;
+use crate::helm::CommandResult;
 use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
 pub struct GetArgs {
     #[command(subcommand)]
-    pub what: What,
+    pub what: GetCommand,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum What {
+pub enum GetCommand {
     /// Everything
-    All(Revision),
+    All(RevisionArgs),
     /// What charts run before and after
-    Hooks(Revision),
+    Hooks(RevisionArgs),
     /// Its objects
-    Manifest(Revision),
+    Manifest(RevisionArgs),
     /// Which chart it is, and how it was deployed
     Metadata {
         #[command(flatten)]
         output: OutputArg,
         #[command(flatten)]
-        revision: Revision,
+        revision: RevisionArgs,
     },
     /// What its chart says to its user
-    Notes(Revision),
+    Notes(RevisionArgs),
     /// Its values
     Values {
         /// With the defaults of its chart
@@ -52,25 +52,25 @@ pub enum What {
         #[command(flatten)]
         output: OutputArg,
         #[command(flatten)]
-        revision: Revision,
+        revision: RevisionArgs,
     },
 }
 
 /// A release and its revision.
 #[derive(Clone, Debug, Args)]
-pub struct Revision {
+pub struct RevisionArgs {
     /// The release
     pub name: String,
     /// The revision; without it the last
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     pub revision: i64,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
-impl What {
+impl GetCommand {
     /// The requested revision.
-    pub fn revision(&self) -> &Revision {
+    pub fn revision(&self) -> &RevisionArgs {
         match self {
             Self::All(revision)
             | Self::Hooks(revision)
@@ -82,9 +82,9 @@ impl What {
     }
 }
 
-impl Revision {
-    async fn record(&self, at: &At) -> Result<Record, String> {
-        let reached = reach(at).await?;
+impl RevisionArgs {
+    async fn load_record(&self, at: &ClusterTarget) -> Result<Record, String> {
+        let reached = connect(at).await?;
         let revision = (self.revision != 0).then_some(self.revision);
         let stored =
             get(&reached.storage(), &self.name, revision).await.map_err(|error| error.to_string())?;
@@ -92,24 +92,30 @@ impl Revision {
     }
 }
 
-pub async fn run(args: &GetArgs, at: &At) -> Outcome {
+pub async fn run(args: &GetArgs, at: &ClusterTarget) -> CommandResult {
     match &args.what {
-        What::All(revision) => {
-            let shown = Shown { chart: true, everything: true, ..Shown::default() };
-            release(&revision.record(at).await?, Format::Table, shown)
+        GetCommand::All(revision) => {
+            let shown = ShowOptions { chart: true, everything: true, ..ShowOptions::default() };
+            release(&revision.load_record(at).await?, Format::Table, shown)
         }
-        What::Hooks(revision) => Ok(hooks_text(&revision.record(at).await?).into_bytes()),
-        What::Manifest(revision) => Ok(format!("{}\n", revision.record(at).await?.manifest).into_bytes()),
-        What::Metadata { revision, output } => metadata(&revision.record(at).await?, output.output),
-        What::Notes(revision) => {
-            let notes = revision.record(at).await?.info.notes;
+        GetCommand::Hooks(revision) => Ok(hooks_text(&revision.load_record(at).await?).into_bytes()),
+        GetCommand::Manifest(revision) => {
+            Ok(format!("{}\n", revision.load_record(at).await?.manifest).into_bytes())
+        }
+        GetCommand::Metadata { revision, output } => {
+            render_metadata(&revision.load_record(at).await?, output.output)
+        }
+        GetCommand::Notes(revision) => {
+            let notes = revision.load_record(at).await?.info.notes;
             Ok(if notes.is_empty() { Vec::new() } else { format!("NOTES:\n{notes}\n").into_bytes() })
         }
-        What::Values { revision, all, output } => values(&revision.record(at).await?, all.0, output.output),
+        GetCommand::Values { revision, all, output } => {
+            render_values(&revision.load_record(at).await?, all.0, output.output)
+        }
     }
 }
 
-fn values(record: &Record, all: bool, format: Format) -> Outcome {
+fn render_values(record: &Record, all: bool, format: Format) -> CommandResult {
     let values = if all {
         all_values(record, PROFILE).map_err(|error| error.to_string())?
     } else {
@@ -119,21 +125,21 @@ fn values(record: &Record, all: bool, format: Format) -> Outcome {
     let values = if !all && values.is_empty() { Data::Null } else { Data::Map(values) };
     match format {
         Format::Json => {
-            let text = json::write(&values, json::Style::Plain).map_err(|error| error.to_string())?;
+            let text = json::write(&values, json::JsonStyle::Plain).map_err(|error| error.to_string())?;
             Ok(format!("{text}\n").into_bytes())
         }
-        Format::Yaml => Ok(write_yaml(&values)?.into_bytes()),
+        Format::Yaml => Ok(data_to_yaml(&values)?.into_bytes()),
         Format::Table => {
             let title = if all { "COMPUTED VALUES:" } else { "USER-SUPPLIED VALUES:" };
-            Ok(format!("{title}\n{}", write_yaml(&values)?).into_bytes())
+            Ok(format!("{title}\n{}", data_to_yaml(&values)?).into_bytes())
         }
     }
 }
 
-fn metadata(record: &Record, format: Format) -> Outcome {
-    let head = record.chart.head();
+fn render_metadata(record: &Record, format: Format) -> CommandResult {
+    let head = record.chart.metadata();
     // In UTC, to the second.
-    let deployed = record.info.last_deployed.at().map_or_else(
+    let deployed = record.info.last_deployed.timestamp().map_or_else(
         || "0001-01-01T00:00:00Z".to_owned(),
         |at| at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     );
@@ -158,7 +164,7 @@ fn metadata(record: &Record, format: Format) -> Outcome {
         .map(|part| json!({"name": part.name, "version": part.version, "repository": part.repository}))
         .collect();
     also("dependencies", json!(parts), !parts.is_empty());
-    if let Some(encoded) = encoded(format, &shown) {
+    if let Some(encoded) = encode(format, &shown) {
         return encoded;
     }
     let pairs = |map: &BTreeMap<String, String>| {

@@ -1,16 +1,16 @@
 //! `longshore history`: the revisions of a release.
 
 use clap::Args;
-use helm_release::queries::{Summary, history};
+use helm_release::queries::{RevisionSummary, history};
 use serde_json::{Value, json};
 
-use super::connect::{At, reach};
+use super::connect::{ClusterTarget, connect};
 use super::flags::OutputArg;
-use super::list::chart;
-use super::output::{ansic, encoded};
-use super::place::PlaceArgs;
+use super::list::chart_label;
+use super::output::{encode, format_ansic};
+use super::target::CommandTargetArgs;
 use crate::helm::flags::{Switch, switch};
-use crate::helm::{Outcome, table};
+use crate::helm::{CommandResult, table};
 
 #[derive(Clone, Debug, Args)]
 pub struct HistoryArgs {
@@ -25,26 +25,26 @@ pub struct HistoryArgs {
     #[command(flatten)]
     pub output: OutputArg,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
-pub async fn run(args: &HistoryArgs, at: &At) -> Outcome {
-    let reached = reach(at).await?;
+pub async fn run(args: &HistoryArgs, at: &ClusterTarget) -> CommandResult {
+    let reached = connect(at).await?;
     let found = history(&reached.storage(), &args.name, args.max).await.map_err(|error| error.to_string())?;
-    let rows: Vec<Value> = found.iter().map(element).collect();
-    encoded(args.output.output, &rows.into())
-        .unwrap_or_else(|| Ok(printed(&found, args.show_rollback_revision.0).into_bytes()))
+    let rows: Vec<Value> = found.iter().map(revision_json).collect();
+    encode(args.output.output, &rows.into())
+        .unwrap_or_else(|| Ok(render_table(&found, args.show_rollback_revision.0).into_bytes()))
 }
 
-fn element(revision: &Summary) -> Value {
+fn revision_json(revision: &RevisionSummary) -> Value {
     let mut element = json!({
         "revision": revision.revision,
         "status": revision.status.as_str(),
-        "chart": chart(revision),
+        "chart": chart_label(revision),
         "app_version": revision.app_version,
         "description": revision.description,
     });
-    if revision.updated.at().is_some() {
+    if revision.updated.timestamp().is_some() {
         element["updated"] = revision.updated.to_string().into();
     }
     if revision.rollback_revision != 0 {
@@ -53,17 +53,17 @@ fn element(revision: &Summary) -> Value {
     element
 }
 
-fn printed(found: &[Summary], with_rollback: bool) -> String {
-    let rollback = |revision: &Summary| match revision.rollback_revision {
+fn render_table(found: &[RevisionSummary], with_rollback: bool) -> String {
+    let rollback = |revision: &RevisionSummary| match revision.rollback_revision {
         0 => String::new(),
         revision => revision.to_string(),
     };
     let cells = found.iter().map(|revision| {
         [
             revision.revision.to_string(),
-            ansic(revision.updated),
+            format_ansic(revision.updated),
             revision.status.to_string(),
-            chart(revision),
+            chart_label(revision),
             revision.app_version.clone(),
             rollback(revision),
             revision.description.clone(),
@@ -73,8 +73,8 @@ fn printed(found: &[Summary], with_rollback: bool) -> String {
         .map(str::to_owned);
     let rows: Vec<[String; 7]> = std::iter::once(headers).chain(cells).collect();
     if with_rollback {
-        return table::text(&rows, 80);
+        return table::render_table(&rows, 80);
     }
     let rows: Vec<[String; 6]> = rows.into_iter().map(|[a, b, c, d, e, _, g]| [a, b, c, d, e, g]).collect();
-    table::text(&rows, 80)
+    table::render_table(&rows, 80)
 }

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use helm_release::Status;
-use helm_release::queries::{Summary, Wanted, list};
-use helm_release::storage::Scope;
+use helm_release::queries::{ListOptions, RevisionSummary, list};
+use helm_release::storage::ListScope;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::connect::{At, reach};
+use super::connect::{ClusterTarget, connect};
 use super::flags::{Format, OutputArg};
-use super::output::{as_go, encoded};
-use super::place::{PlaceArgs, needs_platform};
+use super::output::{encode, format_go};
+use super::target::{CommandTargetArgs, platform_required};
 use crate::helm::flags::{Switch, switch};
-use crate::helm::{Outcome, table};
+use crate::helm::{CommandResult, table};
 
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
@@ -56,7 +56,7 @@ pub struct ListArgs {
     #[command(flatten)]
     pub output: OutputArg,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
 /// Filter by state. By default, deployed and failed releases, and on a platform all.
@@ -105,17 +105,18 @@ impl StateArgs {
     }
 }
 
-pub async fn run(args: &ListArgs, at: &At) -> Outcome {
+pub async fn run(args: &ListArgs, at: &ClusterTarget) -> CommandResult {
     if args.watch.0 {
-        return Err(needs_platform("list --watch"));
+        return Err(platform_required("list --watch"));
     }
     let name = match args.filter.as_str() {
         "" => None,
         text => Some(Regex::new(text).map_err(|error| format!("error parsing regexp: {error}"))?),
     };
-    let reached = reach(at).await?;
-    let scope = if args.all_namespaces.0 { Scope::All } else { Scope::Namespace(reached.namespace.clone()) };
-    let mut wanted = Wanted::new(scope);
+    let reached = connect(at).await?;
+    let scope =
+        if args.all_namespaces.0 { ListScope::All } else { ListScope::Namespace(reached.namespace.clone()) };
+    let mut wanted = ListOptions::new(scope);
     wanted.name = name;
     wanted.selector.clone_from(&args.selector);
     (wanted.by_date, wanted.reverse) = (args.date.0, args.reverse.0);
@@ -128,39 +129,40 @@ pub async fn run(args: &ListArgs, at: &At) -> Outcome {
         eprintln!("{damaged}");
     }
     if args.short.0 {
-        return names(&found.releases, args.output.output);
+        return render_names(&found.releases, args.output.output);
     }
-    let rows: Vec<Value> = found.releases.iter().map(|release| element(release, &args.time_format)).collect();
-    encoded(args.output.output, &rows.into()).unwrap_or_else(|| Ok(printed(&found.releases, args)))
+    let rows: Vec<Value> =
+        found.releases.iter().map(|release| release_json(release, &args.time_format)).collect();
+    encode(args.output.output, &rows.into()).unwrap_or_else(|| Ok(render_table(&found.releases, args)))
 }
 
-fn names(releases: &[Summary], format: Format) -> Outcome {
+fn render_names(releases: &[RevisionSummary], format: Format) -> CommandResult {
     let names: Vec<&str> = releases.iter().map(|release| release.name.as_str()).collect();
     let lines = || names.iter().flat_map(|name| [*name, "\n"]).collect::<String>();
-    encoded(format, &json!(names)).unwrap_or_else(|| Ok(lines().into_bytes()))
+    encode(format, &json!(names)).unwrap_or_else(|| Ok(lines().into_bytes()))
 }
 
-fn element(release: &Summary, layout: &str) -> Value {
+fn release_json(release: &RevisionSummary, layout: &str) -> Value {
     json!({
         "name": release.name,
         "namespace": release.namespace,
         "revision": release.revision.to_string(),
-        "updated": as_go(release.updated, layout),
+        "updated": format_go(release.updated, layout),
         "status": release.status.as_str(),
-        "chart": chart(release),
+        "chart": chart_label(release),
         "app_version": release.app_version,
     })
 }
 
 /// `nginx-1.2.3`
-pub fn chart(release: &Summary) -> String {
+pub fn chart_label(release: &RevisionSummary) -> String {
     if release.chart.is_empty() {
         return "MISSING".to_owned();
     }
     format!("{}-{}", release.chart, release.chart_version)
 }
 
-fn printed(releases: &[Summary], args: &ListArgs) -> Vec<u8> {
+fn render_table(releases: &[RevisionSummary], args: &ListArgs) -> Vec<u8> {
     const HEADERS: [&str; 7] = ["NAME", "NAMESPACE", "REVISION", "UPDATED", "STATUS", "CHART", "APP VERSION"];
     let headers = (!args.no_headers.0).then(|| HEADERS.map(str::to_owned));
     let rows: Vec<_> = headers
@@ -170,12 +172,12 @@ fn printed(releases: &[Summary], args: &ListArgs) -> Vec<u8> {
                 release.name.clone(),
                 release.namespace.clone(),
                 release.revision.to_string(),
-                as_go(release.updated, &args.time_format),
+                format_go(release.updated, &args.time_format),
                 release.status.to_string(),
-                chart(release),
+                chart_label(release),
                 release.app_version.clone(),
             ]
         }))
         .collect();
-    if rows.is_empty() { b"\n".to_vec() } else { table::text(&rows, 80).into_bytes() }
+    if rows.is_empty() { b"\n".to_vec() } else { table::render_table(&rows, 80).into_bytes() }
 }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use clap::Args;
 use helm_release::queries::get;
 use kube_apply::Object;
-use kube_apply::logs::{Following, Heard, Wish, pods_of};
+use kube_apply::logs::{LogEvent, LogFollower, LogOptions, pod_selectors};
 
-use super::connect::{At, Reached, reach};
+use super::connect::{ClusterConnection, ClusterTarget, connect};
 use super::flags::duration;
-use super::place::PlaceArgs;
+use super::target::CommandTargetArgs;
 use crate::helm::flags::{Switch, switch};
-use crate::helm::{Outcome, Refusal};
-use crate::platform::output::tame;
+use crate::helm::{CommandError, CommandResult};
+use crate::platform::output::escape_control;
 
 #[derive(Clone, Debug, Args)]
 pub struct LogsArgs {
@@ -52,11 +52,11 @@ pub struct LogsArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=50))]
     pub max_log_requests: u16,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
 /// Maximum number of lines per container.
-const LINES: u32 = 5000;
+const MAX_LINES: u32 = 5000;
 
 impl LogsArgs {
     /// In whole seconds, at least one.
@@ -64,33 +64,33 @@ impl LogsArgs {
         self.since.map(|since| since.as_secs().max(1))
     }
 
-    fn wish(&self) -> Wish {
-        Wish {
+    fn log_query(&self) -> LogOptions {
+        LogOptions {
             pod: self.pod.clone(),
             container: self.container.clone(),
             selector: self.selector.clone(),
-            tail: Some(self.tail.min(LINES).into()),
+            tail: Some(self.tail.min(MAX_LINES).into()),
             since: self.since_seconds().and_then(|since| since.try_into().ok()),
             timestamps: self.timestamps.0,
             previous: self.previous.0,
-            at_once: self.max_log_requests.into(),
+            max_concurrent: self.max_log_requests.into(),
         }
     }
 }
 
 /// Prints log lines.
-pub struct Printer {
+pub struct LogPrinter {
     prefix: bool,
 }
 
-impl Printer {
-    pub fn following(args: &LogsArgs) -> Self {
+impl LogPrinter {
+    pub fn for_following(args: &LogsArgs) -> Self {
         Self { prefix: args.prefix.is_none_or(|prefix| prefix.0) }
     }
 
     /// Prints a line. Returns false if standard output is closed.
-    pub fn print(&self, pod: &str, container: &str, line: &str) -> Result<bool, Refusal> {
-        let line = format!("{}\n", dressed(self.prefix, pod, container, line));
+    pub fn print(&self, pod: &str, container: &str, line: &str) -> Result<bool, CommandError> {
+        let line = format!("{}\n", format_line(self.prefix, pod, container, line));
         let mut out = io::stdout().lock();
         match out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => Ok(true),
@@ -101,46 +101,46 @@ impl Printer {
 }
 
 /// Formats a log line. Control characters are escaped.
-pub fn dressed(prefix: bool, pod: &str, container: &str, line: &str) -> String {
-    let line = tame(&line.replace('\t', "    "));
-    if prefix { format!("{} {line}", named(pod, container)) } else { line }
+pub fn format_line(prefix: bool, pod: &str, container: &str, line: &str) -> String {
+    let line = escape_control(&line.replace('\t', "    "));
+    if prefix { format!("{} {line}", line_prefix(pod, container)) } else { line }
 }
 
 /// Prefix of a container's lines.
-pub fn named(pod: &str, container: &str) -> String {
-    format!("[{}/{}]", tame(pod), tame(container))
+pub fn line_prefix(pod: &str, container: &str) -> String {
+    format!("[{}/{}]", escape_control(pod), escape_control(container))
 }
 
 /// Message if there are more containers than may be followed.
-fn full(args: &LogsArgs) -> String {
+fn too_many_containers_message(args: &LogsArgs) -> String {
     format!(
         "there are more than {} containers; the others follow when one of these ends, or see --max-log-requests",
         args.max_log_requests
     )
 }
 
-pub async fn run(args: &LogsArgs, at: &At) -> Outcome {
-    let reached = reach(at).await?;
-    let objects = objects(&reached, &args.name).await?;
-    let (client, pods) = (reached.client.clone(), pods_of(&objects, &reached.namespace));
+pub async fn run(args: &LogsArgs, at: &ClusterTarget) -> CommandResult {
+    let reached = connect(at).await?;
+    let objects = load_objects(&reached, &args.name).await?;
+    let (client, pods) = (reached.client.clone(), pod_selectors(&objects, &reached.namespace));
     let refused = |error: kube::Error| match error {
         kube::Error::Api(status) => status.message.clone(),
         other => format!("Kubernetes cluster unreachable: {other}"),
     };
     if args.follow.0 {
-        let following = Following::follow(client, pods, args.wish()).await.map_err(refused)?;
+        let following = LogFollower::follow(client, pods, args.log_query()).await.map_err(refused)?;
         return follow(args, &reached, following).await;
     }
-    let mut once = Following::once(client, pods, args.wish()).await.map_err(refused)?;
+    let mut once = LogFollower::read_existing(client, pods, args.log_query()).await.map_err(refused)?;
     let (mut lines, mut containers) = (Vec::new(), 0);
     while let Some(heard) = once.next().await {
         match heard {
-            Heard::Begun(_) => containers += 1,
-            Heard::Line(source, line) => lines.push((source, line.shown(str::to_owned))),
-            Heard::Silent(source, why) => {
-                eprintln!("{} {}", named(&source.pod, &source.container), tame(&why));
+            LogEvent::Started(_) => containers += 1,
+            LogEvent::Line(source, line) => lines.push((source, line.masked(str::to_owned))),
+            LogEvent::Unreadable(source, why) => {
+                eprintln!("{} {}", line_prefix(&source.pod, &source.container), escape_control(&why));
             }
-            Heard::Full => {}
+            LogEvent::LimitReached => {}
         }
     }
     if containers == 0 {
@@ -149,40 +149,40 @@ pub async fn run(args: &LogsArgs, at: &At) -> Outcome {
     let prefix = args.prefix.map_or(containers > 1, |prefix| prefix.0);
     let mut out = String::new();
     for (source, line) in lines {
-        out.push_str(&dressed(prefix, &source.pod, &source.container, &line));
+        out.push_str(&format_line(prefix, &source.pod, &source.container, &line));
         out.push('\n');
     }
     Ok(out.into_bytes())
 }
 
-async fn follow(args: &LogsArgs, reached: &Reached, mut following: Following) -> Outcome {
-    let printer = Printer::following(args);
+async fn follow(args: &LogsArgs, reached: &ClusterConnection, mut following: LogFollower) -> CommandResult {
+    let printer = LogPrinter::for_following(args);
     while let Some(heard) = following.next().await {
         match heard {
             // An upgrade may have added workloads. If the release cannot be read any more it was deleted; its pods'
             // logs are still followed to their end.
-            Heard::Begun(_) => {
-                if let Ok(objects) = objects(reached, &args.name).await {
-                    following.also(pods_of(&objects, &reached.namespace));
+            LogEvent::Started(_) => {
+                if let Ok(objects) = load_objects(reached, &args.name).await {
+                    following.add(pod_selectors(&objects, &reached.namespace));
                 }
             }
-            Heard::Line(source, line) => {
-                let line = line.shown(str::to_owned);
+            LogEvent::Line(source, line) => {
+                let line = line.masked(str::to_owned);
                 if !printer.print(&source.pod, &source.container, &line)? {
                     break;
                 }
             }
-            Heard::Silent(source, why) => {
-                eprintln!("{} {}", named(&source.pod, &source.container), tame(&why));
+            LogEvent::Unreadable(source, why) => {
+                eprintln!("{} {}", line_prefix(&source.pod, &source.container), escape_control(&why));
             }
-            Heard::Full => eprintln!("{}", full(args)),
+            LogEvent::LimitReached => eprintln!("{}", too_many_containers_message(args)),
         }
     }
     Ok(Vec::new())
 }
 
 /// Objects of the latest revision.
-async fn objects(reached: &Reached, name: &str) -> Result<Vec<Object>, String> {
+async fn load_objects(reached: &ClusterConnection, name: &str) -> Result<Vec<Object>, String> {
     let stored = get(&reached.storage(), name, None).await.map_err(|error| error.to_string())?;
     let unreadable = |error| format!("the manifest of release {name:?} cannot be read: {error}");
     Object::parse_all(&stored.record.manifest).map_err(unreadable)

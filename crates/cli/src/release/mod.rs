@@ -5,14 +5,14 @@
 //! operation. Results go to standard output, progress to standard error.
 //!
 //! Modules:
-//! - `place`, `connect`: target of a command
-//! - `flags`, `deploy`, `acts`: arguments
+//! - `target`, `connect`: target of a command
+//! - `flags`, `deploy`, `action_args`: arguments
 //! - `chart`: loading charts
 //! - `progress`, `output`, `show`, `resources`: output
 //! - one module per command, with its implementation for clusters
-//! - `served`: implementation for platforms
+//! - `remote`: implementation for platforms
 
-pub mod acts;
+pub mod action_args;
 mod chart;
 mod connect;
 pub mod deploy;
@@ -24,22 +24,22 @@ pub mod install;
 pub mod list;
 pub mod logs;
 mod output;
-mod place;
 mod progress;
+mod remote;
 mod resources;
 pub mod rollback;
-mod served;
 mod show;
 pub mod status;
+mod target;
 pub mod test;
 pub mod uninstall;
 pub mod upgrade;
 
 use clap::Subcommand;
 
-use crate::helm::Outcome;
-use crate::platform::World;
-use place::{Place, PlaceArgs, needs_platform};
+use crate::helm::CommandResult;
+use crate::platform::CommandEnv;
+use target::{CommandTarget, CommandTargetArgs, platform_required};
 
 /// Names of the release commands.
 pub const COMMANDS: &[&str] = &[
@@ -95,25 +95,25 @@ pub enum Command {
     /// Run the tests of a release
     Test(Box<test::TestArgs>),
     /// Take the workloads of a release to zero; data and addresses stay
-    Pause(Box<acts::PauseArgs>),
+    Pause(Box<action_args::ActionArgs>),
     /// Bring a paused release back
-    Recover(Box<acts::PauseArgs>),
+    Recover(Box<action_args::ActionArgs>),
     /// Leave a release as it is, whatever becomes of it, until it is resumed
-    Suspend(Box<acts::SuspendArgs>),
+    Suspend(Box<action_args::SuspendArgs>),
     /// Look after a suspended release again
-    Resume(Box<acts::PauseArgs>),
+    Resume(Box<action_args::ActionArgs>),
     /// Try again what failed, as it was asked for
-    Retry(Box<acts::PauseArgs>),
+    Retry(Box<action_args::ActionArgs>),
     /// Restart the pods of a release
-    Restart(Box<acts::RestartArgs>),
+    Restart(Box<action_args::RestartArgs>),
     /// Look after a release that the helm command made, as it is
-    Adopt(Box<acts::PauseArgs>),
+    Adopt(Box<action_args::ActionArgs>),
     /// Print what the containers of a release print
     Logs(Box<logs::LogsArgs>),
 }
 
 impl Command {
-    fn place(&self) -> &PlaceArgs {
+    fn target_args(&self) -> &CommandTargetArgs {
         match self {
             Self::Install(args) => &args.place,
             Self::Upgrade(args) => &args.place,
@@ -138,10 +138,10 @@ impl Command {
 }
 
 /// Runs a command. Futures of commands are large and therefore boxed.
-pub async fn run(command: &Command, world: &World) -> Outcome {
-    match command.place().find(world)? {
-        Place::Platform(served) => Box::pin(served::run(command, &served)).await,
-        Place::Cluster(at) => match command {
+pub async fn run(command: &Command, world: &CommandEnv) -> CommandResult {
+    match command.target_args().resolve(world)? {
+        CommandTarget::Platform(served) => Box::pin(remote::run(command, &served)).await,
+        CommandTarget::Cluster(at) => match command {
             Command::Install(args) => Box::pin(install::run(args, &at)).await,
             Command::Upgrade(args) => Box::pin(upgrade::run(args, &at)).await,
             Command::Rollback(args) => Box::pin(rollback::run(args, &at)).await,
@@ -152,13 +152,13 @@ pub async fn run(command: &Command, world: &World) -> Outcome {
             Command::Get(args) => Box::pin(get::run(args, &at)).await,
             Command::Diff(args) => Box::pin(diff::run(args, &at)).await,
             Command::Test(args) => Box::pin(test::run(args, &at)).await,
-            Command::Pause(_) => Err(needs_platform("pause")),
-            Command::Recover(_) => Err(needs_platform("recover")),
-            Command::Suspend(_) => Err(needs_platform("suspend")),
-            Command::Resume(_) => Err(needs_platform("resume")),
-            Command::Retry(_) => Err(needs_platform("retry")),
-            Command::Restart(_) => Err(needs_platform("restart")),
-            Command::Adopt(_) => Err(needs_platform("adopt")),
+            Command::Pause(_) => Err(platform_required("pause")),
+            Command::Recover(_) => Err(platform_required("recover")),
+            Command::Suspend(_) => Err(platform_required("suspend")),
+            Command::Resume(_) => Err(platform_required("resume")),
+            Command::Retry(_) => Err(platform_required("retry")),
+            Command::Restart(_) => Err(platform_required("restart")),
+            Command::Adopt(_) => Err(platform_required("adopt")),
             Command::Logs(args) => Box::pin(logs::run(args, &at)).await,
         },
     }

@@ -5,14 +5,14 @@
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
 
-use kube_apply::{Id, Outcome, Step, Tell};
+use kube_apply::{ObjectId, ProgressEvent, ProgressSink, WriteOutcome};
 use std::sync::{Mutex, PoisonError};
 
 /// Progress sink that prints to standard error.
-pub struct Progress {
+pub struct StderrProgress {
     coloured: bool,
     /// Last reason printed per waiting object.
-    said: Mutex<HashMap<Id, String>>,
+    last_reasons: Mutex<HashMap<ObjectId, String>>,
 }
 
 #[derive(Clone, Copy)]
@@ -22,40 +22,42 @@ enum Colour {
     Red,
 }
 
-impl Progress {
+impl StderrProgress {
     pub fn new() -> Self {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { coloured: !plain && std::io::stderr().is_terminal(), said: Mutex::default() }
+        Self { coloured: !plain && std::io::stderr().is_terminal(), last_reasons: Mutex::default() }
     }
 
-    fn line(&self, step: Step) -> Option<String> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+    fn line(&self, step: ProgressEvent) -> Option<String> {
+        let mut said = self.last_reasons.lock().unwrap_or_else(PoisonError::into_inner);
         match step {
-            Step::Applying { .. }
-            | Step::Removing { .. }
-            | Step::Applied { outcome: Outcome::Unchanged, .. } => None,
-            Step::Applied { id, outcome: Outcome::Created } => Some(self.word(&id, Colour::Green, "created")),
-            Step::Applied { id, outcome: Outcome::Changed } => {
-                Some(self.word(&id, Colour::Yellow, "changed"))
+            ProgressEvent::Applying { .. }
+            | ProgressEvent::Removing { .. }
+            | ProgressEvent::Applied { outcome: WriteOutcome::Unchanged, .. } => None,
+            ProgressEvent::Applied { id, outcome: WriteOutcome::Created } => {
+                Some(self.styled(&id, Colour::Green, "created"))
             }
-            Step::Removed { id } => Some(self.word(&id, Colour::Yellow, "removed")),
-            Step::Kept { id, reason } => {
-                Some(format!("{} {reason}", self.word(&id, Colour::Yellow, "kept:")))
+            ProgressEvent::Applied { id, outcome: WriteOutcome::Changed } => {
+                Some(self.styled(&id, Colour::Yellow, "changed"))
             }
-            Step::Ready { id } => {
+            ProgressEvent::Removed { id } => Some(self.styled(&id, Colour::Yellow, "removed")),
+            ProgressEvent::Kept { id, reason } => {
+                Some(format!("{} {reason}", self.styled(&id, Colour::Yellow, "kept:")))
+            }
+            ProgressEvent::Ready { id } => {
                 // An object that was ready from the start is not printed.
-                said.remove(&id).map(|_| self.word(&id, Colour::Green, "ready"))
+                said.remove(&id).map(|_| self.styled(&id, Colour::Green, "ready"))
             }
-            Step::Failed { id, reason } => {
-                Some(format!("{} {reason}", self.word(&id, Colour::Red, "failed:")))
+            ProgressEvent::Failed { id, reason } => {
+                Some(format!("{} {reason}", self.styled(&id, Colour::Red, "failed:")))
             }
-            Step::Waiting { id, reason, event } => {
+            ProgressEvent::Waiting { id, reason, event } => {
                 let event = event.map(|event| format!(" ({event})")).unwrap_or_default();
                 let why = format!("{reason}{event}");
                 if said.get(&id) == Some(&why) {
                     return None;
                 }
-                let line = format!("{} {why}", self.word(&id, Colour::Yellow, "waits:"));
+                let line = format!("{} {why}", self.styled(&id, Colour::Yellow, "waits:"));
                 said.insert(id, why);
                 Some(line)
             }
@@ -63,7 +65,7 @@ impl Progress {
     }
 
     /// `Deployment shop/web created`
-    fn word(&self, id: &Id, colour: Colour, word: &str) -> String {
+    fn styled(&self, id: &ObjectId, colour: Colour, word: &str) -> String {
         if !self.coloured {
             return format!("{id} {word}");
         }
@@ -76,8 +78,8 @@ impl Progress {
     }
 }
 
-impl Tell for Progress {
-    fn tell(&self, step: Step) {
+impl ProgressSink for StderrProgress {
+    fn report(&self, step: ProgressEvent) {
         if let Some(line) = self.line(step) {
             // Standard error may be closed.
             let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -90,27 +92,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once() {
-        let id = || Id {
+    fn progress_prints_each_reason_once() {
+        let id = || ObjectId {
             group: "apps".into(),
             kind: "Deployment".into(),
             namespace: Some("shop".into()),
             name: "web".into(),
         };
-        let waiting =
-            |reason: &str| Step::Waiting { id: id(), reason: reason.into(), event: Some("Pulling".into()) };
+        let waiting = |reason: &str| ProgressEvent::Waiting {
+            id: id(),
+            reason: reason.into(),
+            event: Some("Pulling".into()),
+        };
         let steps = [
-            Step::Ready { id: id() },
-            Step::Applying { id: id() },
-            Step::Applied { id: id(), outcome: Outcome::Created },
+            ProgressEvent::Ready { id: id() },
+            ProgressEvent::Applying { id: id() },
+            ProgressEvent::Applied { id: id(), outcome: WriteOutcome::Created },
             waiting("0 of 1 ready"),
             waiting("0 of 1 ready"),
             waiting("1 of 2 ready"),
-            Step::Ready { id: id() },
-            Step::Ready { id: id() },
-            Step::Applied { id: id(), outcome: Outcome::Unchanged },
+            ProgressEvent::Ready { id: id() },
+            ProgressEvent::Ready { id: id() },
+            ProgressEvent::Applied { id: id(), outcome: WriteOutcome::Unchanged },
         ];
-        let progress = Progress { coloured: false, said: Mutex::default() };
+        let progress = StderrProgress { coloured: false, last_reasons: Mutex::default() };
         let lines: Vec<String> = steps.into_iter().filter_map(|step| progress.line(step)).collect();
         let expected = [
             "Deployment shop/web created",
@@ -119,8 +124,8 @@ mod tests {
             "Deployment shop/web ready",
         ];
         assert_eq!(lines, expected);
-        let coloured = Progress { coloured: true, said: Mutex::default() };
-        let line = coloured.line(Step::Failed { id: id(), reason: "no image".into() }).unwrap();
+        let coloured = StderrProgress { coloured: true, last_reasons: Mutex::default() };
+        let line = coloured.line(ProgressEvent::Failed { id: id(), reason: "no image".into() }).unwrap();
         assert_eq!(line, "Deployment shop/web \x1b[31mfailed:\x1b[0m no image");
     }
 }

@@ -11,21 +11,21 @@ use kube_apply::Object;
 use serde_json::Value;
 
 /// `Accept` header for server-side printing.
-const AS_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const ACCEPT_TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// Spaces between columns.
-const GAP: usize = 3;
+const COLUMN_GAP: usize = 3;
 
 /// Objects of one kind, or their tables printed by the server.
-pub struct Group {
+pub struct ResourceGroup {
     /// `v1/Deployment`
     pub title: String,
     pub objects: Vec<Value>,
 }
 
 /// Live objects of a release; missing ones are skipped.
-pub async fn of(helm: &Helm, record: &Record, as_tables: bool) -> Result<Vec<Group>, String> {
+pub async fn collect(helm: &Helm, record: &Record, as_tables: bool) -> Result<Vec<ResourceGroup>, String> {
     let objects = Object::parse_all(&record.manifest).map_err(|error| error.to_string())?;
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<ResourceGroup> = Vec::new();
     let mut pods = Vec::new();
     let mut asked = Vec::new();
     for object in &objects {
@@ -33,15 +33,16 @@ pub async fn of(helm: &Helm, record: &Record, as_tables: bool) -> Result<Vec<Gro
         // A kind that the cluster no longer serves has no objects.
         let Ok(kind) = found else { continue };
         let namespace = object.namespace().unwrap_or(&record.namespace);
-        let path = DynamicObject::url_path(&kind.resource, kind.namespaced.then_some(namespace));
-        let Some(seen) = get(&helm.objects, &format!("{path}/{}", object.name()), as_tables).await? else {
+        let path = DynamicObject::url_path(&kind.resource, kind.is_namespaced.then_some(namespace));
+        let Some(seen) = get_opt(&helm.objects, &format!("{path}/{}", object.name()), as_tables).await?
+        else {
             continue;
         };
         let version = object.api_version().rsplit('/').next().unwrap_or_default();
-        put(&mut groups, format!("{version}/{}", object.kind()), seen);
-        if let Some(selector) = selector(object).filter(|selector| !asked.contains(selector)) {
+        push_object(&mut groups, format!("{version}/{}", object.kind()), seen);
+        if let Some(selector) = pod_selector(object).filter(|selector| !asked.contains(selector)) {
             let path = format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}");
-            pods.extend(get(&helm.objects, &path, as_tables).await?);
+            pods.extend(get_opt(&helm.objects, &path, as_tables).await?);
             asked.push(selector);
         }
     }
@@ -53,20 +54,20 @@ pub async fn of(helm: &Helm, record: &Record, as_tables: bool) -> Result<Vec<Gro
         table => vec![table],
     });
     for found in related {
-        put(&mut groups, "v1/Pod(related)".to_owned(), found);
+        push_object(&mut groups, "v1/Pod(related)".to_owned(), found);
     }
     Ok(groups)
 }
 
-fn put(groups: &mut Vec<Group>, title: String, object: Value) {
+fn push_object(groups: &mut Vec<ResourceGroup>, title: String, object: Value) {
     match groups.iter_mut().find(|group| group.title == title) {
         Some(group) => group.objects.push(object),
-        None => groups.push(Group { title, objects: vec![object] }),
+        None => groups.push(ResourceGroup { title, objects: vec![object] }),
     }
 }
 
-async fn get(client: &Client, path: &str, as_table: bool) -> Result<Option<Value>, String> {
-    let accept = if as_table { AS_TABLE } else { "application/json" };
+async fn get_opt(client: &Client, path: &str, as_table: bool) -> Result<Option<Value>, String> {
+    let accept = if as_table { ACCEPT_TABLE } else { "application/json" };
     let request = Request::get(path).header(ACCEPT, accept).body(Vec::new());
     let request = request.map_err(|error| error.to_string())?;
     match client.request::<Value>(request).await {
@@ -77,7 +78,7 @@ async fn get(client: &Client, path: &str, as_table: bool) -> Result<Option<Value
 }
 
 /// Label selector of a workload's pods, encoded for a query.
-fn selector(object: &Object) -> Option<String> {
+fn pod_selector(object: &Object) -> Option<String> {
     let workloads = ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"];
     let labels = object.value()["spec"]["selector"]["matchLabels"].as_object()?;
     let terms = labels.iter().filter_map(|(key, value)| {
@@ -89,20 +90,20 @@ fn selector(object: &Object) -> Option<String> {
 }
 
 /// Tables in kubectl's format.
-pub fn tables(groups: &[Group]) -> String {
+pub fn tables(groups: &[ResourceGroup]) -> String {
     let mut text = String::new();
     for group in groups {
-        let rows = rows(&group.objects);
+        let rows = table_rows(&group.objects);
         if rows.len() < 2 {
             continue;
         }
-        let _ = writeln!(text, "==> {}\n{}", group.title, aligned(&rows));
+        let _ = writeln!(text, "==> {}\n{}", group.title, align_columns(&rows));
     }
     text
 }
 
 /// Header and rows of the columns with priority 0.
-fn rows(tables: &[Value]) -> Vec<Vec<String>> {
+fn table_rows(tables: &[Value]) -> Vec<Vec<String>> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let Some(first) = tables.first() else { return Vec::new() };
     let columns = items(&first["columnDefinitions"]);
@@ -117,10 +118,11 @@ fn rows(tables: &[Value]) -> Vec<Vec<String>> {
     rows
 }
 
-fn aligned(rows: &[Vec<String>]) -> String {
+fn align_columns(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
-    let width =
-        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default() + GAP;
+    let width = |column: usize| {
+        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default() + COLUMN_GAP
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for row in rows {
@@ -137,14 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_of_one_kind_are_one() {
+    fn tables_of_same_kind_are_merged() {
         let table = |name: &str, age: &str| {
             json!({
                 "columnDefinitions": [{"name": "Name", "priority": 0}, {"name": "Data", "priority": 0}, {"name": "More", "priority": 1}],
                 "rows": [{"cells": [name, 2, age]}],
             })
         };
-        let group = |title: &str, objects| Group { title: title.to_owned(), objects };
+        let group = |title: &str, objects| ResourceGroup { title: title.to_owned(), objects };
         let groups = [
             group("v1/ConfigMap", vec![table("a", "1s"), table("longer", "2s")]),
             group("v1/Secret", Vec::new()),

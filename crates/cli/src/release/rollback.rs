@@ -3,11 +3,11 @@
 use clap::Args;
 use helm_release::actions::Rollback;
 
-use super::connect::{At, reach};
+use super::connect::{ClusterTarget, connect};
 use super::flags::{AdministratorArg, WaitArgs, WriteArgs};
-use super::place::PlaceArgs;
-use super::progress::Progress;
-use crate::helm::Outcome;
+use super::progress::StderrProgress;
+use super::target::CommandTargetArgs;
+use crate::helm::CommandResult;
 use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
@@ -30,7 +30,7 @@ pub struct RollbackArgs {
     #[command(flatten)]
     pub administrator: AdministratorArg,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
 impl RollbackArgs {
@@ -43,20 +43,20 @@ impl RollbackArgs {
     }
 }
 
-pub async fn run(args: &RollbackArgs, at: &At) -> Outcome {
+pub async fn run(args: &RollbackArgs, at: &ClusterTarget) -> CommandResult {
     let revision = args.revision()?;
-    args.administrator.needs_platform("rollback")?;
-    let reached = reach(at).await?;
+    args.administrator.reject_on_cluster("rollback")?;
+    let reached = connect(at).await?;
     let helm = reached.helm().await?;
-    let progress = Progress::new();
-    let mut run = args.write.run(&args.wait, &progress);
+    let progress = StderrProgress::new();
+    let mut run = args.write.action_options(&args.wait, &progress);
     run.max_history = args.history_max;
     let ask = Rollback {
         name: args.name.clone(),
         namespace: reached.namespace.clone(),
         revision,
         cleanup_on_fail: args.cleanup_on_fail.0,
-        run,
+        options: run,
     };
     Box::pin(helm.rollback(&ask)).await.map_err(|error| error.to_string())?;
     Ok(b"Rollback was a success! Happy Helming!\n".to_vec())

@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-use helm_engine::Event;
+use helm_engine::HookEvent;
 use helm_release::Record;
-use helm_release::record::Phase;
+use helm_release::record::HookPhase;
 use helm_template::data::Data;
 use serde_json::Value;
 
 use super::chart::PROFILE;
 use super::flags::Format;
-use super::output::{ansic, encoded, write_yaml};
-use crate::helm::Outcome;
+use super::output::{data_to_yaml, encode, format_ansic};
+use crate::helm::CommandResult;
 
 /// Parts of a release to print.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shown<'a> {
+pub struct ShowOptions<'a> {
     pub chart: bool,
     /// Also values, hooks and manifests.
     pub everything: bool,
@@ -24,24 +24,24 @@ pub struct Shown<'a> {
     pub resources: Option<&'a str>,
 }
 
-pub fn release(record: &Record, format: Format, shown: Shown<'_>) -> Outcome {
-    match encoded(format, &as_json(record)?) {
+pub fn release(record: &Record, format: Format, shown: ShowOptions<'_>) -> CommandResult {
+    match encode(format, &to_json(record)?) {
         Some(encoded) => encoded,
-        None => Ok(table(record, shown)?.into_bytes()),
+        None => Ok(render_table(record, shown)?.into_bytes()),
     }
 }
 
 /// The record in Helm's JSON format.
-pub fn as_json(record: &Record) -> Result<Value, String> {
+pub fn to_json(record: &Record) -> Result<Value, String> {
     let text = record.to_json().map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
-fn table(record: &Record, shown: Shown<'_>) -> Result<String, String> {
+fn render_table(record: &Record, shown: ShowOptions<'_>) -> Result<String, String> {
     let info = &record.info;
     let mut out = format!("NAME: {}\n", record.name);
-    if info.last_deployed.at().is_some() {
-        let _ = writeln!(out, "LAST DEPLOYED: {}", ansic(info.last_deployed));
+    if info.last_deployed.timestamp().is_some() {
+        let _ = writeln!(out, "LAST DEPLOYED: {}", format_ansic(info.last_deployed));
     }
     let _ = writeln!(
         out,
@@ -49,7 +49,7 @@ fn table(record: &Record, shown: Shown<'_>) -> Result<String, String> {
         record.namespace, info.status, record.version
     );
     if shown.chart {
-        let head = record.chart.head();
+        let head = record.chart.metadata();
         let _ = writeln!(
             out,
             "CHART: {}\nVERSION: {}\nAPP_VERSION: {}",
@@ -60,9 +60,9 @@ fn table(record: &Record, shown: Shown<'_>) -> Result<String, String> {
     if let Some(resources) = shown.resources.filter(|text| !text.is_empty()) {
         let _ = writeln!(out, "RESOURCES:\n{resources}");
     }
-    tests(record, &mut out);
+    render_tests(record, &mut out);
     if shown.everything {
-        values(record, &mut out)?;
+        render_values(record, &mut out)?;
     }
     if shown.everything || info.description.eq_ignore_ascii_case("Dry run complete") {
         out.push_str("HOOKS:\n");
@@ -77,54 +77,55 @@ fn table(record: &Record, shown: Shown<'_>) -> Result<String, String> {
     Ok(out)
 }
 
-fn tests(record: &Record, out: &mut String) {
-    let tests: Vec<_> = record.hooks.iter().filter(|hook| hook.runs_at(Event::Test)).collect();
+fn render_tests(record: &Record, out: &mut String) {
+    let tests: Vec<_> = record.hooks.iter().filter(|hook| hook.runs_at(HookEvent::Test)).collect();
     if tests.is_empty() {
         out.push_str("TEST SUITE: None\n");
     }
     for hook in tests {
         let run = &hook.last_run;
-        if run.started_at.at().is_none() {
+        if run.started_at.timestamp().is_none() {
             continue;
         }
         let phase = match run.phase {
-            Phase::Never => "",
-            Phase::Running => "Running",
-            Phase::Succeeded => "Succeeded",
-            Phase::Failed => "Failed",
-            Phase::Unknown => "Unknown",
+            HookPhase::Never => "",
+            HookPhase::Running => "Running",
+            HookPhase::Succeeded => "Succeeded",
+            HookPhase::Failed => "Failed",
+            HookPhase::Unknown => "Unknown",
         };
         let _ = writeln!(
             out,
             "TEST SUITE:     {}\nLast Started:   {}\nLast Completed: {}\nPhase:          {phase}",
             hook.name,
-            ansic(run.started_at),
-            ansic(run.completed_at),
+            format_ansic(run.started_at),
+            format_ansic(run.completed_at),
         );
     }
 }
 
-fn values(record: &Record, out: &mut String) -> Result<(), String> {
-    let said = write_yaml(&Data::Map(record.config.clone()))?;
+fn render_values(record: &Record, out: &mut String) -> Result<(), String> {
+    let said = data_to_yaml(&Data::Map(record.config.clone()))?;
     let all = helm_release::queries::all_values(record, PROFILE).map_err(|error| error.to_string())?;
-    let all = write_yaml(&Data::Map(all))?;
+    let all = data_to_yaml(&Data::Map(all))?;
     let _ = writeln!(out, "USER-SUPPLIED VALUES:\n{said}\nCOMPUTED VALUES:\n{all}");
     Ok(())
 }
 
 /// Removes the content of Secrets from the manifest of a dry run.
 pub fn hide_secrets(record: &mut Record) {
-    const SOURCE: &str = "---\n# Source: ";
+    const SOURCE_COMMENT: &str = "---\n# Source: ";
     let mut shown = String::new();
-    for document in record.manifest.split(SOURCE).skip(1) {
+    for document in record.manifest.split(SOURCE_COMMENT).skip(1) {
         let is_secret =
             |object: &kube_apply::Object| object.kind() == "Secret" && object.api_version() == "v1";
         let (source, rest) = document.split_once('\n').unwrap_or((document, ""));
         let hidden = kube_apply::Object::parse_all(rest).is_ok_and(|objects| objects.iter().any(is_secret));
         if hidden {
-            let _ = writeln!(shown, "{SOURCE}{source}\n# HIDDEN: The Secret output has been suppressed");
+            let _ =
+                writeln!(shown, "{SOURCE_COMMENT}{source}\n# HIDDEN: The Secret output has been suppressed");
         } else {
-            let _ = write!(shown, "{SOURCE}{document}");
+            let _ = write!(shown, "{SOURCE_COMMENT}{document}");
         }
     }
     record.manifest = shown;

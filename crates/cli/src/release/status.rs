@@ -4,13 +4,13 @@ use clap::Args;
 use helm_release::queries::get;
 use serde_json::Value;
 
-use super::connect::{At, reach};
+use super::connect::{ClusterTarget, connect};
 use super::flags::{Format, OutputArg};
-use super::output::encoded;
-use super::place::{PlaceArgs, needs_platform};
+use super::output::encode;
 use super::resources;
-use super::show::{self, Shown, release};
-use crate::helm::Outcome;
+use super::show::{self, ShowOptions, release};
+use super::target::{CommandTargetArgs, platform_required};
+use crate::helm::CommandResult;
 use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
@@ -26,14 +26,14 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub output: OutputArg,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
-pub async fn run(args: &StatusArgs, at: &At) -> Outcome {
+pub async fn run(args: &StatusArgs, at: &ClusterTarget) -> CommandResult {
     if args.watch.0 {
-        return Err(needs_platform("status --watch"));
+        return Err(platform_required("status --watch"));
     }
-    let reached = reach(at).await?;
+    let reached = connect(at).await?;
     let revision = (args.revision != 0).then_some(args.revision);
     let stored = get(&reached.storage(), &args.name, revision).await.map_err(|error| error.to_string())?;
     let mut record = stored.record;
@@ -41,15 +41,15 @@ pub async fn run(args: &StatusArgs, at: &At) -> Outcome {
     record.chart = helm_release::record::ChartRecord::default();
     let helm = reached.helm().await?;
     let format = args.output.output;
-    let found = resources::of(&helm, &record, format == Format::Table).await?;
+    let found = resources::collect(&helm, &record, format == Format::Table).await?;
     if format == Format::Table {
         let tables = resources::tables(&found);
-        return release(&record, format, Shown { resources: Some(&tables), ..Shown::default() });
+        return release(&record, format, ShowOptions { resources: Some(&tables), ..ShowOptions::default() });
     }
-    let mut shown = show::as_json(&record)?;
+    let mut shown = show::to_json(&record)?;
     if !found.is_empty() {
         let groups = found.into_iter().map(|group| (group.title, Value::Array(group.objects)));
         shown["info"]["resources"] = Value::Object(groups.collect());
     }
-    encoded(format, &shown).unwrap_or_else(|| Ok(Vec::new()))
+    encode(format, &shown).unwrap_or_else(|| Ok(Vec::new()))
 }

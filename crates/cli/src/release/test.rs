@@ -1,8 +1,8 @@
 //! `longshore test`: runs the test hooks of a release.
 
 use clap::{ArgAction, Args};
-use helm_engine::Event;
-use helm_release::actions::{Run, Test};
+use helm_engine::HookEvent;
+use helm_release::actions::{ActionOptions, Test};
 use helm_release::queries::get;
 use helm_release::{Error, Record};
 use k8s_openapi::api::core::v1::Pod;
@@ -10,13 +10,13 @@ use kube::Api;
 use kube::api::LogParams;
 use std::time::Duration;
 
-use super::connect::{At, Reached, reach};
+use super::connect::{ClusterConnection, ClusterTarget, connect};
 use super::flags::{Format, duration};
-use super::place::PlaceArgs;
-use super::progress::Progress;
-use super::show::{Shown, release};
+use super::progress::StderrProgress;
+use super::show::{ShowOptions, release};
+use super::target::CommandTargetArgs;
 use crate::helm::flags::{Switch, switch};
-use crate::helm::{Outcome, Refusal};
+use crate::helm::{CommandError, CommandResult};
 
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
@@ -32,12 +32,12 @@ pub struct TestArgs {
     #[arg(long, value_parser = duration, default_value = "5m0s", value_name = "DURATION")]
     pub timeout: Duration,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
 impl TestArgs {
     /// Names of tests to run (all if empty) and to skip.
-    pub fn names(&self) -> (Vec<String>, Vec<String>) {
+    pub fn selected_and_skipped(&self) -> (Vec<String>, Vec<String>) {
         let (mut only, mut except) = (Vec::new(), Vec::new());
         for filter in &self.filter {
             let (no, rest) = match filter.strip_prefix('!') {
@@ -56,21 +56,21 @@ impl TestArgs {
     }
 }
 
-pub async fn run(args: &TestArgs, at: &At) -> Outcome {
-    let reached = reach(at).await?;
+pub async fn run(args: &TestArgs, at: &ClusterTarget) -> CommandResult {
+    let reached = connect(at).await?;
     let helm = reached.helm().await?;
-    let progress = Progress::new();
-    let (only, except) = args.names();
+    let progress = StderrProgress::new();
+    let (only, except) = args.selected_and_skipped();
     let ask = Test {
         name: args.name.clone(),
         namespace: reached.namespace.clone(),
         only,
         except,
-        run: Run { timeout: args.timeout, ..Run::new(&progress) },
+        options: ActionOptions { timeout: args.timeout, ..ActionOptions::new(&progress) },
     };
     let (record, why) = match Box::pin(helm.test(&ask)).await {
         Ok(record) => (record, None),
-        Err(error @ (Error::Name(_) | Error::NotFound | Error::Pending | Error::Hold(_))) => {
+        Err(error @ (Error::InvalidName(_) | Error::NotFound | Error::Pending | Error::Lock(_))) => {
             return Err(error.to_string().into());
         }
         // The results are shown although a test failed.
@@ -80,7 +80,8 @@ pub async fn run(args: &TestArgs, at: &At) -> Outcome {
             (stored.record, Some(error.to_string()))
         }
     };
-    let mut output = release(&record, Format::Table, Shown { hide_notes: true, ..Shown::default() })?;
+    let mut output =
+        release(&record, Format::Table, ShowOptions { hide_notes: true, ..ShowOptions::default() })?;
     let mut why = why;
     if args.logs.0 {
         match logs(&reached, &record).await {
@@ -90,14 +91,14 @@ pub async fn run(args: &TestArgs, at: &At) -> Outcome {
     }
     match why {
         None => Ok(output),
-        Some(why) => Err(Refusal::after(output, why)),
+        Some(why) => Err(CommandError::with_output(output, why)),
     }
 }
 
-async fn logs(reached: &Reached, record: &Record) -> Result<Vec<u8>, String> {
+async fn logs(reached: &ClusterConnection, record: &Record) -> Result<Vec<u8>, String> {
     let pods: Api<Pod> = Api::namespaced(reached.client.clone(), &reached.namespace);
     let mut said = b"\n".to_vec();
-    for hook in record.hooks.iter().filter(|hook| hook.runs_at(Event::Test)) {
+    for hook in record.hooks.iter().filter(|hook| hook.runs_at(HookEvent::Test)) {
         let name = &hook.name;
         let text = pods
             .logs(name, &LogParams::default())
@@ -113,16 +114,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_names_tests_or_excludes_them() {
+    fn filter_selects_or_excludes_tests() {
         let filter = ["name=a", "!name=b", "! name=c", "name=!d", "colour=red"].map(str::to_owned).to_vec();
         let args = TestArgs {
             name: "web".to_owned(),
             filter,
             logs: Switch(false),
             timeout: Duration::ZERO,
-            place: PlaceArgs::default(),
+            place: CommandTargetArgs::default(),
         };
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-        assert_eq!(args.names(), (names(&["a"]), names(&["b", "c", "d"])));
+        assert_eq!(args.selected_and_skipped(), (names(&["a"]), names(&["b", "c", "d"])));
     }
 }

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
-use helm_release::actions::{DryRun, Propagation, Run, Uninstall};
+use helm_release::actions::{ActionOptions, DryRun, Propagation, Uninstall};
 
-use super::connect::{At, reach};
+use super::connect::{ClusterTarget, connect};
 use super::flags::{AdministratorArg, WaitArgs};
-use super::place::{PlaceArgs, needs_platform};
-use super::progress::Progress;
+use super::progress::StderrProgress;
+use super::target::{CommandTargetArgs, platform_required};
 use crate::helm::flags::{Switch, switch};
-use crate::helm::{Outcome, Refusal};
+use crate::helm::{CommandError, CommandResult};
 
 #[derive(Clone, Debug, Args)]
 pub struct UninstallArgs {
@@ -46,7 +46,7 @@ pub struct UninstallArgs {
     #[command(flatten)]
     pub administrator: AdministratorArg,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -56,17 +56,17 @@ pub enum Cascade {
     Orphan,
 }
 
-pub async fn run(args: &UninstallArgs, at: &At) -> Outcome {
+pub async fn run(args: &UninstallArgs, at: &ClusterTarget) -> CommandResult {
     if args.claims.0 {
-        return Err(needs_platform("uninstall --claims"));
+        return Err(platform_required("uninstall --claims"));
     }
     if args.force.0 {
-        return Err(needs_platform("uninstall --force"));
+        return Err(platform_required("uninstall --force"));
     }
-    args.administrator.needs_platform("uninstall")?;
-    let reached = reach(at).await?;
+    args.administrator.reject_on_cluster("uninstall")?;
+    let reached = connect(at).await?;
     let helm = reached.helm().await?;
-    let progress = Progress::new();
+    let progress = StderrProgress::new();
     let mut said = String::new();
     for name in &args.names {
         let ask = Uninstall {
@@ -79,20 +79,20 @@ pub async fn run(args: &UninstallArgs, at: &At) -> Outcome {
                 Cascade::Foreground => Propagation::Foreground,
                 Cascade::Orphan => Propagation::Orphan,
             },
-            interrupts: true,
-            run: Run {
+            ignore_pending: true,
+            options: ActionOptions {
                 hooks: !args.no_hooks.0,
                 wait: args.wait.wait.unwrap_or_default(),
                 timeout: args.wait.timeout,
                 dry_run: if args.dry_run.0 { DryRun::Server } else { DryRun::No },
                 description: args.description.clone().filter(|text| !text.is_empty()),
-                ..Run::new(&progress)
+                ..ActionOptions::new(&progress)
             },
         };
         // Releases before the failed one were uninstalled, so their output is kept.
         let gone = match Box::pin(helm.uninstall(&ask)).await {
             Ok(gone) => gone,
-            Err(error) => return Err(Refusal::after(said, error.to_string())),
+            Err(error) => return Err(CommandError::with_output(said, error.to_string())),
         };
         if !gone.kept.is_empty() {
             said.push_str("These resources were kept due to the resource policy:\n");

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use clap::Args;
 use helm_release::Status;
-use helm_release::actions::{Upgrade, Values, Wait};
+use helm_release::actions::{Upgrade, ValuesPolicy, WaitMode};
 
 use super::chart::{PROFILE, load};
-use super::connect::{At, reach};
+use super::connect::{ClusterTarget, connect};
 use super::deploy::DeployArgs;
 use super::flags::Format;
-use super::place::PlaceArgs;
-use super::progress::Progress;
-use super::show::{Shown, hide_secrets, release};
-use crate::helm::Outcome;
+use super::progress::StderrProgress;
+use super::show::{ShowOptions, hide_secrets, release};
+use super::target::CommandTargetArgs;
+use crate::helm::CommandResult;
 use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
@@ -26,7 +26,7 @@ pub struct UpgradeArgs {
     #[command(flatten)]
     pub deploy: DeployArgs,
     #[command(flatten)]
-    pub old_values: OldValuesArgs,
+    pub old_values: PreviousValuesArgs,
     /// Install the chart if there is no such release
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub install: Switch,
@@ -37,12 +37,12 @@ pub struct UpgradeArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub history_max: usize,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: CommandTargetArgs,
 }
 
 /// Policy for the previous values of the release.
 #[derive(Clone, Debug, Default, Args)]
-pub struct OldValuesArgs {
+pub struct PreviousValuesArgs {
     /// Forget the values of the release
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub reset_values: Switch,
@@ -54,22 +54,22 @@ pub struct OldValuesArgs {
     pub reset_then_reuse_values: Switch,
 }
 
-impl OldValuesArgs {
+impl PreviousValuesArgs {
     /// The policy of the flags, in Helm's precedence.
-    pub fn choice(&self) -> Values {
+    pub fn values_policy(&self) -> ValuesPolicy {
         match self {
-            Self { reset_values: Switch(true), .. } => Values::Reset,
-            Self { reuse_values: Switch(true), .. } => Values::Reuse,
-            Self { reset_then_reuse_values: Switch(true), .. } => Values::ResetThenReuse,
-            _ => Values::Keep,
+            Self { reset_values: Switch(true), .. } => ValuesPolicy::Reset,
+            Self { reuse_values: Switch(true), .. } => ValuesPolicy::Reuse,
+            Self { reset_then_reuse_values: Switch(true), .. } => ValuesPolicy::ResetThenReuse,
+            _ => ValuesPolicy::Keep,
         }
     }
 }
 
-pub async fn run(args: &UpgradeArgs, at: &At) -> Outcome {
+pub async fn run(args: &UpgradeArgs, at: &ClusterTarget) -> CommandResult {
     let deploy = &args.deploy;
-    args.deploy.administrator.needs_platform("upgrade")?;
-    let reached = reach(at).await?;
+    args.deploy.administrator.reject_on_cluster("upgrade")?;
+    let reached = connect(at).await?;
     let name = &args.name;
     let entries = if args.install.0 {
         reached.storage().entries(name).await.map_err(|error| error.to_string())?
@@ -77,7 +77,7 @@ pub async fn run(args: &UpgradeArgs, at: &At) -> Outcome {
         Vec::new()
     };
     let is_new =
-        args.install.0 && entries.last().is_none_or(|entry| entry.head.status == Status::Uninstalled);
+        args.install.0 && entries.last().is_none_or(|entry| entry.meta.status == Status::Uninstalled);
     // Helm adds this prefix to failed upgrades only.
     let failed = |why: String| if is_new { why } else { format!("UPGRADE FAILED: {why}") };
     let mut said = String::new();
@@ -91,20 +91,20 @@ pub async fn run(args: &UpgradeArgs, at: &At) -> Outcome {
     let chart = load(&args.chart, &deploy.remote).await?;
     let values = deploy.values.read(PROFILE)?;
     let helm = reached.helm().await.map_err(failed)?;
-    let progress = Progress::new();
-    let mut run = deploy.write.run(&deploy.wait, &progress);
+    let progress = StderrProgress::new();
+    let mut run = deploy.write.action_options(&deploy.wait, &progress);
     run.take_ownership = deploy.fresh.take_ownership.0;
     run.max_history = args.history_max;
-    if deploy.fresh.rollback_on_failure.0 && run.wait == Wait::HookOnly {
-        run.wait = Wait::Watcher;
+    if deploy.fresh.rollback_on_failure.0 && run.wait == WaitMode::HookOnly {
+        run.wait = WaitMode::Watcher;
     }
     let ask = Upgrade {
         name: name.clone(),
         namespace: reached.namespace.clone(),
         chart,
         values: Arc::new(values),
-        old_values: args.old_values.choice(),
-        labels: deploy.labels.map(),
+        values_policy: args.old_values.values_policy(),
+        labels: deploy.labels.to_map(),
         install: args.install.0,
         create_namespace: deploy.fresh.create_namespace.0,
         skip_crds: deploy.fresh.skip_crds.0,
@@ -112,7 +112,7 @@ pub async fn run(args: &UpgradeArgs, at: &At) -> Outcome {
         subchart_notes: deploy.fresh.render_subchart_notes.0,
         atomic: deploy.fresh.rollback_on_failure.0,
         cleanup_on_fail: args.cleanup_on_fail.0,
-        run,
+        options: run,
     };
     let mut record = Box::pin(helm.upgrade(&ask)).await.map_err(|error| failed(error.to_string()))?;
     if deploy.shown.hide_secret.0 {
@@ -121,7 +121,7 @@ pub async fn run(args: &UpgradeArgs, at: &At) -> Outcome {
     if !is_new && is_table {
         said = format!("Release {name:?} has been upgraded. Happy Helming!\n");
     }
-    let shown = Shown { hide_notes: deploy.shown.hide_notes.0, ..Shown::default() };
+    let shown = ShowOptions { hide_notes: deploy.shown.hide_notes.0, ..ShowOptions::default() };
     let printed = release(&record, deploy.output.output, shown)?;
     Ok([said.into_bytes(), printed].concat())
 }

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use crate::lint_cases::{CASES, Case, GOOD};
-use crate::program::{HELMS, Printed, ours_as, real, text, theirs, write};
+use crate::program::{HELMS, Printed, helm_program, run_helm, run_longshore_as, text, write};
 
 const RECORDED: &str = include_str!("lint.txt");
 
 /// Writes the chart of a case and returns the arguments of `lint`.
-fn lay_out<'c>(case: &Case, folder: &'c Path) -> Vec<&'c str>
+fn write_case<'c>(case: &Case, folder: &'c Path) -> Vec<&'c str>
 where
     'static: 'c,
 {
@@ -24,7 +24,7 @@ where
 }
 
 /// Recorded form: the folder, which differs between runs, is replaced by `@`.
-fn spell(name: &str, helm: &str, printed: &Printed, folder: &Path) -> String {
+fn recorded_form(name: &str, helm: &str, printed: &Printed, folder: &Path) -> String {
     let mut spelt = format!("## {name} {helm}\n{}", printed.output);
     if let Some(error) = &printed.error {
         let _ = writeln!(spelt, "Error: {error}");
@@ -32,11 +32,11 @@ fn spell(name: &str, helm: &str, printed: &Printed, folder: &Path) -> String {
     spelt.replace(text(folder), "@")
 }
 
-fn each(mut visit: impl FnMut(&Case, &str, &Path, &[&str])) {
+fn for_each_case(mut visit: impl FnMut(&Case, &str, &Path, &[&str])) {
     for case in CASES {
         let home = tempfile::tempdir().expect("a folder");
         let folder = home.path().join("a");
-        let arguments = lay_out(case, &folder);
+        let arguments = write_case(case, &folder);
         for helm in HELMS {
             visit(case, helm, &folder, &arguments);
         }
@@ -44,15 +44,15 @@ fn each(mut visit: impl FnMut(&Case, &str, &Path, &[&str])) {
 }
 
 #[test]
-fn small_charts_are_found_wrong_in_helms_words() {
+fn lint_output_matches_recorded_helm() {
     if std::env::var_os("LONGSHORE_RECORD").is_some() {
         record();
         return;
     }
     let mut recorded = RECORDED.split_inclusive("\n## ").map(|part| part.trim_end_matches("\n## "));
-    each(|case, helm, folder, arguments| {
+    for_each_case(|case, helm, folder, arguments| {
         let expected = recorded.next().expect("every case is recorded").trim_start_matches("## ");
-        let spelt = spell(case.0, helm, &ours_as(helm, arguments), folder);
+        let spelt = recorded_form(case.0, helm, &run_longshore_as(helm, arguments), folder);
         assert_eq!(
             spelt.trim_start_matches("## ").trim_end(),
             expected.trim_end(),
@@ -63,24 +63,24 @@ fn small_charts_are_found_wrong_in_helms_words() {
 }
 
 #[test]
-fn the_real_helms_still_say_what_is_recorded() {
-    let programs = HELMS.map(real);
-    each(|case, helm, folder, arguments| {
+fn recorded_lint_output_matches_real_helm() {
+    let programs = HELMS.map(helm_program);
+    for_each_case(|case, helm, folder, arguments| {
         let place = HELMS.iter().position(|known| known == &helm).unwrap_or_default();
         if let Some(program) = &programs[place] {
-            let printed = theirs(program, folder.parent().expect("a home"), arguments);
-            assert_eq!(ours_as(helm, arguments), printed, "{} as Helm {helm}", case.0);
+            let printed = run_helm(program, folder.parent().expect("a home"), arguments);
+            assert_eq!(run_longshore_as(helm, arguments), printed, "{} as Helm {helm}", case.0);
         }
     });
 }
 
 fn record() {
-    let programs = HELMS.map(|helm| real(helm).expect("a real Helm to record"));
+    let programs = HELMS.map(|helm| helm_program(helm).expect("a real Helm to record"));
     let mut recorded = String::new();
-    each(|case, helm, folder, arguments| {
+    for_each_case(|case, helm, folder, arguments| {
         let place = HELMS.iter().position(|known| known == &helm).unwrap_or_default();
-        let printed = theirs(&programs[place], folder.parent().expect("a home"), arguments);
-        recorded.push_str(&spell(case.0, helm, &printed, folder));
+        let printed = run_helm(&programs[place], folder.parent().expect("a home"), arguments);
+        recorded.push_str(&recorded_form(case.0, helm, &printed, folder));
     });
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/helm/lint.txt");
     fs::write(file, recorded).expect("the recording can be written");

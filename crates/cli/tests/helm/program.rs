@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Parser;
-use cli::helm::{Refusal, refused};
+use cli::helm::{CommandError, usage_errors};
 
 pub const HELMS: [&str; 2] = ["3", "4"];
 
@@ -18,41 +18,45 @@ pub struct Printed {
 }
 
 #[derive(Parser)]
-struct Program {
+struct HelmCli {
     #[command(subcommand)]
     command: cli::helm::Command,
 }
 
 /// Runs a Longshore command. Standard error is ignored.
-pub fn ours(arguments: &[&str]) -> Printed {
-    let done = match Program::try_parse_from(["helm"].iter().chain(arguments)) {
-        Ok(Program { command }) => cli::helm::run(&command),
-        Err(error) => Err(Refusal::from(refused::words(&error).unwrap_or_else(|| error.to_string()))),
+pub fn run_longshore(arguments: &[&str]) -> Printed {
+    let done = match HelmCli::try_parse_from(["helm"].iter().chain(arguments)) {
+        Ok(HelmCli { command }) => cli::helm::run(&command),
+        Err(error) => {
+            Err(CommandError::from(usage_errors::helm_message(&error).unwrap_or_else(|| error.to_string())))
+        }
     };
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     match done {
         Ok(output) => Printed { output: text(output), error: None },
-        Err(Refusal { output, why, code: _ }) => Printed { output: text(output), error: Some(why) },
+        Err(CommandError { output, message: why, code: _ }) => {
+            Printed { output: text(output), error: Some(why) }
+        }
     }
 }
 
-/// As [`ours`], following the given Helm version.
-pub fn ours_as(helm: &str, arguments: &[&str]) -> Printed {
-    ours(&[arguments, &["--helm", helm]].concat())
+/// As [`run_longshore`], following the given Helm version.
+pub fn run_longshore_as(helm: &str, arguments: &[&str]) -> Printed {
+    run_longshore(&[arguments, &["--helm", helm]].concat())
 }
 
 /// The real program, if its variable is set.
-pub fn real(helm: &str) -> Option<PathBuf> {
+pub fn helm_program(helm: &str) -> Option<PathBuf> {
     let variable = if helm == "3" { "LONGSHORE_HELM_3_17" } else { "LONGSHORE_HELM_4_3" };
     let program = std::env::var_os(variable).map(PathBuf::from).filter(|program| program.exists());
     if program.is_none() {
-        skipped(&format!("{variable} names no program"));
+        report_skipped(&format!("{variable} names no program"));
     }
     program
 }
 
 /// Runs the real program without the user's settings.
-pub fn theirs(program: &Path, home: &Path, arguments: &[&str]) -> Printed {
+pub fn run_helm(program: &Path, home: &Path, arguments: &[&str]) -> Printed {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().env("HOME", home).env("TZ", "UTC");
     let done = command.output().expect("helm starts");
@@ -69,7 +73,7 @@ pub fn corpus() -> Option<Vec<PathBuf>> {
     let folder = std::env::var_os("LONGSHORE_CORPUS").map(|corpus| PathBuf::from(corpus).join("charts/dev"));
     let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
         assert!(std::env::var("CI").as_deref() != Ok("true"), "LONGSHORE_CORPUS names no folder with charts");
-        skipped("LONGSHORE_CORPUS names no folder with charts");
+        report_skipped("LONGSHORE_CORPUS names no folder with charts");
         return None;
     };
     let entries = fs::read_dir(folder).expect("the corpus can be listed");
@@ -80,14 +84,14 @@ pub fn corpus() -> Option<Vec<PathBuf>> {
 }
 
 /// Prints past libtest's capture, which hides the output of passing tests.
-pub fn said(line: &str) {
+pub fn print_uncaptured(line: &str) {
     // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-pub fn skipped(why: &str) {
+pub fn report_skipped(why: &str) {
     let thread = std::thread::current();
-    said(&format!("skipped: {}: {why}", thread.name().unwrap_or_default()));
+    print_uncaptured(&format!("skipped: {}: {why}", thread.name().unwrap_or_default()));
 }
 
 /// Writes files below a folder.

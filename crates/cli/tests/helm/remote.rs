@@ -15,17 +15,17 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::program::{HELMS, Printed, ours, real, theirs};
+use crate::program::{HELMS, Printed, helm_program, run_helm, run_longshore};
 
 /// File server, optionally with basic authentication.
-struct Served {
+struct FileServer {
     _runtime: Runtime,
     address: String,
     files: Arc<Mutex<HashMap<String, Vec<u8>>>>,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Served {
+impl FileServer {
     fn new(login: Option<&'static str>) -> Self {
         let (files, asked) =
             (Arc::<Mutex<HashMap<String, Vec<u8>>>>::default(), Arc::<Mutex<Vec<_>>>::default());
@@ -48,15 +48,15 @@ impl Served {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             axum::serve(listener, Router::new().fallback(answer)).await.unwrap();
         });
-        Self { _runtime: runtime, address, files, asked }
+        Self { _runtime: runtime, address, files, requests: asked }
     }
 
     fn put(&self, path: &str, content: impl Into<Vec<u8>>) {
         self.files.lock().unwrap().insert(path.to_owned(), content.into());
     }
 
-    fn asked(&self) -> Vec<String> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+    fn take_requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.requests.lock().unwrap())
     }
 
     fn url(&self) -> String {
@@ -65,11 +65,11 @@ impl Served {
 }
 
 /// A user's folders, with two versions and a prerelease of a packed chart.
-struct Desk {
+struct HelmFixture {
     folder: TempDir,
 }
 
-impl Desk {
+impl HelmFixture {
     fn new() -> Self {
         let desk = Self { folder: tempfile::tempdir().unwrap() };
         for (name, version) in [("web", "1.0.0"), ("web", "1.2.0"), ("web", "2.0.0-rc.1"), ("nginx", "0.3.0")]
@@ -83,11 +83,11 @@ impl Desk {
             let map = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Chart.Version }}\n";
             fs::write(chart.join("templates/map.yaml"), map).unwrap();
             let (chart, packed) = (chart.to_string_lossy().into_owned(), desk.path("packed"));
-            let made = ours(&["package", &chart, "-d", &packed.to_string_lossy()]);
+            let made = run_longshore(&["package", &chart, "-d", &packed.to_string_lossy()]);
             assert_eq!(made.error, None);
         }
         let packed = desk.path("packed").to_string_lossy().into_owned();
-        assert_eq!(ours(&["repo", "index", &packed]).error, None);
+        assert_eq!(run_longshore(&["repo", "index", &packed]).error, None);
         desk
     }
 
@@ -95,12 +95,12 @@ impl Desk {
         self.folder.path().join(name)
     }
 
-    fn packed(&self, name: &str) -> Vec<u8> {
+    fn read_packed(&self, name: &str) -> Vec<u8> {
         fs::read(self.path("packed").join(name)).unwrap()
     }
 
-    fn serve(&self, login: Option<&'static str>) -> Served {
-        let served = Served::new(login);
+    fn serve(&self, login: Option<&'static str>) -> FileServer {
+        let served = FileServer::new(login);
         for entry in fs::read_dir(self.path("packed")).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
@@ -109,7 +109,7 @@ impl Desk {
         served
     }
 
-    fn places(&self) -> [String; 4] {
+    fn path_args(&self) -> [String; 4] {
         let path = |name: &str| self.path(name).to_string_lossy().into_owned();
         [
             "--repository-config".into(),
@@ -120,41 +120,41 @@ impl Desk {
     }
 
     fn run(&self, arguments: &[&str]) -> Printed {
-        let places = self.places();
+        let places = self.path_args();
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
-        ours(&[arguments, &places].concat())
+        run_longshore(&[arguments, &places].concat())
     }
 
-    fn said(&self, arguments: &[&str]) -> String {
+    fn run_ok(&self, arguments: &[&str]) -> String {
         let Printed { output, error } = self.run(arguments);
         assert_eq!(error, None, "{arguments:?}");
         output
     }
 
-    fn refused(&self, arguments: &[&str]) -> String {
+    fn run_err(&self, arguments: &[&str]) -> String {
         self.run(arguments).error.unwrap_or_else(|| panic!("{arguments:?} was done"))
     }
 }
 
 #[test]
-fn a_repository_is_added_searched_used_and_removed() {
-    let desk = Desk::new();
+fn repo_add_search_use_remove() {
+    let desk = HelmFixture::new();
     let served = desk.serve(None);
     let url = format!("{}/charts", served.url());
-    assert_eq!(desk.refused(&["search", "repo"]), "no repositories configured");
-    assert_eq!(desk.said(&["repo", "add", "here", &url]), "\"here\" has been added to your repositories\n");
-    let again = desk.said(&["repo", "add", "here", &url]);
+    assert_eq!(desk.run_err(&["search", "repo"]), "no repositories configured");
+    assert_eq!(desk.run_ok(&["repo", "add", "here", &url]), "\"here\" has been added to your repositories\n");
+    let again = desk.run_ok(&["repo", "add", "here", &url]);
     assert_eq!(again, "\"here\" already exists with the same configuration, skipping\n");
-    let other = desk.refused(&["repo", "add", "here", "http://127.0.0.1:1/"]);
+    let other = desk.run_err(&["repo", "add", "here", "http://127.0.0.1:1/"]);
     assert_eq!(other, "repository name (here) already exists, please specify a different name");
     assert_eq!(
-        desk.said(&["repo", "list", "-o", "json"]),
+        desk.run_ok(&["repo", "list", "-o", "json"]),
         format!("[{{\"name\":\"here\",\"url\":\"{url}\"}}]\n")
     );
     let mode = fs::metadata(desk.path("config/repositories.yaml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 
-    let table = desk.said(&["search", "repo"]);
+    let table = desk.run_ok(&["search", "repo"]);
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains("here/web  \t1.2.0        \tv1.2.0"), "{table}");
     for (words, versions) in [
@@ -166,54 +166,57 @@ fn a_repository_is_added_searched_used_and_removed() {
         (&["-r", "^ng"], "0.3.0"),
         (&["nothing"], ""),
     ] {
-        let found = desk.said(&[&["search", "repo", "-o", "json"], words].concat());
+        let found = desk.run_ok(&[&["search", "repo", "-o", "json"], words].concat());
         let found: serde_json::Value = serde_json::from_str(&found).unwrap();
         let found: Vec<_> =
             found.as_array().unwrap().iter().map(|row| row["version"].as_str().unwrap()).collect();
         assert_eq!(found.join(" "), versions, "{words:?}");
     }
-    assert_eq!(desk.said(&["search", "repo", "nothing"]), "No results found\n");
-    assert_eq!(desk.refused(&["search", "repo", "nothing", "--fail-on-no-result"]), "no results found");
+    assert_eq!(desk.run_ok(&["search", "repo", "nothing"]), "No results found\n");
+    assert_eq!(desk.run_err(&["search", "repo", "nothing", "--fail-on-no-result"]), "no results found");
 
     let here = desk.path("pulled").to_string_lossy().into_owned();
     fs::create_dir(&here).unwrap();
-    assert_eq!(desk.said(&["pull", "here/web", "-d", &here]), "");
-    assert_eq!(fs::read(desk.path("pulled/web-1.2.0.tgz")).unwrap(), desk.packed("web-1.2.0.tgz"));
-    desk.said(&["pull", &format!("{url}/nginx-0.3.0.tgz"), "-d", &here]);
-    desk.said(&["pull", "web", "--repo", &url, "--version", "~1.0", "-d", &here]);
+    assert_eq!(desk.run_ok(&["pull", "here/web", "-d", &here]), "");
+    assert_eq!(fs::read(desk.path("pulled/web-1.2.0.tgz")).unwrap(), desk.read_packed("web-1.2.0.tgz"));
+    desk.run_ok(&["pull", &format!("{url}/nginx-0.3.0.tgz"), "-d", &here]);
+    desk.run_ok(&["pull", "web", "--repo", &url, "--version", "~1.0", "-d", &here]);
     assert!(desk.path("pulled/nginx-0.3.0.tgz").exists() && desk.path("pulled/web-1.0.0.tgz").exists());
-    let shown = desk.said(&["show", "chart", "here/web", "--version", "1.0.0"]);
+    let shown = desk.run_ok(&["show", "chart", "here/web", "--version", "1.0.0"]);
     assert!(shown.contains("version: 1.0.0\n"), "{shown}");
-    let rendered = desk.said(&["template", "x", "here/web", "--version", "^1"]);
+    let rendered = desk.run_ok(&["template", "x", "here/web", "--version", "^1"]);
     assert!(rendered.contains("name: 1.2.0"), "{rendered}");
     let values = desk.run(&["values", "web", "--repo", &url]);
     assert_eq!(values.error, None);
 
-    let updated = desk.said(&["repo", "update"]);
+    let updated = desk.run_ok(&["repo", "update"]);
     assert!(
         updated.contains("...Successfully got an update from the \"here\" chart repository\n"),
         "{updated}"
     );
-    assert_eq!(desk.said(&["repo", "remove", "here"]), "\"here\" has been removed from your repositories\n");
+    assert_eq!(
+        desk.run_ok(&["repo", "remove", "here"]),
+        "\"here\" has been removed from your repositories\n"
+    );
     assert!(!desk.path("cache/here-index.yaml").exists());
-    assert_eq!(desk.refused(&["template", "x", "here/web"]), "repo here not found");
+    assert_eq!(desk.run_err(&["template", "x", "here/web"]), "repo here not found");
 }
 
 #[test]
-fn a_chart_is_unpacked_whole_and_never_over_another() {
-    let desk = Desk::new();
+fn pull_untar_is_atomic_and_never_overwrites() {
+    let desk = HelmFixture::new();
     let served = desk.serve(None);
     let url = format!("{}/charts", served.url());
     let here = desk.folder.path().join("out").to_string_lossy().into_owned();
-    desk.said(&["pull", "web", "--repo", &url, "--untar", "-d", &here]);
+    desk.run_ok(&["pull", "web", "--repo", &url, "--untar", "-d", &here]);
     let about = fs::read_to_string(desk.path("out/web/Chart.yaml")).unwrap();
     assert!(about.contains("version: 1.2.0"), "{about}");
     assert!(desk.path("out/web/templates/map.yaml").exists());
-    let again = desk.refused(&["pull", "web", "--repo", &url, "--untar", "-d", &here]);
+    let again = desk.run_err(&["pull", "web", "--repo", &url, "--untar", "-d", &here]);
     assert!(again.contains("a file or directory with the name"), "{again}");
     // A symbolic link in the target's place is not followed.
     std::os::unix::fs::symlink(desk.path("elsewhere"), desk.path("out/nginx")).unwrap();
-    desk.refused(&["pull", "nginx", "--repo", &url, "--untar", "-d", &here]);
+    desk.run_err(&["pull", "nginx", "--repo", &url, "--untar", "-d", &here]);
     assert!(!desk.path("elsewhere").exists());
     let left: Vec<_> =
         fs::read_dir(desk.path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -225,47 +228,47 @@ fn a_chart_is_unpacked_whole_and_never_over_another() {
     let tar = std::process::Command::new("tar").args(["czf", "evil.tgz", "c"]).current_dir(&evil).status();
     assert!(tar.unwrap().success());
     served.put("/charts/evil.tgz", fs::read(evil.join("evil.tgz")).unwrap());
-    desk.refused(&["pull", &format!("{url}/evil.tgz"), "--untar", "-d", &here]);
+    desk.run_err(&["pull", &format!("{url}/evil.tgz"), "--untar", "-d", &here]);
     assert_eq!(fs::read_dir(desk.path("out")).unwrap().count(), 2);
 }
 
 const LOGIN: &str = "Basic bWU6Y2FuYXJ5";
 
 #[test]
-fn a_password_is_kept_to_oneself_and_sent_to_its_repository_only() {
-    let desk = Desk::new();
+fn repo_password_is_private_and_sent_to_its_repository_only() {
+    let desk = HelmFixture::new();
     let (served, other) = (desk.serve(Some(LOGIN)), desk.serve(None));
-    let index = String::from_utf8(desk.packed("index.yaml")).unwrap();
+    let index = String::from_utf8(desk.read_packed("index.yaml")).unwrap();
     served.put("/charts/index.yaml", index.replace("- nginx-", &format!("- {}/charts/nginx-", other.url())));
     let url = format!("{}/charts", served.url());
-    let said = desk.refused(&["repo", "add", "here", &url]);
+    let said = desk.run_err(&["repo", "add", "here", &url]);
     assert!(said.starts_with("looks like") && said.ends_with("answers 401"), "{said}");
     assert!(!desk.path("config/repositories.yaml").exists());
-    let said = desk.refused(&["repo", "add", "here", &url, "--username", "me"]);
+    let said = desk.run_err(&["repo", "add", "here", &url, "--username", "me"]);
     assert_eq!(said, "a user name needs a password: give --password or --password-stdin");
-    desk.said(&["repo", "add", "here", &url, "--username", "me", "--password", "canary"]);
-    served.asked();
+    desk.run_ok(&["repo", "add", "here", &url, "--username", "me", "--password", "canary"]);
+    served.take_requests();
     let here = desk.folder.path().to_string_lossy().into_owned();
-    desk.said(&["pull", "here/web", "-d", &here]);
-    desk.said(&["pull", "here/nginx", "-d", &here]);
-    desk.said(&["pull", &format!("{url}/web-1.0.0.tgz"), "-d", &here]);
+    desk.run_ok(&["pull", "here/web", "-d", &here]);
+    desk.run_ok(&["pull", "here/nginx", "-d", &here]);
+    desk.run_ok(&["pull", &format!("{url}/web-1.0.0.tgz"), "-d", &here]);
     let sent = [format!("/charts/web-1.2.0.tgz {LOGIN}"), format!("/charts/web-1.0.0.tgz {LOGIN}")];
-    assert_eq!(served.asked(), sent);
-    assert_eq!(other.asked(), ["/charts/nginx-0.3.0.tgz -"]);
-    let said = desk.refused(&["repo", "add", "there", "http://me:canary@127.0.0.1/"]);
+    assert_eq!(served.take_requests(), sent);
+    assert_eq!(other.take_requests(), ["/charts/nginx-0.3.0.tgz -"]);
+    let said = desk.run_err(&["repo", "add", "there", "http://me:canary@127.0.0.1/"]);
     assert!(!said.contains("canary"), "{said}");
     for command in [&["repo", "list"][..], &["repo", "list", "-o", "yaml"], &["repo", "update"]] {
-        assert!(!desk.said(command).contains("canary"));
+        assert!(!desk.run_ok(command).contains("canary"));
     }
 }
 
 #[test]
-fn what_cannot_be_had_is_named() {
-    let desk = Desk::new();
+fn pull_errors_name_the_missing_object() {
+    let desk = HelmFixture::new();
     let served = desk.serve(None);
     served.put("/broken/index.yaml", "<html>");
     let url = format!("{}/charts", served.url());
-    desk.said(&["repo", "add", "here", &url]);
+    desk.run_ok(&["repo", "add", "here", &url]);
     fs::remove_file(desk.path("cache/here-index.yaml")).unwrap();
     let rows = [
         (vec!["pull", "here/web"], "no cached repo found. (try 'longshore repo update')"),
@@ -282,25 +285,25 @@ fn what_cannot_be_had_is_named() {
         (vec!["template", "x", "./none"], "path \"./none\" not found"),
     ];
     for (command, words) in rows {
-        let said = desk.refused(&command);
+        let said = desk.run_err(&command);
         assert!(said.contains(words), "{command:?}: {said}");
     }
     let broken = format!("{}/broken", served.url());
-    let said = desk.refused(&["repo", "add", "broken", &broken]);
+    let said = desk.run_err(&["repo", "add", "broken", &broken]);
     assert!(said.contains("is not a valid chart repository or cannot be reached"), "{said}");
-    assert_eq!(desk.said(&["repo", "list", "--no-headers"]).lines().count(), 1);
+    assert_eq!(desk.run_ok(&["repo", "list", "--no-headers"]).lines().count(), 1);
     fs::write(desk.path("config/repositories.yaml"), "repositories:\n- canary").unwrap();
-    let said = desk.refused(&["repo", "list"]);
+    let said = desk.run_err(&["repo", "list"]);
     assert!(said.contains("is not a file of repositories") && !said.contains("canary"), "{said}");
 }
 
 #[test]
-fn a_chart_is_pulled_from_a_registry() {
-    let desk = Desk::new();
-    let served = Served::new(None);
-    let bytes = desk.packed("web-1.0.0.tgz");
+fn pull_from_oci_registry() {
+    let desk = HelmFixture::new();
+    let served = FileServer::new(None);
+    let bytes = desk.read_packed("web-1.0.0.tgz");
     let layer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
-    let digest = Digest::of(&bytes);
+    let digest = Digest::sha256(&bytes);
     let manifest = json!({
         "config": {"mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": digest.to_string(), "size": 2},
         "layers": [{"mediaType": layer, "digest": digest.to_string(), "size": bytes.len()}],
@@ -310,26 +313,26 @@ fn a_chart_is_pulled_from_a_registry() {
     served.put("/v2/charts/web/tags/list", json!({"tags": ["1.0.0", "latest"]}).to_string());
     let reference = format!("oci://{}/charts/web", served.address);
     let here = desk.folder.path().to_string_lossy().into_owned();
-    let said = desk.said(&["pull", &reference, "--version", "^1", "--plain-http", "-d", &here]);
+    let said = desk.run_ok(&["pull", &reference, "--version", "^1", "--plain-http", "-d", &here]);
     assert_eq!(said, format!("Pulled: {}/charts/web:1.0.0\nDigest: {digest}\n", served.address));
     assert_eq!(fs::read(desk.path("web-1.0.0.tgz")).unwrap(), bytes);
-    let rendered = desk.said(&["template", "x", &reference, "--plain-http"]);
+    let rendered = desk.run_ok(&["template", "x", &reference, "--plain-http"]);
     assert!(rendered.contains("name: 1.0.0"), "{rendered}");
 }
 
 /// Longshore and Helm print the same for the same repositories file and cache.
 #[test]
-fn the_real_helms_read_what_we_wrote_and_we_what_they_wrote() {
+fn repository_files_are_interchangeable_with_helm() {
     for helm in HELMS {
-        let Some(program) = real(helm) else { continue };
-        let desk = Desk::new();
+        let Some(program) = helm_program(helm) else { continue };
+        let desk = HelmFixture::new();
         let served = desk.serve(Some(LOGIN));
         let url = format!("{}/charts", served.url());
         let login = ["--username", "me", "--password", "canary"];
-        let places = desk.places();
+        let places = desk.path_args();
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
-        let them = |home: &Path, arguments: &[&str]| theirs(&program, home, &[arguments, &places].concat());
-        desk.said(&[&["repo", "add", "mine", &url], &login[..]].concat());
+        let them = |home: &Path, arguments: &[&str]| run_helm(&program, home, &[arguments, &places].concat());
+        desk.run_ok(&[&["repo", "add", "mine", &url], &login[..]].concat());
         let added = them(desk.folder.path(), &[&["repo", "add", "theirs", &url], &login[..]].concat());
         assert_eq!(added.error, None);
         for command in [
@@ -353,7 +356,7 @@ fn the_real_helms_read_what_we_wrote_and_we_what_they_wrote() {
         let (our, their) = (desk.path("our"), desk.path("their"));
         fs::create_dir_all(&our).unwrap();
         fs::create_dir_all(&their).unwrap();
-        desk.said(&["pull", "theirs/web", "--untar", "-d", &our.to_string_lossy()]);
+        desk.run_ok(&["pull", "theirs/web", "--untar", "-d", &our.to_string_lossy()]);
         let pulled =
             them(desk.folder.path(), &["pull", "mine/web", "--untar", "-d", &their.to_string_lossy()]);
         assert_eq!(pulled.error, None);
@@ -361,7 +364,7 @@ fn the_real_helms_read_what_we_wrote_and_we_what_they_wrote() {
             let read = |folder: &Path| fs::read(folder.join("web").join(file)).unwrap();
             assert_eq!(read(&our), read(&their));
         }
-        desk.said(&["repo", "remove", "theirs"]);
+        desk.run_ok(&["repo", "remove", "theirs"]);
         let listed = them(desk.folder.path(), &["repo", "list", "-o", "json"]);
         assert_eq!(listed.output, format!("[{{\"name\":\"mine\",\"url\":\"{url}\"}}]\n"));
     }

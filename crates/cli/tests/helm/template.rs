@@ -53,11 +53,11 @@ fn run(folder: &Path, line: &str, helm: &str) -> (String, Option<String>) {
     let outcome = match Cli::try_parse_from(words) {
         Ok(Cli { command: Command::Helm(command) }) => helm::run(&command),
         Ok(other) => panic!("{other:?}"),
-        Err(error) => Err(helm::refused::words(&error).unwrap().into()),
+        Err(error) => Err(helm::usage_errors::helm_message(&error).unwrap().into()),
     };
     let (output, why) = match outcome {
         Ok(output) => (output, None),
-        Err(refusal) => (refusal.output, Some(refusal.why)),
+        Err(refusal) => (refusal.output, Some(refusal.message)),
     };
     (String::from_utf8(output).unwrap().replace(dir, "DIR"), why.map(|why| why.replace(dir, "DIR")))
 }
@@ -66,7 +66,7 @@ const ONLY_A: &str = "-s templates/a.yaml";
 const ONLY_B: &str = "-s templates/b.yaml --no-hooks";
 
 #[test]
-fn flags_reach_the_templates() {
+fn flags_reach_templates() {
     const TABLE: &[(&str, &str)] = &[
         ("DIR/c", "release-name default 1 false"),
         ("x DIR/c", "x default 1 false"),
@@ -91,7 +91,7 @@ fn flags_reach_the_templates() {
 }
 
 #[test]
-fn the_cluster_that_templates_see() {
+fn capabilities_follow_flags() {
     const TABLE: &[(&str, &str, &str)] = &[
         ("x DIR/c", "v1.32.0 false", "v1.37.0 false"),
         ("x DIR/c --kube-version 1.20", "v1.20.0 false", "v1.20 false"),
@@ -108,7 +108,7 @@ fn the_cluster_that_templates_see() {
 }
 
 #[test]
-fn what_of_a_release_is_printed() {
+fn output_flags_select_printed_parts() {
     let crd = "---\n# Source: c/crds/x.yaml\nkind: X\n\n";
     let manifests = |version: &str, end: &str| {
         format!(
@@ -168,7 +168,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn refusals_are_helm_s_words() {
+fn errors_match_helm() {
     let folder = folder();
     for (line, why) in REFUSED {
         for helm in ["3", "4"] {
@@ -179,7 +179,7 @@ fn refusals_are_helm_s_words() {
 }
 
 #[test]
-fn refusals_that_differ() {
+fn errors_that_differ_between_helm_versions() {
     const NAME: &str = "release name \"X\": invalid release name, must match regex \
         ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than 53";
     const DEBUG: &str = "\n\nUse --debug flag to render out invalid YAML";
@@ -206,7 +206,7 @@ fn refusals_that_differ() {
 }
 
 #[test]
-fn with_debug_what_is_no_yaml_is_printed_all_the_same() {
+fn debug_prints_invalid_yaml() {
     let (output, why) = run(folder().path(), "x DIR/text --debug", "4");
     assert_eq!(output, "---\n# Source: text/templates/a.yaml\na: [\n");
     let want = "YAML parse error on text/templates/a.yaml: error converting YAML to JSON: yaml: line 1: did not find \
@@ -215,7 +215,7 @@ fn with_debug_what_is_no_yaml_is_printed_all_the_same() {
 }
 
 #[test]
-fn files_are_written_instead() {
+fn output_dir_writes_files() {
     let folder = folder();
     for helm in ["3", "4"] {
         let (output, why) =
@@ -232,7 +232,7 @@ fn files_are_written_instead() {
 }
 
 #[test]
-fn all_of_a_file_is_written_to_it_and_nothing_of_the_last_time() {
+fn output_dir_replaces_previous_files() {
     let folder = folder();
     for (helm, end) in [("3", ""), ("4", "\n")] {
         let line = format!("x DIR/several --output-dir DIR/out{helm}");

@@ -2,15 +2,15 @@
 //!
 //! Modules:
 //!
-//! - [`desk`]: a user's environment
-//! - [`house`]: a platform on a loopback port
+//! - [`cli_user`]: a user's environment
+//! - [`test_platform`]: a platform on a loopback port
 //! - [`story`]: accounts, workspaces, tokens
 //! - [`releases`], releases
-//! - [`strange`]: unreachable and misbehaving servers
+//! - [`bad_servers`]: unreachable and misbehaving servers
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod desk;
-mod house;
+mod bad_servers;
+mod cli_user;
 mod releases;
 mod story;
-mod strange;
+mod test_platform;

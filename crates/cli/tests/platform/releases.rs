@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use regex::Regex;
 
-use crate::desk::Desk;
-use crate::house::House;
+use crate::cli_user::CliUser;
+use crate::test_platform::TestPlatform;
 
 const SECRET: &str = "canary-in-the-mine";
 
@@ -45,16 +45,16 @@ fn steady(screen: &str, url: &str) -> String {
 }
 
 /// A signed-in user and the folder of a chart.
-async fn ana(house: &House) -> (Desk, PathBuf) {
-    let ana = Desk::new();
+async fn signed_in_user(house: &TestPlatform) -> (CliUser, PathBuf) {
+    let ana = CliUser::new();
     let url = &house.url;
     let told = ana
-        .type_in(&format!(
+        .run(&format!(
             "register --server {url} --email ana@example.com --phone 18300000001 --organization Acme"
         ))
         .await
         .unwrap();
-    ana.type_with(&format!("login {url} --token-stdin"), &told).await.unwrap();
+    ana.run_with_stdin(&format!("login {url} --token-stdin"), &told).await.unwrap();
     let folder = ana.folder().join("notes");
     for (file, text) in CHART {
         let file = folder.join(file);
@@ -66,18 +66,18 @@ async fn ana(house: &House) -> (Desk, PathBuf) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_from_its_first_day_to_its_last() {
-    let house = House::new().await;
-    let (ana, folder) = ana(&house).await;
+    let house = TestPlatform::new().await;
+    let (ana, folder) = signed_in_user(&house).await;
     let chart = folder.display();
-    ana.type_in("list").await.unwrap();
-    ana.type_in(&format!("install board {chart} --dry-run --set password={SECRET}")).await.unwrap();
-    assert_eq!(ana.type_in("list -q").await.unwrap(), "");
-    ana.type_in(&format!("install board {chart} --wait --set password={SECRET}")).await.unwrap();
-    ana.type_in("status board").await.unwrap();
-    ana.type_in(&format!("diff board --with {chart} --reuse-values --set greeting=bye")).await.unwrap();
-    ana.type_in(&format!("upgrade board {chart} --reuse-values --set greeting=bye --wait")).await.unwrap();
+    ana.run("list").await.unwrap();
+    ana.run(&format!("install board {chart} --dry-run --set password={SECRET}")).await.unwrap();
+    assert_eq!(ana.run("list -q").await.unwrap(), "");
+    ana.run(&format!("install board {chart} --wait --set password={SECRET}")).await.unwrap();
+    ana.run("status board").await.unwrap();
+    ana.run(&format!("diff board --with {chart} --reuse-values --set greeting=bye")).await.unwrap();
+    ana.run(&format!("upgrade board {chart} --reuse-values --set greeting=bye --wait")).await.unwrap();
     // Previous values are kept together with new ones.
-    let values = ana.type_in("get values board").await.unwrap();
+    let values = ana.run("get values board").await.unwrap();
     assert!(values.contains("greeting: bye") && values.contains("password: "), "{values}");
     for line in [
         "history board",
@@ -99,21 +99,21 @@ async fn a_release_from_its_first_day_to_its_last() {
         "uninstall board",
         "list",
     ] {
-        ana.type_in(line).await.unwrap();
+        ana.run(line).await.unwrap();
     }
-    let screen = ana.screen();
+    let screen = ana.transcript();
     for secret in [SECRET, "Y2FuYXJ5LWluLXRoZS1taW5l"] {
         let typed = screen.matches(&format!("password={secret}")).count();
         assert_eq!(screen.matches(secret).count(), typed, "{screen}");
-        assert!(!house.trail().contains(secret));
+        assert!(!house.audit_log().contains(secret));
     }
     insta::assert_snapshot!(steady(&screen, &house.url));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_meant_is_said_and_changes_nothing() {
-    let house = House::new().await;
-    let (ana, folder) = ana(&house).await;
+    let house = TestPlatform::new().await;
+    let (ana, folder) = signed_in_user(&house).await;
     let chart = folder.display().to_string();
     let mut picture = String::new();
     for line in [
@@ -150,18 +150,18 @@ async fn what_cannot_be_meant_is_said_and_changes_nothing() {
         "status board --server http://127.0.0.1:1",
         "status board --kubeconfig /nowhere --server http://127.0.0.1:1",
     ] {
-        let why = ana.type_in(&line.replace("CHART", &chart)).await.unwrap_err();
+        let why = ana.run(&line.replace("CHART", &chart)).await.unwrap_err();
         let why = why.lines().next().unwrap_or_default();
         writeln!(picture, "{line}\n  {why}").unwrap();
     }
-    assert_eq!(ana.type_in("list -q").await.unwrap(), "");
-    assert_eq!(ana.type_in("uninstall board --ignore-not-found").await.unwrap(), "");
+    assert_eq!(ana.run("list -q").await.unwrap(), "");
+    assert_eq!(ana.run("uninstall board --ignore-not-found").await.unwrap(), "");
     // An error that only the controller can detect: the request is accepted, then fails with a reason, and can be
     // removed.
-    let why = ana.type_in(&format!("install board {chart} --set greeting=1")).await.unwrap_err();
+    let why = ana.run(&format!("install board {chart} --set greeting=1")).await.unwrap_err();
     writeln!(picture, "install board CHART --set greeting=1\n  {why}").unwrap();
-    picture.push_str(&ana.type_in("status board").await.unwrap());
-    picture.push_str(&ana.type_in("list").await.unwrap());
-    assert_eq!(ana.type_in("uninstall board").await.unwrap(), "release \"board\" uninstalled\n");
+    picture.push_str(&ana.run("status board").await.unwrap());
+    picture.push_str(&ana.run("list").await.unwrap());
+    assert_eq!(ana.run("uninstall board").await.unwrap(), "release \"board\" uninstalled\n");
     insta::assert_snapshot!(steady(&picture, &house.url));
 }

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use regex::Regex;
 
-use crate::desk::Desk;
-use crate::house::House;
+use crate::cli_user::CliUser;
+use crate::test_platform::TestPlatform;
 
 const PASSWORD: &str = "canary password";
 
@@ -33,22 +33,22 @@ fn steady(screen: &str, url: &str) -> String {
 }
 
 /// Environments of an administrator and of two registered users.
-struct People {
-    house: House,
-    admin: Desk,
-    ana: Desk,
-    bob: Desk,
+struct TestUsers {
+    house: TestPlatform,
+    admin: CliUser,
+    ana: CliUser,
+    bob: CliUser,
     /// One-time secrets printed to the two users.
-    told: Vec<String>,
+    one_time_secrets: Vec<String>,
 }
 
-impl People {
+impl TestUsers {
     async fn new() -> Self {
-        let house = House::new().await;
-        let (admin, ana, bob) = (Desk::new(), Desk::new(), Desk::new());
+        let house = TestPlatform::new().await;
+        let (admin, ana, bob) = (CliUser::new(), CliUser::new(), CliUser::new());
         let url = house.url.clone();
         admin
-            .type_with(&format!("login {url} --account admin --password-stdin"), &house.password)
+            .run_with_stdin(&format!("login {url} --account admin --password-stdin"), &house.password)
             .await
             .unwrap();
         let mut told = Vec::new();
@@ -56,153 +56,157 @@ impl People {
             format!("register --server {url} --email {name}@example.com --phone {phone} --organization Acme")
         };
         let ana_says = format!("{} --password-stdin", register("ana", "18300000001"));
-        told.push(ana.type_with(&ana_says, &format!("{PASSWORD}\n")).await.unwrap());
+        told.push(ana.run_with_stdin(&ana_says, &format!("{PASSWORD}\n")).await.unwrap());
         let login = format!("login {url} --account ana@example.com --password-stdin");
-        ana.type_with(&login, &format!("{PASSWORD}\n")).await.unwrap();
-        told.push(bob.type_in(&register("bob", "18300000002")).await.unwrap());
+        ana.run_with_stdin(&login, &format!("{PASSWORD}\n")).await.unwrap();
+        told.push(bob.run(&register("bob", "18300000002")).await.unwrap());
         let login = format!("login {url} --account bob@example.com --token-stdin");
-        bob.type_with(&login, &told[1]).await.unwrap();
-        Self { house, admin, ana, bob, told }
+        bob.run_with_stdin(&login, &told[1]).await.unwrap();
+        Self { house, admin, ana, bob, one_time_secrets: told }
     }
 
-    fn screens(&self) -> String {
-        let [admin, ana, bob] = [&self.admin, &self.ana, &self.bob].map(Desk::screen);
+    fn transcripts(&self) -> String {
+        let [admin, ana, bob] = [&self.admin, &self.ana, &self.bob].map(CliUser::transcript);
         format!("== admin\n{admin}\n== ana\n{ana}\n== bob\n{bob}")
     }
 }
 
 /// User id of this environment's user.
-async fn id_of(desk: &Desk) -> String {
-    desk.type_in("whoami -o name").await.unwrap().trim().strip_prefix("user/").unwrap().to_owned()
+async fn user_id(desk: &CliUser) -> String {
+    desk.run("whoami -o name").await.unwrap().trim().strip_prefix("user/").unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn people_share_a_workspace() {
-    let people = People::new().await;
-    let People { house, admin, ana, bob, .. } = &people;
-    let bobs_id = id_of(bob).await;
-    ana.type_in("workspace create acme --display-name Acme").await.unwrap();
-    house.until_ready("acme").await;
-    ana.type_in("workspace list").await.unwrap();
-    ana.type_in(&format!("workspace invite acme {bobs_id} --role viewer")).await.unwrap();
-    ana.type_in("workspace invite acme nobody@example.com").await.unwrap();
-    ana.type_in("workspace invitations acme").await.unwrap();
-    let ids = ana.type_in("workspace invitations acme -o name").await.unwrap();
+    let people = TestUsers::new().await;
+    let TestUsers { house, admin, ana, bob, .. } = &people;
+    let bobs_id = user_id(bob).await;
+    ana.run("workspace create acme --display-name Acme").await.unwrap();
+    house.wait_until_ready("acme").await;
+    ana.run("workspace list").await.unwrap();
+    ana.run(&format!("workspace invite acme {bobs_id} --role viewer")).await.unwrap();
+    ana.run("workspace invite acme nobody@example.com").await.unwrap();
+    ana.run("workspace invitations acme").await.unwrap();
+    let ids = ana.run("workspace invitations acme -o name").await.unwrap();
     let id = ids.lines().last().unwrap().strip_prefix("invitation/").unwrap();
-    ana.type_in(&format!("workspace withdraw acme {id}")).await.unwrap();
-    assert!(bob.type_in("workspace get acme").await.is_err());
-    bob.type_in("workspace invitations").await.unwrap();
-    bob.type_in("workspace accept acme").await.unwrap();
-    bob.type_in("ws get acme").await.unwrap();
-    bob.type_in("whoami").await.unwrap();
-    assert!(bob.type_in("workspace invite acme carl@example.com").await.unwrap_err().contains("request"));
-    ana.type_in(&format!("workspace role acme {bobs_id} developer")).await.unwrap();
-    ana.type_in("workspace members acme").await.unwrap();
-    ana.type_in("workspace add-namespace acme test --share pods=5").await.unwrap();
-    ana.type_in("workspace namespaces acme -o name").await.unwrap();
-    assert!(ana.type_in("workspace quota acme --set pods=1000").await.is_err());
-    admin.type_in("workspace quota acme --set pods=20 --set requests.cpu=2").await.unwrap();
-    ana.type_in("workspace quota acme --share acme-test:pods=6").await.unwrap();
-    ana.type_in("workspace rename acme Company").await.unwrap();
-    ana.type_in("workspace remove-namespace acme acme-test --yes").await.unwrap();
-    ana.type_in("workspace delete acme").await.unwrap();
-    ana.type_in("workspace list -o wide").await.unwrap();
-    ana.type_in("workspace restore acme").await.unwrap();
-    bob.type_in("workspace leave acme").await.unwrap();
-    assert!(bob.type_in("workspace get acme").await.is_err());
-    ana.type_in("workspace delete acme --now --yes").await.unwrap();
-    insta::assert_snapshot!(steady(&people.screens(), &house.url));
+    ana.run(&format!("workspace withdraw acme {id}")).await.unwrap();
+    assert!(bob.run("workspace get acme").await.is_err());
+    bob.run("workspace invitations").await.unwrap();
+    bob.run("workspace accept acme").await.unwrap();
+    bob.run("ws get acme").await.unwrap();
+    bob.run("whoami").await.unwrap();
+    assert!(bob.run("workspace invite acme carl@example.com").await.unwrap_err().contains("request"));
+    ana.run(&format!("workspace role acme {bobs_id} developer")).await.unwrap();
+    ana.run("workspace members acme").await.unwrap();
+    ana.run("workspace add-namespace acme test --share pods=5").await.unwrap();
+    ana.run("workspace namespaces acme -o name").await.unwrap();
+    assert!(ana.run("workspace quota acme --set pods=1000").await.is_err());
+    admin.run("workspace quota acme --set pods=20 --set requests.cpu=2").await.unwrap();
+    ana.run("workspace quota acme --share acme-test:pods=6").await.unwrap();
+    ana.run("workspace rename acme Company").await.unwrap();
+    ana.run("workspace remove-namespace acme acme-test --yes").await.unwrap();
+    ana.run("workspace delete acme").await.unwrap();
+    ana.run("workspace list -o wide").await.unwrap();
+    ana.run("workspace restore acme").await.unwrap();
+    bob.run("workspace leave acme").await.unwrap();
+    assert!(bob.run("workspace get acme").await.is_err());
+    ana.run("workspace delete acme --now --yes").await.unwrap();
+    insta::assert_snapshot!(steady(&people.transcripts(), &house.url));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_administrator_looks_after_accounts() {
-    let people = People::new().await;
-    let People { house, admin, ana, bob, .. } = &people;
-    let (ana_id, bob_id) = (id_of(ana).await, id_of(bob).await);
-    admin.type_in("user list -o name").await.unwrap();
-    admin.type_in(&format!("user get {ana_id}")).await.unwrap();
+    let people = TestUsers::new().await;
+    let TestUsers { house, admin, ana, bob, .. } = &people;
+    let (ana_id, bob_id) = (user_id(ana).await, user_id(bob).await);
+    admin.run("user list -o name").await.unwrap();
+    admin.run(&format!("user get {ana_id}")).await.unwrap();
+    admin.run("user create --email carl@example.com --phone 18300000003 --organization Acme").await.unwrap();
+    assert!(ana.run("user list").await.is_err());
+    assert!(ana.run(&format!("user get {bob_id}")).await.is_err());
+    ana.run("user update me --organization Elsewhere").await.unwrap();
+    ana.run("user get me -o wide").await.unwrap();
+    assert!(ana.run("user update me --platform-role admin").await.is_err());
     admin
-        .type_in("user create --email carl@example.com --phone 18300000003 --organization Acme")
+        .run(&format!("user update {ana_id} --platform-role reviewer-business --valid-days 0"))
         .await
         .unwrap();
-    assert!(ana.type_in("user list").await.is_err());
-    assert!(ana.type_in(&format!("user get {bob_id}")).await.is_err());
-    ana.type_in("user update me --organization Elsewhere").await.unwrap();
-    ana.type_in("user get me -o wide").await.unwrap();
-    assert!(ana.type_in("user update me --platform-role admin").await.is_err());
-    admin
-        .type_in(&format!("user update {ana_id} --platform-role reviewer-business --valid-days 0"))
-        .await
-        .unwrap();
-    admin.type_in(&format!("user disable {bob_id}")).await.unwrap();
-    assert!(bob.type_in("whoami").await.is_err());
-    admin.type_in(&format!("user enable {bob_id}")).await.unwrap();
-    bob.type_in("whoami").await.unwrap();
-    admin.type_with(&format!("user password {bob_id} --password-stdin"), "canary of bob").await.unwrap();
+    admin.run(&format!("user disable {bob_id}")).await.unwrap();
+    assert!(bob.run("whoami").await.is_err());
+    admin.run(&format!("user enable {bob_id}")).await.unwrap();
+    bob.run("whoami").await.unwrap();
+    admin.run_with_stdin(&format!("user password {bob_id} --password-stdin"), "canary of bob").await.unwrap();
     let login = format!("login {} --account bob@example.com --password-stdin", house.url);
-    bob.type_with(&login, "canary of bob").await.unwrap();
-    ana.type_with("user password --password-stdin", &format!("{PASSWORD}\ncanary of ana\n")).await.unwrap();
-    assert!(ana.type_with("user password --password-stdin", "wrong one\ncanary of ana\n").await.is_err());
-    admin.type_in(&format!("user revoke {ana_id}")).await.unwrap();
-    admin.type_in(&format!("user delete {bob_id} --yes")).await.unwrap();
-    assert!(bob.type_in("whoami").await.is_err());
-    insta::assert_snapshot!(steady(&people.screens(), &house.url));
+    bob.run_with_stdin(&login, "canary of bob").await.unwrap();
+    ana.run_with_stdin("user password --password-stdin", &format!("{PASSWORD}\ncanary of ana\n"))
+        .await
+        .unwrap();
+    assert!(
+        ana.run_with_stdin("user password --password-stdin", "wrong one\ncanary of ana\n").await.is_err()
+    );
+    admin.run(&format!("user revoke {ana_id}")).await.unwrap();
+    admin.run(&format!("user delete {bob_id} --yes")).await.unwrap();
+    assert!(bob.run("whoami").await.is_err());
+    insta::assert_snapshot!(steady(&people.transcripts(), &house.url));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_contexts_and_a_kubeconfig() {
-    let people = People::new().await;
-    let People { house, ana, bob, .. } = &people;
+    let people = TestUsers::new().await;
+    let TestUsers { house, ana, bob, .. } = &people;
     let made =
-        ana.type_in("token create --name ci --scope read --scope workspace:acme --expires 7d").await.unwrap();
+        ana.run("token create --name ci --scope read --scope workspace:acme --expires 7d").await.unwrap();
     assert!(made.starts_with("lsh_") && made.lines().count() == 1, "a token and nothing else");
-    ana.type_in("token list").await.unwrap();
+    ana.run("token list").await.unwrap();
 
     // A read-only token can be used to sign in, but grants only read access.
-    let reader = Desk::new();
+    let reader = CliUser::new();
     let login = format!("login {} --context reader --token-stdin", house.url);
-    reader.type_with(&login, &made).await.unwrap();
+    reader.run_with_stdin(&login, &made).await.unwrap();
     assert_eq!(reader.tokens(), [made.trim()]);
-    reader.type_in("workspace list -o name").await.unwrap();
-    assert!(reader.type_in("workspace create other").await.is_err());
-    reader.type_in("context list").await.unwrap();
-    ana.type_in(&format!("token revoke {}", made.trim())).await.unwrap();
-    assert!(reader.type_in("workspace list").await.unwrap_err().contains("longshore login"));
-    reader.type_in("context delete reader").await.unwrap();
+    reader.run("workspace list -o name").await.unwrap();
+    assert!(reader.run("workspace create other").await.is_err());
+    reader.run("context list").await.unwrap();
+    ana.run(&format!("token revoke {}", made.trim())).await.unwrap();
+    assert!(reader.run("workspace list").await.unwrap_err().contains("longshore login"));
+    reader.run("context delete reader").await.unwrap();
 
     let file = ana.folder().join("kubeconfig");
-    ana.type_in(&format!("kubeconfig --user -o {}", file.display())).await.unwrap();
+    ana.run(&format!("kubeconfig --user -o {}", file.display())).await.unwrap();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let kubeconfig = fs::read_to_string(&file).unwrap();
     assert!(kubeconfig.contains("https://kube.example.com"));
-    assert!(!ana.screen().contains(kubeconfig.lines().find(|line| line.contains("token: ")).unwrap().trim()));
+    assert!(
+        !ana.transcript().contains(kubeconfig.lines().find(|line| line.contains("token: ")).unwrap().trim())
+    );
 
     // Signing in again revokes the previous token.
     let before = ana.tokens();
     let login = "login --account ana@example.com --password-stdin";
-    ana.type_with(login, PASSWORD).await.unwrap();
+    ana.run_with_stdin(login, PASSWORD).await.unwrap();
     assert_ne!(ana.tokens(), before);
-    let list = ana.type_in("token list -o json").await.unwrap();
+    let list = ana.run("token list -o json").await.unwrap();
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();
     let kinds: Vec<_> =
         list["items"].as_array().unwrap().iter().map(|token| token["name"].as_str().unwrap()).collect();
     assert_eq!(kinds.iter().filter(|name| **name == "longshore on desk").count(), 1, "{list}");
 
-    bob.type_in("logout").await.unwrap();
+    bob.run("logout").await.unwrap();
     assert_eq!(bob.tokens(), [""; 0]);
-    assert!(bob.type_in("whoami").await.unwrap_err().contains("not signed in"));
-    assert!(bob.type_in("logout").await.is_err());
-    let wrong = bob.type_with("login --account bob@example.com --password-stdin", "wrong").await.unwrap_err();
+    assert!(bob.run("whoami").await.unwrap_err().contains("not signed in"));
+    assert!(bob.run("logout").await.is_err());
+    let wrong =
+        bob.run_with_stdin("login --account bob@example.com --password-stdin", "wrong").await.unwrap_err();
     assert!(wrong.contains("there is no such account, or the secret is wrong"), "{wrong}");
-    let screens = format!("{}\n== reader\n{}", people.screens(), reader.screen());
+    let screens = format!("{}\n== reader\n{}", people.transcripts(), reader.transcript());
     let screens = screens.replace(&ana.folder().to_string_lossy().into_owned(), "HOME");
     insta::assert_snapshot!(steady(&screens, &house.url));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_is_in_its_file_and_nowhere_else() {
-    let people = People::new().await;
-    let People { house, admin, ana, bob, told } = &people;
+async fn secrets_are_in_contexts_file_only() {
+    let people = TestUsers::new().await;
+    let TestUsers { house, admin, ana, bob, one_time_secrets } = &people;
     let mut kept = Vec::new();
     for desk in [admin, ana, bob] {
         kept.extend(desk.tokens());
@@ -213,20 +217,20 @@ async fn a_secret_is_in_its_file_and_nowhere_else() {
             "user get me -o yaml",
             "workspace list -o json",
         ] {
-            desk.type_in(line).await.unwrap();
+            desk.run(line).await.unwrap();
         }
         assert_eq!(fs::metadata(desk.contexts_file()).unwrap().permissions().mode() & 0o777, 0o600);
-        desk.type_in("logout").await.unwrap();
+        desk.run("logout").await.unwrap();
     }
     assert_eq!(kept.len(), 3);
-    let (screens, trail) = (people.screens(), house.trail());
+    let (screens, trail) = (people.transcripts(), house.audit_log());
     // The sessions used for signing in have ended too.
     assert_eq!(trail.matches("session.delete").count(), 3, "{trail}");
     for token in &kept {
         assert!(token.starts_with("lsh_"));
         assert!(!screens.contains(token.as_str()) && !trail.contains(token.as_str()));
     }
-    for once in told.iter().map(|told| told.trim()) {
+    for once in one_time_secrets.iter().map(|secret| secret.trim()) {
         assert_eq!(screens.matches(once).count(), 1);
         assert!(!trail.contains(once));
     }
@@ -236,21 +240,21 @@ async fn a_secret_is_in_its_file_and_nowhere_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_login_that_cannot_be_kept_leaves_no_token() {
-    let house = House::new().await;
-    let (admin, desk) = (Desk::new(), Desk::new());
+async fn login_revokes_token_that_cannot_be_stored() {
+    let house = TestPlatform::new().await;
+    let (admin, desk) = (CliUser::new(), CliUser::new());
     let login = format!("login {} --account admin --password-stdin", house.url);
-    admin.type_with(&login, &house.password).await.unwrap();
-    let count = async || admin.type_in("token list -o name").await.unwrap().lines().count();
+    admin.run_with_stdin(&login, &house.password).await.unwrap();
+    let count = async || admin.run("token list -o name").await.unwrap().lines().count();
     let before = count().await;
     // A folder in place of the lock file.
     fs::create_dir_all(desk.contexts_file().with_extension("lock")).unwrap();
-    let said = desk.type_with(&login, &house.password).await.unwrap_err();
+    let said = desk.run_with_stdin(&login, &house.password).await.unwrap_err();
     assert!(said.contains("cannot write the contexts"), "{said}");
     assert_eq!(count().await, before);
     // A server on this machine needs no address.
-    let mut local = Desk::new();
-    local.runs_here = Some(house.url.clone());
-    local.type_with("login --account admin --password-stdin", &house.password).await.unwrap();
-    local.type_in("context list -o name").await.unwrap();
+    let mut local = CliUser::new();
+    local.local_server = Some(house.url.clone());
+    local.run_with_stdin("login --account admin --password-stdin", &house.password).await.unwrap();
+    local.run("context list -o name").await.unwrap();
 }

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod beside;
-mod desk;
-mod refused;
+mod errors;
+mod harness;
+mod helm_comparison;
 mod story;

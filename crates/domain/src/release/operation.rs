@@ -1,32 +1,32 @@
 //! Decides the next action for a release. Pure: no I/O, no clock.
 //!
-//! Two tables: [`next`] decides by the desired state and the outcome of earlier attempts; [`BY_RECORD`] maps the state
+//! Two tables: [`decide`] decides by the desired state and the outcome of earlier attempts; [`ACTION_BY_HISTORY`] maps the state
 //! of the Helm history to the operation, when one is needed.
 
-use Record::*;
-use Step::*;
+use HistoryState::*;
+use ReleaseAction::*;
 
 /// State of a release's Helm history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Record {
+pub enum HistoryState {
     /// No record, or the release was uninstalled.
-    None,
+    NotInstalled,
     Deployed,
     /// The latest revision failed, and none before it was deployed.
-    FailedFirst,
+    FailedInstall,
     /// The latest revision failed, and an earlier one was deployed.
-    FailedLater,
+    FailedUpgrade,
     /// The platform started an operation that has not finished: the process that ran it died.
     Pending,
     /// Another client, such as the helm command, started an operation that may still run.
-    PendingElsewhere,
+    PendingExternal,
     Uninstalling,
     /// Any other state: superseded without a successor, or an unknown status.
-    Unclear,
+    Unrecognized,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum ReleaseAction {
     Install,
     Upgrade,
     /// Removes what the failed first installation left, then installs.
@@ -39,90 +39,94 @@ pub enum Step {
 
 /// The operation for a release that is out of date, by its Helm history.
 #[rustfmt::skip]
-pub const BY_RECORD: &[(Record, Step)] = &[
-    (Record::None,  Install),
+pub const ACTION_BY_HISTORY: &[(HistoryState, ReleaseAction)] = &[
+    (HistoryState::NotInstalled,  Install),
     (Deployed,      Upgrade),
-    (FailedFirst,   Reinstall),
-    (FailedLater,   Upgrade),
+    (FailedInstall,   Reinstall),
+    (FailedUpgrade,   Upgrade),
     (Pending,       Recover),
-    (PendingElsewhere, Recover),
+    (PendingExternal, Recover),
     (Uninstalling,  FinishUninstall),
-    (Unclear,       Upgrade),
+    (Unrecognized,       Upgrade),
 ];
 
-impl Record {
-    pub fn step(self) -> Step {
-        BY_RECORD.iter().find(|row| row.0 == self).expect("every record has a row").1
+impl HistoryState {
+    pub fn action(self) -> ReleaseAction {
+        ACTION_BY_HISTORY.iter().find(|row| row.0 == self).expect("every record has a row").1
     }
 }
 
 /// Observed state of a release that is neither deleted nor suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one thing that was seen")]
-pub struct Seen {
+pub struct Observation {
     /// A release that this one depends on is not ready.
-    pub blocked: bool,
-    pub record: Record,
+    pub is_blocked: bool,
+    pub history: HistoryState,
     /// The hash of the desired state equals that of the last deployment.
-    pub same_hash: bool,
+    pub is_hash_unchanged: bool,
     /// The latest record was made from exactly the desired state.
-    pub record_is_wanted: bool,
+    pub is_record_desired: bool,
     /// `spec.version` is at most the version of the last deployment.
-    pub same_version: bool,
+    pub is_version_unchanged: bool,
     /// The latest Helm revision was made by the platform.
-    pub own_revision: bool,
+    pub is_own_revision: bool,
     /// Changes made by other clients are to be reverted.
     pub enforce: bool,
-    pub attempt: Attempt,
+    pub retry: RetryState,
 }
 
 /// Retry state of the current desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub enum RetryState {
     /// No attempt failed.
-    Free,
+    Ready,
     /// An attempt failed, and the backoff has not elapsed.
-    Later,
+    BackingOff,
     /// Retries are exhausted.
-    GivenUp,
+    Exhausted,
 }
 
 /// The decision of one reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum Decision {
     /// Wait until its dependencies are ready.
-    WaitForOthers,
-    Do(Step),
+    WaitForDependencies,
+    Run(ReleaseAction),
     /// Record the new version in status: the same state was requested again.
-    EnterVersion,
+    RecordVersion,
     /// Record a deployment that finished but was not written to status.
-    EnterDeployed,
+    RecordDeployed,
     WaitToRetry,
     /// Wait until another client has finished its operation.
-    WaitForEnd,
+    WaitForExternalOperation,
     /// Stay failed until the spec changes.
     StayFailed,
     /// Observe the readiness of its objects.
-    Watch,
+    ObserveReadiness,
 }
 
 /// Decides what to do.
-pub fn next(seen: &Seen) -> Choice {
-    let undone = matches!(seen.record, FailedFirst | FailedLater);
-    let changed = !seen.same_hash || undone || (seen.enforce && !seen.own_revision);
+pub fn decide(seen: &Observation) -> Decision {
+    let is_failed = matches!(seen.history, FailedInstall | FailedUpgrade);
+    let changed = !seen.is_hash_unchanged || is_failed || (seen.enforce && !seen.is_own_revision);
     match seen {
         // An interrupted operation is recovered first, whatever the desired state.
-        Seen { record: Pending, .. } => Choice::Do(Recover),
-        Seen { record: PendingElsewhere, .. } => Choice::WaitForEnd,
-        Seen { record: Deployed, record_is_wanted: true, same_hash: false, .. } => Choice::EnterDeployed,
-        Seen { attempt: Attempt::GivenUp, .. } => Choice::StayFailed,
-        Seen { attempt: Attempt::Later, .. } => Choice::WaitToRetry,
-        Seen { blocked: true, .. } if changed => Choice::WaitForOthers,
-        Seen { record, .. } if changed => Choice::Do(record.step()),
+        Observation { history: Pending, .. } => Decision::Run(Recover),
+        Observation { history: PendingExternal, .. } => Decision::WaitForExternalOperation,
+        Observation { history: Deployed, is_record_desired: true, is_hash_unchanged: false, .. } => {
+            Decision::RecordDeployed
+        }
+        Observation { retry: RetryState::Exhausted, .. } => Decision::StayFailed,
+        Observation { retry: RetryState::BackingOff, .. } => Decision::WaitToRetry,
+        Observation { is_blocked: true, .. } if changed => Decision::WaitForDependencies,
+        Observation { history: record, .. } if changed => Decision::Run(record.action()),
         // The release was deployed and then uninstalled by another client.
-        Seen { record: record @ (Record::None | Uninstalling), .. } => Choice::Do(record.step()),
-        Seen { same_version: false, .. } => Choice::EnterVersion,
-        _ => Choice::Watch,
+        Observation { history: record @ (HistoryState::NotInstalled | Uninstalling), .. } => {
+            Decision::Run(record.action())
+        }
+        Observation { is_version_unchanged: false, .. } => Decision::RecordVersion,
+        _ => Decision::ObserveReadiness,
     }
 }
 
@@ -130,53 +134,53 @@ pub fn next(seen: &Seen) -> Choice {
 mod tests {
     use super::*;
 
-    const QUIET: Seen = Seen {
-        blocked: false,
-        record: Deployed,
-        same_hash: true,
-        record_is_wanted: true,
-        same_version: true,
-        own_revision: true,
+    const UP_TO_DATE: Observation = Observation {
+        is_blocked: false,
+        history: Deployed,
+        is_hash_unchanged: true,
+        is_record_desired: true,
+        is_version_unchanged: true,
+        is_own_revision: true,
         enforce: false,
-        attempt: Attempt::Free,
+        retry: RetryState::Ready,
     };
 
     #[test]
-    fn what_is_done_in_which_situation() {
-        let changed = Seen { same_hash: false, record_is_wanted: false, ..QUIET };
-        let new = Seen { same_version: false, record: Record::None, ..changed };
+    fn decide_covers_every_situation() {
+        let changed = Observation { is_hash_unchanged: false, is_record_desired: false, ..UP_TO_DATE };
+        let new = Observation { is_version_unchanged: false, history: HistoryState::NotInstalled, ..changed };
         #[rustfmt::skip]
         let table = [
-            ("nothing to do",                      QUIET,                                                        Choice::Watch),
-            ("new",                                new,                                                          Choice::Do(Install)),
-            ("changed",                            changed,                                                      Choice::Do(Upgrade)),
-            ("killed before it was entered",       Seen { record_is_wanted: true, ..changed },                   Choice::EnterDeployed),
-            ("back to what it was, after a failure", Seen { record: FailedLater, ..QUIET },                      Choice::Do(Upgrade)),
-            ("asked for again",                    Seen { same_version: false, ..QUIET },                        Choice::EnterVersion),
-            ("new, and waits for others",          Seen { blocked: true, ..new },                                Choice::WaitForOthers),
-            ("deployed, and others are not ready", Seen { blocked: true, ..QUIET },                              Choice::Watch),
-            ("interrupted",                        Seen { record: Pending, ..QUIET },                            Choice::Do(Recover)),
-            ("somebody else is at it",             Seen { record: PendingElsewhere, ..changed },                 Choice::WaitForEnd),
-            ("interrupted while it waits",         Seen { record: Pending, attempt: Attempt::Later, ..changed }, Choice::Do(Recover)),
-            ("first installation failed",          Seen { record: FailedFirst, ..new },                          Choice::Do(Reinstall)),
-            ("upgrade failed",                     Seen { record: FailedLater, ..changed },                      Choice::Do(Upgrade)),
-            ("failed, later again",                Seen { attempt: Attempt::Later, ..changed },                  Choice::WaitToRetry),
-            ("failed for good",                    Seen { attempt: Attempt::GivenUp, ..changed },                Choice::StayFailed),
-            ("taken off by somebody",              Seen { record: Record::None, own_revision: false, ..QUIET },  Choice::Do(Install)),
-            ("changed by somebody",                Seen { own_revision: false, ..QUIET },                        Choice::Watch),
-            ("changed by somebody, and enforced",  Seen { own_revision: false, enforce: true, ..QUIET },         Choice::Do(Upgrade)),
-            ("half uninstalled",                   Seen { record: Uninstalling, ..changed },                     Choice::Do(FinishUninstall)),
+            ("nothing to do",                      UP_TO_DATE,                                                        Decision::ObserveReadiness),
+            ("new",                                new,                                                          Decision::Run(Install)),
+            ("changed",                            changed,                                                      Decision::Run(Upgrade)),
+            ("killed before it was entered",       Observation { is_record_desired: true, ..changed },                   Decision::RecordDeployed),
+            ("back to what it was, after a failure", Observation { history: FailedUpgrade, ..UP_TO_DATE },                      Decision::Run(Upgrade)),
+            ("asked for again",                    Observation { is_version_unchanged: false, ..UP_TO_DATE },                        Decision::RecordVersion),
+            ("new, and waits for others",          Observation { is_blocked: true, ..new },                                Decision::WaitForDependencies),
+            ("deployed, and others are not ready", Observation { is_blocked: true, ..UP_TO_DATE },                              Decision::ObserveReadiness),
+            ("interrupted",                        Observation { history: Pending, ..UP_TO_DATE },                            Decision::Run(Recover)),
+            ("somebody else is at it",             Observation { history: PendingExternal, ..changed },                 Decision::WaitForExternalOperation),
+            ("interrupted while it waits",         Observation { history: Pending, retry: RetryState::BackingOff, ..changed }, Decision::Run(Recover)),
+            ("first installation failed",          Observation { history: FailedInstall, ..new },                          Decision::Run(Reinstall)),
+            ("upgrade failed",                     Observation { history: FailedUpgrade, ..changed },                      Decision::Run(Upgrade)),
+            ("failed, later again",                Observation { retry: RetryState::BackingOff, ..changed },                  Decision::WaitToRetry),
+            ("failed for good",                    Observation { retry: RetryState::Exhausted, ..changed },                Decision::StayFailed),
+            ("taken off by somebody",              Observation { history: HistoryState::NotInstalled, is_own_revision: false, ..UP_TO_DATE },  Decision::Run(Install)),
+            ("changed by somebody",                Observation { is_own_revision: false, ..UP_TO_DATE },                        Decision::ObserveReadiness),
+            ("changed by somebody, and enforced",  Observation { is_own_revision: false, enforce: true, ..UP_TO_DATE },         Decision::Run(Upgrade)),
+            ("half uninstalled",                   Observation { history: Uninstalling, ..changed },                     Decision::Run(FinishUninstall)),
         ];
         for (situation, seen, choice) in table {
-            assert_eq!(next(&seen), choice, "{situation}");
+            assert_eq!(decide(&seen), choice, "{situation}");
         }
     }
 
     #[test]
-    fn every_record_has_one_row() {
-        for (place, (record, _)) in BY_RECORD.iter().enumerate() {
-            assert_eq!(BY_RECORD.iter().position(|row| row.0 == *record), Some(place));
+    fn history_table_has_one_row_per_state() {
+        for (place, (record, _)) in ACTION_BY_HISTORY.iter().enumerate() {
+            assert_eq!(ACTION_BY_HISTORY.iter().position(|row| row.0 == *record), Some(place));
         }
-        assert_eq!(BY_RECORD.len(), Unclear as usize + 1);
+        assert_eq!(ACTION_BY_HISTORY.len(), Unrecognized as usize + 1);
     }
 }

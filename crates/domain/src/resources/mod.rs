@@ -5,9 +5,9 @@
 //! the API server has not set defaults.
 //!
 //! Modules:
-//! - [`amounts`]: resource lists, effective resources of a pod
+//! - [`resource_list`]: resource lists, effective resources of a pod
 //! - [`Workload`]: pod counts of workloads
-//! - [`Usage`]: quota usage
+//! - [`QuotaUsage`]: quota usage
 //! - [`walm`]: the same in walm's response format
 //!
 //! Invariants:
@@ -16,11 +16,11 @@
 //!
 //! Not covered: the defaults of `LimitRanges`, and which nodes a pod may run on.
 
-pub mod amounts;
+pub mod resource_list;
 mod usage;
 pub mod walm;
 mod workload;
 
-pub use amounts::{Amounts, Side};
-pub use usage::{Usage, computing, of_claim, of_service};
+pub use resource_list::{ResourceField, ResourceList};
+pub use usage::{QuotaUsage, claim_usage, compute_resources, service_usage};
 pub use workload::Workload;

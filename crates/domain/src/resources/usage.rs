@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use super::amounts::{self, Amounts, Side, count};
-use super::workload::{Workload, group, items, text};
+use super::resource_list::{self, ResourceField, ResourceList, count_quantity};
+use super::workload::{Workload, api_group, array_field, str_field};
 use crate::quantity::Quantity;
 
-const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
+const STORAGE_CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
 
 /// Kinds that a quota can count: group, kind, resource. The last column is true for core kinds that also have a name
 /// without `count/`.
 #[rustfmt::skip]
-const COUNTED: &[(&str, &str, &str, bool)] = &[
+const COUNTED_KINDS: &[(&str, &str, &str, bool)] = &[
     ("",                  "ConfigMap",               "configmaps",               true),
     ("",                  "PersistentVolumeClaim",   "persistentvolumeclaims",   true),
     ("",                  "ReplicationController",   "replicationcontrollers",   true),
@@ -33,23 +33,23 @@ const COUNTED: &[(&str, &str, &str, bool)] = &[
 
 /// Quota usage of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct QuotaUsage {
     /// When all pods are running.
-    pub steady: Amounts,
+    pub steady: ResourceList,
     /// Additional usage while everything is updated at once.
-    pub surge: Amounts,
+    pub surge: ResourceList,
 }
 
-impl Usage {
+impl QuotaUsage {
     /// Usage of one object; `nodes` is the number of eligible nodes of a DaemonSet.
-    pub fn of(object: &Value, nodes: u64) -> Self {
-        let mut usage = Self { steady: counted(object), surge: Amounts::new() };
-        match (group(object), text(object, "kind")) {
-            ("", "Service") => usage.steady.extend(of_service(object)),
-            ("", "PersistentVolumeClaim") => usage.steady.extend(of_claim(object)),
+    pub fn for_object(object: &Value, nodes: u64) -> Self {
+        let mut usage = Self { steady: object_counts(object), surge: ResourceList::new() };
+        match (api_group(object), str_field(object, "kind")) {
+            ("", "Service") => usage.steady.extend(service_usage(object)),
+            ("", "PersistentVolumeClaim") => usage.steady.extend(claim_usage(object)),
             _ => {}
         }
-        if let Some(workload) = Workload::of(object) {
+        if let Some(workload) = Workload::from_object(object) {
             usage.add_pods(&workload, nodes);
         }
         usage
@@ -62,59 +62,64 @@ impl Usage {
     ) -> Self {
         let mut total = Self::default();
         for object in objects {
-            let nodes =
-                Workload::of(object).filter(Workload::is_per_node).map_or(0, |workload| nodes(&workload));
-            total.add(&Self::of(object, nodes));
+            let nodes = Workload::from_object(object)
+                .filter(Workload::is_per_node)
+                .map_or(0, |workload| nodes(&workload));
+            total.add(&Self::for_object(object, nodes));
         }
         total
     }
 
     pub fn add(&mut self, more: &Self) {
-        amounts::add(&mut self.steady, &more.steady);
-        amounts::add(&mut self.surge, &more.surge);
+        resource_list::add(&mut self.steady, &more.steady);
+        resource_list::add(&mut self.surge, &more.surge);
     }
 
     /// Maximum usage: steady plus surge.
-    pub fn peak(&self) -> Amounts {
+    pub fn peak(&self) -> ResourceList {
         let mut peak = self.steady.clone();
-        amounts::add(&mut peak, &self.surge);
+        resource_list::add(&mut peak, &self.surge);
         peak
     }
 
     fn add_pods(&mut self, workload: &Workload<'_>, nodes: u64) {
         let template = workload.template();
-        let of = |side| amounts::of_template(template, side);
-        let mut each = computing(&of(Side::Requests), &of(Side::Limits));
-        each.insert("pods".to_owned(), count(1));
-        each.insert("count/pods".to_owned(), count(1));
+        let of = |side| resource_list::for_template(template, side);
+        let mut each = compute_resources(&of(ResourceField::Requests), &of(ResourceField::Limits));
+        each.insert("pods".to_owned(), count_quantity(1));
+        each.insert("count/pods".to_owned(), count_quantity(1));
         for claim in workload.claims_per_pod() {
-            let mut taken = of_claim(claim);
-            taken.insert("count/persistentvolumeclaims".to_owned(), count(1));
-            amounts::add(&mut each, &taken);
+            let mut claim_resources = claim_usage(claim);
+            claim_resources.insert("count/persistentvolumeclaims".to_owned(), count_quantity(1));
+            resource_list::add(&mut each, &claim_resources);
         }
-        amounts::add(&mut self.steady, &amounts::times(&each, workload.pods(nodes)));
-        amounts::add(&mut self.surge, &amounts::times(&each, workload.surge(nodes)));
-        if let Some(made) = workload.makes() {
-            amounts::add(&mut self.steady, &Amounts::from([(format!("count/{made}"), count(1))]));
+        resource_list::add(&mut self.steady, &resource_list::times(&each, workload.pods(nodes)));
+        resource_list::add(&mut self.surge, &resource_list::times(&each, workload.surge(nodes)));
+        if let Some(made) = workload.created_resource() {
+            resource_list::add(
+                &mut self.steady,
+                &ResourceList::from([(format!("count/{made}"), count_quantity(1))]),
+            );
         }
     }
 }
 
 /// Object counts of the object itself.
-fn counted(object: &Value) -> Amounts {
-    let row = COUNTED.iter().find(|row| (row.0, row.1) == (group(object), text(object, "kind")));
-    let Some((group, _, resource, plain)) = row else { return Amounts::new() };
+fn object_counts(object: &Value) -> ResourceList {
+    let row =
+        COUNTED_KINDS.iter().find(|row| (row.0, row.1) == (api_group(object), str_field(object, "kind")));
+    let Some((group, _, resource, plain)) = row else { return ResourceList::new() };
     let full = if group.is_empty() { (*resource).to_owned() } else { format!("{resource}.{group}") };
-    let mut counted = Amounts::from([(format!("count/{full}"), count(1))]);
+    let mut counted = ResourceList::from([(format!("count/{full}"), count_quantity(1))]);
     if *plain {
-        counted.insert((*resource).to_owned(), count(1));
+        counted.insert((*resource).to_owned(), count_quantity(1));
     }
     counted
 }
 
 /// Requests and limits by their names in a quota.
-pub fn computing(requests: &Amounts, limits: &Amounts) -> Amounts {
-    let mut usage = Amounts::new();
+pub fn compute_resources(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
+    let mut usage = ResourceList::new();
     for (name, amount) in requests {
         let native =
             matches!(name.as_str(), "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
@@ -135,34 +140,34 @@ pub fn computing(requests: &Amounts, limits: &Amounts) -> Amounts {
 }
 
 /// Usage of a Service, by its type.
-pub fn of_service(service: &Value) -> Amounts {
+pub fn service_usage(service: &Value) -> ResourceList {
     let spec = &service["spec"];
-    let ports = items(spec, "ports");
-    let node_ports = match text(spec, "type") {
+    let ports = array_field(spec, "ports");
+    let node_ports = match str_field(spec, "type") {
         "LoadBalancer" if spec["allocateLoadBalancerNodePorts"] == false => {
             ports.iter().filter(|port| port["nodePort"].as_i64().unwrap_or_default() != 0).count()
         }
         "NodePort" | "LoadBalancer" => ports.len(),
         _ => 0,
     };
-    Amounts::from([
-        ("services".to_owned(), count(1)),
-        ("services.nodeports".to_owned(), count(u64::try_from(node_ports).unwrap_or(u64::MAX))),
-        ("services.loadbalancers".to_owned(), count(u64::from(spec["type"] == "LoadBalancer"))),
+    ResourceList::from([
+        ("services".to_owned(), count_quantity(1)),
+        ("services.nodeports".to_owned(), count_quantity(u64::try_from(node_ports).unwrap_or(u64::MAX))),
+        ("services.loadbalancers".to_owned(), count_quantity(u64::from(spec["type"] == "LoadBalancer"))),
     ])
 }
 
 /// Usage of a `PersistentVolumeClaim`, in total and per storage class.
-pub fn of_claim(claim: &Value) -> Amounts {
+pub fn claim_usage(claim: &Value) -> ResourceList {
     const CLAIMS: &str = "persistentvolumeclaims";
-    let mut usage = Amounts::from([(CLAIMS.to_owned(), count(1))]);
+    let mut usage = ResourceList::from([(CLAIMS.to_owned(), count_quantity(1))]);
     let class = storage_class(claim);
     if !class.is_empty() {
-        usage.insert(format!("{class}{STORAGE_CLASS}{CLAIMS}"), count(1));
+        usage.insert(format!("{class}{STORAGE_CLASS_SUFFIX}{CLAIMS}"), count_quantity(1));
     }
-    if let Some(requested) = storage_of_claim(claim) {
+    if let Some(requested) = claim_storage(claim) {
         if !class.is_empty() {
-            usage.insert(format!("{class}{STORAGE_CLASS}requests.storage"), requested.clone());
+            usage.insert(format!("{class}{STORAGE_CLASS_SUFFIX}requests.storage"), requested.clone());
         }
         usage.insert("requests.storage".to_owned(), requested);
     }
@@ -170,17 +175,17 @@ pub fn of_claim(claim: &Value) -> Amounts {
 }
 
 fn storage_class(claim: &Value) -> &str {
-    let beta = text(&claim["metadata"]["annotations"], "volume.beta.kubernetes.io/storage-class");
-    if beta.is_empty() { text(&claim["spec"], "storageClassName") } else { beta }
+    let beta = str_field(&claim["metadata"]["annotations"], "volume.beta.kubernetes.io/storage-class");
+    if beta.is_empty() { str_field(&claim["spec"], "storageClassName") } else { beta }
 }
 
 /// Storage of a claim, in whole bytes: the larger of its request and `allocatedResources`.
-fn storage_of_claim(claim: &Value) -> Option<Quantity> {
+fn claim_storage(claim: &Value) -> Option<Quantity> {
     let whole = |amount: Quantity| {
         if amount.is_whole() { amount } else { Quantity::from_units(amount.value(), amount.format()) }
     };
-    let requested = whole(Quantity::of(&claim["spec"]["resources"]["requests"]["storage"])?);
-    let allocated = Quantity::of(&claim["status"]["allocatedResources"]["storage"]).map(whole);
+    let requested = whole(Quantity::from_value(&claim["spec"]["resources"]["requests"]["storage"])?);
+    let allocated = Quantity::from_value(&claim["status"]["allocatedResources"]["storage"]).map(whole);
     Some(allocated.filter(|allocated| *allocated > requested).unwrap_or(requested))
 }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::amounts::{self, Amounts, Side};
-use super::workload::{group, items, number, text};
+use super::resource_list::{self, ResourceField, ResourceList};
+use super::workload::{api_group, array_field, count_or_one, str_field};
 use crate::quantity::Quantity;
 
 const MEBI: i64 = 1 << 20;
@@ -18,57 +18,57 @@ const GIBI: i64 = 1 << 30;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseResources {
-    pub deployments: Option<Vec<Replicated>>,
-    pub stateful_sets: Option<Vec<Replicated>>,
-    pub daemon_sets: Option<Vec<Daemon>>,
-    pub jobs: Option<Vec<Run>>,
-    pub pvcs: Option<Vec<Storage>>,
+    pub deployments: Option<Vec<ReplicatedResources>>,
+    pub stateful_sets: Option<Vec<ReplicatedResources>>,
+    pub daemon_sets: Option<Vec<DaemonSetResources>>,
+    pub jobs: Option<Vec<JobResources>>,
+    pub pvcs: Option<Vec<StorageClaim>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Replicated {
+pub struct ReplicatedResources {
     pub replicas: u64,
     #[serde(flatten)]
-    pub pods: Pods,
+    pub pods: WorkloadPods,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Daemon {
+pub struct DaemonSetResources {
     pub node_selector: Option<BTreeMap<String, String>>,
     #[serde(flatten)]
-    pub pods: Pods,
+    pub pods: WorkloadPods,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Run {
+pub struct JobResources {
     pub parallelism: u64,
     pub completions: u64,
     #[serde(flatten)]
-    pub pods: Pods,
+    pub pods: WorkloadPods,
 }
 
 /// Fields common to all workloads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pods {
+pub struct WorkloadPods {
     pub name: String,
-    pub pod_requests: Pod,
-    pub pod_limits: Pod,
+    pub pod_requests: PodTemplateResources,
+    pub pod_limits: PodTemplateResources,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Pod {
+pub struct PodTemplateResources {
     pub cpu: f64,
     pub memory: i64,
-    pub storage: Option<Vec<Storage>>,
+    pub storage: Option<Vec<StorageClaim>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Storage {
+pub struct StorageClaim {
     pub name: String,
     /// `pvc`, or `tosDisk` for the vendor's volumes.
     #[serde(rename = "type")]
@@ -78,33 +78,45 @@ pub struct Storage {
 }
 
 impl ReleaseResources {
-    pub fn of<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
+    pub fn from_objects<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut found = Self::default();
         for object in objects {
             let spec = &object["spec"];
-            match (group(object), text(object, "kind")) {
+            match (api_group(object), str_field(object, "kind")) {
                 ("apps" | "extensions", "Deployment") => {
-                    put(
+                    push(
                         &mut found.deployments,
-                        Replicated { replicas: number(spec, "replicas"), pods: pods(object) },
+                        ReplicatedResources {
+                            replicas: count_or_one(spec, "replicas"),
+                            pods: workload_pods(object),
+                        },
                     );
                 }
                 ("apps", "StatefulSet") => {
-                    put(
+                    push(
                         &mut found.stateful_sets,
-                        Replicated { replicas: number(spec, "replicas"), pods: pods(object) },
+                        ReplicatedResources {
+                            replicas: count_or_one(spec, "replicas"),
+                            pods: workload_pods(object),
+                        },
                     );
                 }
                 ("apps" | "extensions", "DaemonSet") => {
                     let node_selector = node_selector(&spec["template"]);
-                    put(&mut found.daemon_sets, Daemon { node_selector, pods: pods(object) });
+                    push(
+                        &mut found.daemon_sets,
+                        DaemonSetResources { node_selector, pods: workload_pods(object) },
+                    );
                 }
                 ("batch", "Job") => {
                     let (parallelism, completions) =
-                        (number(spec, "parallelism"), number(spec, "completions"));
-                    put(&mut found.jobs, Run { parallelism, completions, pods: pods(object) });
+                        (count_or_one(spec, "parallelism"), count_or_one(spec, "completions"));
+                    push(
+                        &mut found.jobs,
+                        JobResources { parallelism, completions, pods: workload_pods(object) },
+                    );
                 }
-                ("", "PersistentVolumeClaim") => put(&mut found.pvcs, claim(object)),
+                ("", "PersistentVolumeClaim") => push(&mut found.pvcs, claim_storage(object)),
                 _ => {}
             }
         }
@@ -112,55 +124,61 @@ impl ReleaseResources {
     }
 }
 
-fn put<T>(list: &mut Option<Vec<T>>, item: T) {
+fn push<T>(list: &mut Option<Vec<T>>, item: T) {
     list.get_or_insert_default().push(item);
 }
 
-fn pods(object: &Value) -> Pods {
+fn workload_pods(object: &Value) -> WorkloadPods {
     let template = &object["spec"]["template"];
-    let disks = items(&template["spec"], "volumes").iter().filter_map(disk);
-    let claims = items(&object["spec"], "volumeClaimTemplates").iter().map(claim);
-    Pods {
-        name: text(&object["metadata"], "name").to_owned(),
-        pod_requests: pod(&amounts::of_pod(template, Side::Requests), Some(disks.chain(claims).collect())),
-        pod_limits: pod(&amounts::of_pod(template, Side::Limits), None),
+    let disks = array_field(&template["spec"], "volumes").iter().filter_map(vendor_disk_storage);
+    let claims = array_field(&object["spec"], "volumeClaimTemplates").iter().map(claim_storage);
+    WorkloadPods {
+        name: str_field(&object["metadata"], "name").to_owned(),
+        pod_requests: template_resources(
+            &resource_list::for_pod(template, ResourceField::Requests),
+            Some(disks.chain(claims).collect()),
+        ),
+        pod_limits: template_resources(&resource_list::for_pod(template, ResourceField::Limits), None),
     }
 }
 
-fn pod(asked: &Amounts, storage: Option<Vec<Storage>>) -> Pod {
-    let cpu = asked.get("cpu").map_or(0, Quantity::milli_value);
+fn template_resources(resources: &ResourceList, storage: Option<Vec<StorageClaim>>) -> PodTemplateResources {
+    let cpu = resources.get("cpu").map_or(0, Quantity::milli_value);
     #[expect(clippy::cast_precision_loss, reason = "cores as a float are what the shape has")]
     let cpu = cpu as f64 / 1000.0;
-    Pod { cpu, memory: in_units(asked.get("memory"), MEBI), storage }
+    PodTemplateResources { cpu, memory: round_up_to_unit(resources.get("memory"), MEBI), storage }
 }
 
-fn in_units(amount: Option<&Quantity>, unit: i64) -> i64 {
+fn round_up_to_unit(amount: Option<&Quantity>, unit: i64) -> i64 {
     amount.map_or(0, |amount| {
         let bytes = amount.value();
         bytes / unit + i64::from(bytes % unit > 0)
     })
 }
 
-fn claim(claim: &Value) -> Storage {
+fn claim_storage(claim: &Value) -> StorageClaim {
     let (metadata, spec) = (&claim["metadata"], &claim["spec"]);
-    let plain = text(spec, "storageClassName");
-    let beta = text(&metadata["annotations"], "volume.beta.kubernetes.io/storage-class");
-    Storage {
-        name: text(metadata, "name").to_owned(),
+    let plain = str_field(spec, "storageClassName");
+    let beta = str_field(&metadata["annotations"], "volume.beta.kubernetes.io/storage-class");
+    StorageClaim {
+        name: str_field(metadata, "name").to_owned(),
         kind: "pvc",
         storage_class: if plain.is_empty() { beta } else { plain }.to_owned(),
-        size: in_units(Quantity::of(&spec["resources"]["requests"]["storage"]).as_ref(), GIBI),
+        size: round_up_to_unit(
+            Quantity::from_value(&spec["resources"]["requests"]["storage"]).as_ref(),
+            GIBI,
+        ),
     }
 }
 
 /// A volume on a vendor's disk, which has no claim.
-fn disk(volume: &Value) -> Option<Storage> {
+fn vendor_disk_storage(volume: &Value) -> Option<StorageClaim> {
     let disk = volume.get("tosDisk")?;
-    Some(Storage {
-        name: text(disk, "name").to_owned(),
+    Some(StorageClaim {
+        name: str_field(disk, "name").to_owned(),
         kind: "tosDisk",
-        storage_class: text(disk, "storageType").to_owned(),
-        size: in_units(Quantity::of(&disk["capability"]).as_ref(), GIBI),
+        storage_class: str_field(disk, "storageType").to_owned(),
+        size: round_up_to_unit(Quantity::from_value(&disk["capability"]).as_ref(), GIBI),
     })
 }
 
@@ -181,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zookeeper() {
+    fn zookeeper_resources_match_the_walm_format() {
         let objects = [
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "zookeeper-test-zookeeper"}}),
             json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "zookeeper-test-zookeeper"}, "spec": {
@@ -200,7 +218,7 @@ mod tests {
         ]});
         let pod_limits = json!({"cpu": 2.0, "memory": 4096, "storage": null});
         assert_eq!(
-            serde_json::to_value(ReleaseResources::of(&objects)).unwrap(),
+            serde_json::to_value(ReleaseResources::from_objects(&objects)).unwrap(),
             json!({
                 "deployments": null, "daemonSets": null, "jobs": null, "pvcs": null,
                 "statefulSets": [{
@@ -222,6 +240,6 @@ mod tests {
         let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
             "spec": {"storageClassName": "bronze", "resources": {"requests": {"storage": "500Mi"}}}});
         let objects = [of("apps/v1", "Deployment"), of("apps/v1", "DaemonSet"), of("batch/v1", "Job"), claim];
-        insta::assert_json_snapshot!(ReleaseResources::of(&objects));
+        insta::assert_json_snapshot!(ReleaseResources::from_objects(&objects));
     }
 }

@@ -2,17 +2,17 @@
 
 use serde_json::Value;
 
-use Kind::*;
+use WorkloadKind::*;
 
 /// A pod, or an object whose controller creates pods.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
-    kind: Kind,
+    kind: WorkloadKind,
     object: &'a Value,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum WorkloadKind {
     Deployment,
     StatefulSet,
     DaemonSet,
@@ -24,7 +24,7 @@ enum Kind {
 
 /// Kinds that create pods: group, kind, variant. Versions are ignored: the relevant fields are the same in all of them.
 #[rustfmt::skip]
-const KINDS: &[(&str, &str, Kind)] = &[
+const WORKLOAD_KINDS: &[(&str, &str, WorkloadKind)] = &[
     ("apps",       "Deployment",            Deployment),
     ("extensions", "Deployment",            Deployment),
     ("apps",       "StatefulSet",           StatefulSet),
@@ -40,19 +40,19 @@ const KINDS: &[(&str, &str, Kind)] = &[
 
 impl<'a> Workload<'a> {
     /// Returns the workload if the object is one.
-    pub fn of(object: &'a Value) -> Option<Self> {
-        let (group, kind) = (group(object), text(object, "kind"));
-        let row = KINDS.iter().find(|row| (row.0, row.1) == (group, kind))?;
+    pub fn from_object(object: &'a Value) -> Option<Self> {
+        let (group, kind) = (api_group(object), str_field(object, "kind"));
+        let row = WORKLOAD_KINDS.iter().find(|row| (row.0, row.1) == (group, kind))?;
         Some(Self { kind: row.2, object })
     }
 
     /// `Deployment/web`
-    pub fn title(&self) -> String {
-        format!("{}/{}", text(self.object, "kind"), self.name())
+    pub fn kind_and_name(&self) -> String {
+        format!("{}/{}", str_field(self.object, "kind"), self.name())
     }
 
     pub fn name(&self) -> &'a str {
-        text(&self.object["metadata"], "name")
+        str_field(&self.object["metadata"], "name")
     }
 
     pub fn object(&self) -> &'a Value {
@@ -80,10 +80,10 @@ impl<'a> Workload<'a> {
         match self.kind {
             Pod => 1,
             DaemonSet => nodes,
-            Job => runs(spec),
+            Job => concurrent_pods(spec),
             CronJob if spec["suspend"] == true => 0,
-            CronJob => runs(&spec["jobTemplate"]["spec"]),
-            Deployment | StatefulSet | ReplicaSet => number(spec, "replicas"),
+            CronJob => concurrent_pods(&spec["jobTemplate"]["spec"]),
+            Deployment | StatefulSet | ReplicaSet => count_or_one(spec, "replicas"),
         }
     }
 
@@ -92,36 +92,43 @@ impl<'a> Workload<'a> {
         let spec = &self.object["spec"];
         match self.kind {
             Deployment if spec["strategy"]["type"] == "Recreate" => 0,
-            Deployment => {
-                share(&spec["strategy"]["rollingUpdate"]["maxSurge"], "25%", self.pods(nodes), u64::div_ceil)
-            }
+            Deployment => int_or_percent(
+                &spec["strategy"]["rollingUpdate"]["maxSurge"],
+                "25%",
+                self.pods(nodes),
+                u64::div_ceil,
+            ),
             DaemonSet if spec["updateStrategy"]["type"] == "OnDelete" => 0,
-            DaemonSet => {
-                share(&spec["updateStrategy"]["rollingUpdate"]["maxSurge"], "0", nodes, u64::div_ceil)
-            }
+            DaemonSet => int_or_percent(
+                &spec["updateStrategy"]["rollingUpdate"]["maxSurge"],
+                "0",
+                nodes,
+                u64::div_ceil,
+            ),
             _ => 0,
         }
     }
 
     /// Whether pods may be unavailable during a rolling update, so that it can proceed without a surge.
-    pub fn may_lack_some(&self) -> bool {
+    pub fn allows_unavailable_pods(&self) -> bool {
         let missing = &self.object["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"];
-        self.kind == Deployment && share(missing, "25%", self.pods(0), |part, whole| part / whole) > 0
+        self.kind == Deployment
+            && int_or_percent(missing, "25%", self.pods(0), |part, whole| part / whole) > 0
     }
 
     /// Claims per pod: the templates of a `StatefulSet` and ephemeral volumes.
     pub fn claims_per_pod(&self) -> impl Iterator<Item = &'a Value> {
         let templates: &[Value] = match self.kind {
-            StatefulSet => items(&self.object["spec"], "volumeClaimTemplates"),
+            StatefulSet => array_field(&self.object["spec"], "volumeClaimTemplates"),
             _ => &[],
         };
-        let volumes = items(&self.template()["spec"], "volumes").iter();
+        let volumes = array_field(&self.template()["spec"], "volumes").iter();
         let ephemeral = volumes.map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]);
         templates.iter().chain(ephemeral.filter(|template| template.is_object()))
     }
 
     /// Object that the controller creates besides pods, by its resource name in a quota.
-    pub(super) fn makes(&self) -> Option<&'static str> {
+    pub(super) fn created_resource(&self) -> Option<&'static str> {
         match self.kind {
             Deployment => Some("replicasets.apps"),
             CronJob if self.object["spec"]["suspend"] != true => Some("jobs.batch"),
@@ -131,22 +138,22 @@ impl<'a> Workload<'a> {
 }
 
 /// Concurrent pods of a job. Without `completions` it is a work queue with `parallelism` workers.
-fn runs(job: &Value) -> u64 {
+fn concurrent_pods(job: &Value) -> u64 {
     if job["suspend"] == true {
         return 0;
     }
-    let parallel = number(job, "parallelism");
-    if job["completions"].is_null() { parallel } else { parallel.min(number(job, "completions")) }
+    let parallel = count_or_one(job, "parallelism");
+    if job["completions"].is_null() { parallel } else { parallel.min(count_or_one(job, "completions")) }
 }
 
 /// A count that defaults to one.
-pub(super) fn number(spec: &Value, key: &str) -> u64 {
+pub(super) fn count_or_one(spec: &Value, key: &str) -> u64 {
     let value = &spec[key];
     if value.is_null() { 1 } else { value.as_u64().unwrap_or_default() }
 }
 
 /// A percentage of `whole`, rounded by `divide`, or an absolute number.
-fn share(value: &Value, default: &str, whole: u64, divide: fn(u64, u64) -> u64) -> u64 {
+fn int_or_percent(value: &Value, default: &str, whole: u64, divide: fn(u64, u64) -> u64) -> u64 {
     if let Some(number) = value.as_u64() {
         return number;
     }
@@ -159,15 +166,15 @@ fn share(value: &Value, default: &str, whole: u64, divide: fn(u64, u64) -> u64) 
     }
 }
 
-pub(super) fn group(object: &Value) -> &str {
-    text(object, "apiVersion").split_once('/').map_or("", |(group, _)| group)
+pub(super) fn api_group(object: &Value) -> &str {
+    str_field(object, "apiVersion").split_once('/').map_or("", |(group, _)| group)
 }
 
-pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+pub(super) fn str_field<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-pub(super) fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub(super) fn array_field<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -205,18 +212,18 @@ mod tests {
         for (api_version, kind, spec, pods, surge) in table {
             let object =
                 json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": spec});
-            let workload = Workload::of(&object).unwrap();
+            let workload = Workload::from_object(&object).unwrap();
             assert_eq!((workload.pods(4), workload.surge(4)), (pods, surge), "{object}");
         }
     }
 
     #[test]
-    fn whose_pods_may_be_missing_while_they_are_replaced() {
+    fn deployment_allows_unavailable_pods_by_max_unavailable() {
         let rolling = |replicas: u64, missing: Value| {
             let spec =
                 json!({"replicas": replicas, "strategy": {"rollingUpdate": {"maxUnavailable": missing}}});
             let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec});
-            Workload::of(&object).unwrap().may_lack_some()
+            Workload::from_object(&object).unwrap().allows_unavailable_pods()
         };
         assert!(!rolling(3, json!(null)), "a quarter of three is none");
         assert!(rolling(4, json!(null)) && rolling(1, json!(1)) && rolling(3, json!("34%")));
@@ -224,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn what_only_shares_a_name_is_no_workload() {
+    fn objects_of_other_api_groups_are_no_workloads() {
         for (api_version, kind) in [("v1", "Service"), ("example.com/v1", "Deployment"), ("v1", "Job")] {
-            assert!(Workload::of(&json!({"apiVersion": api_version, "kind": kind})).is_none());
+            assert!(Workload::from_object(&json!({"apiVersion": api_version, "kind": kind})).is_none());
         }
     }
 }

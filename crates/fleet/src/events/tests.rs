@@ -1,18 +1,18 @@
 //! Tests of events and their visibility.
 
-use domain::Kind;
+use domain::ErrorKind;
 use serde_json::{Value, json};
-use testkit::World;
+use testkit::TestCluster;
 
 use super::*;
-use crate::stage::{self, ALL, Stage, administrator, id, namespace, node_object, person};
+use crate::testing::{self, ALL, FleetHarness, administrator, id, namespace, node_object, user};
 
-fn told(value: Value) -> Told {
+fn event_object(value: Value) -> EventObject {
     serde_json::from_value(value).unwrap()
 }
 
 #[test]
-fn when_how_often_and_by_whom() {
+fn row_has_time_count_and_source_of_the_event() {
     let made = json!({"name": "e", "namespace": "x", "creationTimestamp": "2026-01-01T00:00:00Z"});
     #[rustfmt::skip]
     let table = [
@@ -25,10 +25,10 @@ fn when_how_often_and_by_whom() {
     ];
     for (mut event, timestamp, count, source) in table {
         event["metadata"] = made.clone();
-        let row = told(event).row();
+        let row = event_object(event).row();
         assert_eq!((row.timestamp.as_str(), row.count, row.source.as_str()), (timestamp, count, source));
     }
-    let row = told(json!({
+    let row = event_object(json!({
         "metadata": made, "type": "Warning", "reason": "BackOff", "message": "Back-off restarting failed container",
         "involvedObject": {"kind": "Pod", "name": "web-0", "namespace": "x"},
     }))
@@ -37,16 +37,16 @@ fn when_how_often_and_by_whom() {
         (row.object.as_str(), row.info.as_str(), row.namespace.as_str()),
         ("Pod/web-0", "BackOff", "x")
     );
-    let bare = told(json!({"metadata": {}})).row();
+    let bare = event_object(json!({"metadata": {}})).row();
     assert_eq!((bare.object.as_str(), bare.timestamp.as_str()), ("/", ""));
 }
 
 #[test]
-fn a_place_is_read_as_it_was_written() {
-    let place = Cursor(Reverse(1_767_323_045_000_123), "x".to_owned(), "web-0.17a".to_owned());
-    assert_eq!(Cursor::parse(&place.text()).unwrap(), place);
+fn cursor_round_trips() {
+    let place = EventCursor(Reverse(1_767_323_045_000_123), "x".to_owned(), "web-0.17a".to_owned());
+    assert_eq!(EventCursor::parse(&place.to_token()).unwrap(), place);
     for wrong in ["", "x", "1", "1/x", "one/x/y", &format!("1/{}/y", "x".repeat(300))] {
-        assert_eq!(Cursor::parse(wrong).unwrap_err().kind(), Kind::Invalid, "{wrong}");
+        assert_eq!(EventCursor::parse(wrong).unwrap_err().kind(), ErrorKind::Invalid, "{wrong}");
     }
 }
 
@@ -59,12 +59,12 @@ fn event(namespace: &str, name: &str, about: (&str, &str), kind: &str, minute: u
     })
 }
 
-async fn eventful() -> World {
-    let world = World::new().await;
+async fn world_with_events() -> TestCluster {
+    let world = TestCluster::new().await;
     let (one, other) = (id(1).to_string(), id(2).to_string());
     world.apply([namespace(&one), namespace(&other)]).await;
-    stage::put(&world, node_object("mine", json!({"openyurt/tenant": one}), "True")).await;
-    stage::put(&world, node_object("theirs", json!({"openyurt/tenant": other}), "True")).await;
+    testing::put(&world, node_object("mine", json!({"openyurt/tenant": one}), "True")).await;
+    testing::put(&world, node_object("theirs", json!({"openyurt/tenant": other}), "True")).await;
     // The bindings that tenancy creates for users.
     world
         .apply([
@@ -90,21 +90,21 @@ fn messages(list: &EventList) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn everybody_reads_what_happened_to_theirs_newest_first() {
-    let stage = Stage::with(eventful().await, stage::settings()).await;
+async fn events_are_restricted_by_visibility_newest_first() {
+    let stage = FleetHarness::with(world_with_events().await, testing::settings()).await;
     let (one, names) = (id(1), [id(1).to_string()]);
-    let whose = Whose { tenant: Some(one.as_str()), namespaces: Namespaces::Of(&names) };
-    let read = async |wish: EventWish| stage.fleet.events(&person(1), whose, &wish).await.unwrap();
-    let all = read(EventWish::default()).await;
+    let whose = Visibility { tenant: Some(one.as_str()), namespaces: Namespaces::Only(&names) };
+    let read = async |wish: EventQuery| stage.fleet.events(&user(1), whose, &wish).await.unwrap();
+    let all = read(EventQuery::default()).await;
     assert_eq!((messages(&all), all.more.as_str()), (vec!["crashed", "node-gone", "started"], ""));
 
     let text = |text: &str| Some(text.to_owned());
-    let some = |wish: EventWish| async { read(wish).await.items.len() };
-    assert_eq!(some(EventWish { event_type: text("Warning"), ..EventWish::default() }).await, 2);
-    assert_eq!(some(EventWish { kind: text("Node"), ..EventWish::default() }).await, 1);
-    assert_eq!(some(EventWish { name: text("web-0"), ..EventWish::default() }).await, 1);
+    let some = |wish: EventQuery| async { read(wish).await.items.len() };
+    assert_eq!(some(EventQuery { event_type: text("Warning"), ..EventQuery::default() }).await, 2);
+    assert_eq!(some(EventQuery { kind: text("Node"), ..EventQuery::default() }).await, 1);
+    assert_eq!(some(EventQuery { name: text("web-0"), ..EventQuery::default() }).await, 1);
     assert_eq!(
-        some(EventWish { since: Some("2026-01-02T03:03:00Z".parse().unwrap()), ..EventWish::default() })
+        some(EventQuery { since: Some("2026-01-02T03:03:00Z".parse().unwrap()), ..EventQuery::default() })
             .await,
         2
     );
@@ -113,25 +113,25 @@ async fn everybody_reads_what_happened_to_theirs_newest_first() {
     let mut seen = Vec::new();
     let mut after = None;
     loop {
-        let page = read(EventWish { limit: Some(1), after, ..EventWish::default() }).await;
+        let page = read(EventQuery { limit: Some(1), after, ..EventQuery::default() }).await;
         seen.extend(page.items.iter().map(|event| event.content.clone()));
         if page.more.is_empty() {
             break;
         }
-        after = Some(Cursor::parse(&page.more).unwrap());
+        after = Some(EventCursor::parse(&page.more).unwrap());
     }
     assert_eq!(seen, ["crashed", "node-gone", "started"]);
 
     // Kubernetes authorises the request, whatever the given visibility.
     let theirs = [id(2).to_string()];
-    let foreign = Whose { tenant: Some(one.as_str()), namespaces: Namespaces::Of(&theirs) };
-    let refused = stage.fleet.events(&person(1), foreign, &EventWish::default()).await.unwrap_err();
-    assert_eq!(refused.kind(), Kind::Forbidden);
+    let foreign = Visibility { tenant: Some(one.as_str()), namespaces: Namespaces::Only(&theirs) };
+    let refused = stage.fleet.events(&user(1), foreign, &EventQuery::default()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Forbidden);
 
-    let all = stage.fleet.events(&administrator(), ALL, &EventWish::default()).await.unwrap();
+    let all = stage.fleet.events(&administrator(), ALL, &EventQuery::default()).await.unwrap();
     assert_eq!(messages(&all), ["pod-of-default", "secret", "crashed", "node-other", "node-gone", "started"]);
     let default = ["default".to_owned()];
-    let whose = Whose { tenant: None, namespaces: Namespaces::Of(&default) };
-    let all = stage.fleet.events(&administrator(), whose, &EventWish::default()).await.unwrap();
+    let whose = Visibility { tenant: None, namespaces: Namespaces::Only(&default) };
+    let all = stage.fleet.events(&administrator(), whose, &EventQuery::default()).await.unwrap();
     assert_eq!(messages(&all), ["pod-of-default", "node-other", "node-gone"]);
 }

@@ -10,11 +10,11 @@ fn job(status: &Value) -> Job {
         "spec": {"template": {"spec": {"containers": [{"image": "busybox"}]}}},
         "status": status,
     });
-    Job::of(&serde_json::from_value(told).unwrap(), &Words::default())
+    Job::from_object(&serde_json::from_value(told).unwrap(), &StringInterner::default())
 }
 
 #[test]
-fn the_status_follows_from_the_conditions() {
+fn job_status_follows_from_conditions() {
     let condition =
         |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": format!("{kind}Reason")});
     #[rustfmt::skip]
@@ -44,7 +44,7 @@ fn the_status_follows_from_the_conditions() {
 }
 
 #[test]
-fn a_job_begins_when_it_started_or_else_when_it_was_made() {
+fn job_start_time_defaults_to_creation_time() {
     assert_eq!(job(&json!({})).row().start_time, "2026-01-02T03:04:05Z");
     let ended =
         job(&json!({"startTime": "2026-01-02T04:00:00Z", "completionTime": "2026-01-02T05:00:00Z"})).row();
@@ -65,9 +65,9 @@ fn rows_as_the_console_reads_them() {
     });
     insta::assert_json_snapshot!(
         "cronjob",
-        CronJob::of(&serde_json::from_value(cron).unwrap(), &Words::default()).row()
+        CronJob::from_object(&serde_json::from_value(cron).unwrap(), &StringInterner::default()).row()
     );
     let bare = json!({"metadata": {"name": "nightly"}, "spec": {"schedule": "@daily"}});
-    let bare = CronJob::of(&serde_json::from_value(bare).unwrap(), &Words::default()).row();
+    let bare = CronJob::from_object(&serde_json::from_value(bare).unwrap(), &StringInterner::default()).row();
     assert_eq!((bare.status, bare.active, bare.last_schedule_time.as_str()), ("Active", 0, ""));
 }

@@ -8,17 +8,17 @@ use kube::client::Body;
 use kube_access::Clients;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use testkit::{HeldClock, World, until};
+use testkit::{ManualClock, TestCluster, wait_for};
 use tower::service_fn;
 
 use crate::Fleet;
-use crate::stage::{self, ALL, node_object};
+use crate::testing::{self, ALL, node_object};
 
 /// Response of the fake metrics API; `None` means that it is not installed.
-type Answer = Arc<Mutex<Option<Value>>>;
+type FakeResponse = Arc<Mutex<Option<Value>>>;
 
 /// A client of a cluster with the fake metrics API.
-fn beside(client: kube::Client, answer: Answer) -> kube::Client {
+fn with_fake_metrics(client: kube::Client, answer: FakeResponse) -> kube::Client {
     let call = move |request: Request<Body>| {
         let (client, answer) = (client.clone(), answer.lock().clone());
         async move {
@@ -26,7 +26,7 @@ fn beside(client: kube::Client, answer: Answer) -> kube::Client {
                 ("/apis", Some(_)) => Some(
                     json!({"kind": "APIGroupList", "groups": [{"name": "metrics.k8s.io", "versions": []}]}),
                 ),
-                (super::NODES, Some(list)) => Some(list),
+                (super::NODE_METRICS_PATH, Some(list)) => Some(list),
                 _ => None,
             };
             match said {
@@ -39,14 +39,14 @@ fn beside(client: kube::Client, answer: Answer) -> kube::Client {
 }
 
 #[tokio::test]
-async fn what_is_used_is_shown_for_as_long_as_somebody_says_it() {
-    let world = World::new().await;
-    stage::put(&world, node_object("edge-1", json!({}), "True")).await;
-    stage::put(&world, node_object("edge-2", json!({}), "True")).await;
-    let (answer, clock) = (Answer::default(), HeldClock::new());
-    let clients = Clients::new(beside(world.platform(), answer.clone()));
-    let fleet = Fleet::start(clients, Arc::new(clock.clone()), stage::settings()).await.unwrap();
-    let look = fleet.look(ALL);
+async fn usage_is_shown_while_measurements_are_recent() {
+    let world = TestCluster::new().await;
+    testing::put(&world, node_object("edge-1", json!({}), "True")).await;
+    testing::put(&world, node_object("edge-2", json!({}), "True")).await;
+    let (answer, clock) = (FakeResponse::default(), ManualClock::new());
+    let clients = Clients::new(with_fake_metrics(world.platform_client(), answer.clone()));
+    let fleet = Fleet::start(clients, Arc::new(clock.clone()), testing::settings()).await.unwrap();
+    let look = fleet.view(ALL);
     let shown = |name: &str| look.node(name).map(|row| row.node_status).unwrap();
     assert_eq!(shown("edge-1").cpu, "0m / 0m / -");
 
@@ -56,20 +56,21 @@ async fn what_is_used_is_shown_for_as_long_as_somebody_says_it() {
         of("gone", json!({"cpu": "1", "memory": "1Gi"})),
     ]});
     *answer.lock() = Some(list);
-    until("it is known what is used", async || (shown("edge-1").cpu == "0m / 0m / 412m").then_some(())).await;
+    wait_for("it is known what is used", async || (shown("edge-1").cpu == "0m / 0m / 412m").then_some(()))
+        .await;
     assert_eq!(shown("edge-1").memory, "0.0Mi / 0.0Mi / 921.6Mi");
     assert_eq!(shown("edge-1").cpu_detail.usage, Some(412));
     assert_eq!(shown("edge-2").cpu, "0m / 0m / -");
 
     // Old measurements are not shown.
     clock.advance(SignedDuration::from_mins(6));
-    until("it is too old", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
+    wait_for("it is too old", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
     clock.advance(SignedDuration::from_mins(-6));
-    until("it is not", async || (shown("edge-1").cpu == "0m / 0m / 412m").then_some(())).await;
+    wait_for("it is not", async || (shown("edge-1").cpu == "0m / 0m / 412m").then_some(())).await;
 
     // An invalid response counts as unknown usage.
     *answer.lock() = Some(json!({"items": 7}));
-    until("it is not known any more", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
+    wait_for("it is not known any more", async || (shown("edge-1").cpu == "0m / 0m / -").then_some(())).await;
     *answer.lock() = None;
     assert_eq!(shown("edge-1").cpu, "0m / 0m / -");
 }

@@ -5,14 +5,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::amounts::{Share, Takes};
+use crate::resources::{PodResources, RequestAndLimit};
 
 fn node(value: Value) -> Node {
-    Node::of(&serde_json::from_value(value).unwrap(), &Words::default())
+    Node::from_object(&serde_json::from_value(value).unwrap(), &StringInterner::default())
 }
 
 fn row(value: Value) -> NodeRow {
-    node(value).row(&Load::default(), Used::default())
+    node(value).row(&NodeAllocation::default(), MeasuredUsage::default())
 }
 
 fn conditions(conditions: Value) -> Value {
@@ -20,7 +20,7 @@ fn conditions(conditions: Value) -> Value {
 }
 
 #[test]
-fn the_status_follows_from_the_condition_ready() {
+fn node_status_follows_from_ready_condition() {
     let ready = |status: &str| json!([{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": status}]);
     #[rustfmt::skip]
     let table = [
@@ -118,11 +118,11 @@ fn a_row_as_the_console_reads_it() {
                          "operatingSystem": "linux", "kubeletVersion": "v1.30.0", "kubeProxyVersion": "", "architecture": "arm64"},
         },
     });
-    let mut load = Load::default();
-    let share = |request, limit, unlimited| Share { request, limit, unlimited };
+    let mut load = NodeAllocation::default();
+    let share = |request, limit, unlimited| RequestAndLimit { request, limit, unlimited };
     let gi = 1 << 30;
-    load.add(&Takes { cpu: share(850, 2000, false), memory: share(gi, 2 * gi, true) }, true);
-    load.add(&Takes { cpu: share(0, 0, false), memory: share(gi / 5, 0, false) }, false);
-    let used = Used { cpu: Some(412), memory: None };
+    load.add(&PodResources { cpu: share(850, 2000, false), memory: share(gi, 2 * gi, true) }, true);
+    load.add(&PodResources { cpu: share(0, 0, false), memory: share(gi / 5, 0, false) }, false);
+    let used = MeasuredUsage { cpu: Some(412), memory: None };
     insta::assert_json_snapshot!(node(told).row(&load, used));
 }

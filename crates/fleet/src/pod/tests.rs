@@ -7,10 +7,10 @@ use serde_json::json;
 use super::*;
 
 fn pod(value: Value) -> Pod {
-    Pod::of(serde_json::from_value(value).unwrap(), &Words::default())
+    Pod::from_object(serde_json::from_value(value).unwrap(), &StringInterner::default())
 }
 
-fn on_a_node(phase: &str, spec: Value) -> Value {
+fn scheduled_pod(phase: &str, spec: Value) -> Value {
     let mut pod =
         json!({"metadata": {"name": "p", "namespace": "x"}, "spec": spec, "status": {"phase": phase}});
     pod["spec"]["nodeName"] = "n".into();
@@ -18,9 +18,9 @@ fn on_a_node(phase: &str, spec: Value) -> Value {
 }
 
 /// CPU request and limit, memory request and limit, and whether CPU and memory are unlimited.
-fn taken(spec: Value) -> (i64, i64, i64, i64, bool, bool) {
-    let pod = pod(on_a_node("Running", spec));
-    let Takes { cpu, memory } = *pod.load().unwrap().1;
+fn pod_totals(spec: Value) -> (i64, i64, i64, i64, bool, bool) {
+    let pod = pod(scheduled_pod("Running", spec));
+    let PodResources { cpu, memory } = *pod.allocation().unwrap().1;
     (cpu.request, cpu.limit, memory.request, memory.limit, cpu.unlimited, memory.unlimited)
 }
 
@@ -29,7 +29,7 @@ fn container(requests: Value, limits: Value) -> Value {
 }
 
 #[test]
-fn what_a_pod_takes_of_its_node() {
+fn pod_resources_follow_kubernetes_rules() {
     let mi = 1 << 20;
     let cpu = |amount: &str| container(json!({"cpu": amount}), json!({"cpu": amount}));
     let always = |mut container: Value| {
@@ -63,12 +63,12 @@ fn what_a_pod_takes_of_its_node() {
         (json!({}), (0, 0, 0, 0, false, false)),
     ];
     for (spec, expected) in table {
-        assert_eq!(taken(spec.clone()), expected, "{spec}");
+        assert_eq!(pod_totals(spec.clone()), expected, "{spec}");
     }
 }
 
 #[test]
-fn what_has_ended_or_has_no_node_takes_nothing() {
+fn finished_and_unscheduled_pods_use_nothing() {
     let spec = || json!({"containers": [container(json!({"cpu": "1"}), json!({}))]});
     for (phase, running) in [
         ("Pending", Some(false)),
@@ -77,18 +77,18 @@ fn what_has_ended_or_has_no_node_takes_nothing() {
         ("Succeeded", None),
         ("Failed", None),
     ] {
-        let pod = pod(on_a_node(phase, spec()));
-        assert_eq!(pod.load().map(|(_, _, running)| running), running, "{phase}");
+        let pod = pod(scheduled_pod(phase, spec()));
+        assert_eq!(pod.allocation().map(|(_, _, running)| running), running, "{phase}");
     }
     for node in [json!(null), json!("")] {
-        let mut unplaced = on_a_node("Pending", spec());
+        let mut unplaced = scheduled_pod("Pending", spec());
         unplaced["spec"]["nodeName"] = node;
-        assert_eq!(pod(unplaced).load(), None);
+        assert_eq!(pod(unplaced).allocation(), None);
     }
 }
 
 #[test]
-fn a_pod_is_healthy_when_it_is_done_or_runs_and_is_ready() {
+fn pod_is_healthy_when_succeeded_or_ready() {
     let ready = |status: &str| json!([{"type": "Ready", "status": status}]);
     for (phase, conditions, healthy) in [
         ("Succeeded", json!([]), true),

@@ -3,20 +3,20 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::words::Words;
+use crate::interner::StringInterner;
 
 fn pool(value: Value) -> Pool {
-    Pool::of(serde_json::from_value(value).unwrap())
+    Pool::from_object(serde_json::from_value(value).unwrap())
 }
 
 fn node(name: &str, os: &str, ready: &str) -> Arc<Node> {
     let told = json!({"metadata": {"name": name, "labels": {"kubernetes.io/os": os}},
                       "status": {"conditions": [{"type": "Ready", "status": ready}]}});
-    Arc::new(Node::of(&serde_json::from_value(told).unwrap(), &Words::default()))
+    Arc::new(Node::from_object(&serde_json::from_value(told).unwrap(), &StringInterner::default()))
 }
 
 #[test]
-fn the_status_of_a_pool() {
+fn pool_status_by_member_counts() {
     #[rustfmt::skip]
     let table = [
         (false, 0, 0, "Empty"), (false, 2, 2, "Ready"), (false, 2, 1, "Degraded"), (false, 2, 0, "NotReady"),
@@ -28,7 +28,7 @@ fn the_status_of_a_pool() {
 }
 
 #[test]
-fn numbers_are_those_of_the_status_or_else_counted() {
+fn row_counts_come_from_status_or_members() {
     let members = [node("a", "linux", "True"), node("b", "windows", "Unknown"), node("c", "linux", "False")];
     let told = |status: Value| json!({"metadata": {"name": "p"}, "spec": {"type": "Edge"}, "status": status});
     #[rustfmt::skip]

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::*;
 
 fn workload(value: Value) -> Workload {
-    Workload::of(&serde_json::from_value(value).unwrap(), &Words::default())
+    Workload::from_object(&serde_json::from_value(value).unwrap(), &StringInterner::default())
 }
 
 #[test]
-fn a_workload_is_healthy_when_all_that_is_wanted_now_is_ready() {
+fn workload_is_healthy_when_desired_replicas_are_ready_and_observed() {
     #[rustfmt::skip]
     let table = [
         (json!({"replicas": 3}), json!({"replicas": 3, "readyReplicas": 3, "observedGeneration": 2}), true),
@@ -35,7 +35,7 @@ fn a_workload_is_healthy_when_all_that_is_wanted_now_is_ready() {
 }
 
 #[test]
-fn what_kubernetes_leaves_out_is_zero() {
+fn omitted_fields_are_zero() {
     let row = workload(json!({"metadata": {"name": "w", "namespace": "x"}, "spec": {"template": {}}})).row();
     assert_eq!(row.status, Replicas { replicas: 0, ready_replicas: 0 });
     assert_eq!((row.desired_replicas, row.available_replicas, row.updated_replicas), (1, 0, 0));
@@ -58,7 +58,8 @@ fn rows_as_the_console_reads_them() {
         "status": {"currentNumberScheduled": 4, "desiredNumberScheduled": 5, "numberReady": 3, "numberAvailable": 2,
                    "updatedNumberScheduled": 1, "observedGeneration": 1},
     });
-    let daemons = Workload::of_daemons(&serde_json::from_value(daemons).unwrap(), &Words::default());
+    let daemons =
+        Workload::from_daemon_set(&serde_json::from_value(daemons).unwrap(), &StringInterner::default());
     assert!(!daemons.is_healthy());
     insta::assert_json_snapshot!("daemonset", daemons.row());
 }

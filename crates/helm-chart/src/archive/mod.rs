@@ -11,6 +11,6 @@ mod tar;
 mod tests;
 mod write;
 
-pub(crate) use read::files_unless;
-pub use read::{ArchiveError, Limits, files};
+pub(crate) use read::read_files_interruptible;
+pub use read::{ArchiveError, ArchiveLimits, read_files};
 pub use write::{PackError, write};

@@ -8,14 +8,14 @@ use helm_template::go::quote;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use super::gzip::{Failure, Unzip};
-use super::tar::{BLOCK, BadHeader, Extended, Header};
+use super::gzip::{GzipError, GzipReader};
+use super::tar::{BLOCK_SIZE, ExtendedAttributes, InvalidHeader, TarHeader};
 use crate::chart::File;
 use crate::path;
 
 /// Size limits of a chart. The defaults are Helm's where Helm has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ArchiveLimits {
     /// Packed size of all archives of a chart.
     pub packed: usize,
     /// Unpacked size of all files of a chart, nested archives included.
@@ -31,8 +31,8 @@ pub struct Limits {
     pub depth: usize,
 }
 
-impl Limits {
-    pub const fn of(profile: Profile) -> Self {
+impl ArchiveLimits {
+    pub const fn for_profile(profile: Profile) -> Self {
         Self {
             packed: 100 << 20,
             unpacked: 100 << 20,
@@ -54,17 +54,17 @@ pub enum ArchiveError {
     #[error("gzip: invalid header")]
     NotGzip,
     #[error("{0}")]
-    Damaged(String),
+    Corrupt(String),
     #[error("chart illegally contains absolute paths")]
-    Absolute,
+    AbsolutePath,
     #[error("chart illegally contains content outside the base directory: {}", quote(.0))]
     OutsideBase(Str),
     #[error("chart illegally references parent directory")]
-    Parent,
+    ParentPath,
     #[error("chart contains illegally named files")]
-    Drive,
+    DrivePath,
     #[error("chart yaml not in base directory")]
-    NoBase,
+    NoBaseDir,
     #[error("{0}")]
     TooLarge(String),
     #[error("chart archive unpacks to more than 100 times its size")]
@@ -78,7 +78,7 @@ pub enum ArchiveError {
     #[error("chart file {} is a link to {}, which is outside of the chart", quote(.name), quote(.to))]
     LinkOutside { name: Str, to: Str },
     #[error("chart file {} is {what}", quote(.name))]
-    Special { name: Str, what: &'static str },
+    SpecialFile { name: Str, what: &'static str },
     /// Interrupted by the caller.
     #[error("{0}")]
     Interrupted(Str),
@@ -86,32 +86,43 @@ pub enum ArchiveError {
 
 /// Reads the files of an archive in order, without the name of the base folder. `limits` is reduced by the used
 /// amounts.
-pub fn files(archive: &[u8], profile: Profile, limits: &mut Limits) -> Result<Vec<File>, ArchiveError> {
-    files_unless(archive, profile, limits, &|| Ok(()))
-}
-
-/// Like [`files`], but stops with the error of `interrupt`, which is called for each entry.
-pub(crate) fn files_unless(
+pub fn read_files(
     archive: &[u8],
     profile: Profile,
-    limits: &mut Limits,
+    limits: &mut ArchiveLimits,
+) -> Result<Vec<File>, ArchiveError> {
+    read_files_interruptible(archive, profile, limits, &|| Ok(()))
+}
+
+/// Like [`read_files`], but stops with the error of `interrupt`, which is called for each entry.
+pub(crate) fn read_files_interruptible(
+    archive: &[u8],
+    profile: Profile,
+    limits: &mut ArchiveLimits,
     interrupt: &dyn Fn() -> Result<(), Str>,
 ) -> Result<Vec<File>, ArchiveError> {
     limits.packed = limits.packed.checked_sub(archive.len()).ok_or_else(|| {
         ArchiveError::TooLarge("chart archives are larger than the maximum size of archives".to_owned())
     })?;
-    let largest = Limits::of(profile).unpacked.max(limits.unpacked);
+    let largest = ArchiveLimits::for_profile(profile).unpacked.max(limits.unpacked);
     // Allowance for headers and padding.
     let stream = limits.unpacked.saturating_add(limits.unpacked / 4).saturating_add(1 << 20);
-    let zip = Unzip::new(archive, stream).map_err(|failure| match failure {
-        Failure::Header => ArchiveError::NotGzip,
-        other => ArchiveError::Damaged(other.to_string()),
+    let zip = GzipReader::new(archive, stream).map_err(|failure| match failure {
+        GzipError::Header => ArchiveError::NotGzip,
+        other => ArchiveError::Corrupt(other.to_string()),
     })?;
-    let mut reader = Reader { zip, at: 0, profile, limits, largest, names: HashSet::new() };
+    let mut reader = ArchiveReader {
+        gzip: zip,
+        header_offset: 0,
+        profile,
+        limits,
+        max_unpacked: largest,
+        names: HashSet::new(),
+    };
     let mut found = Vec::new();
     loop {
         interrupt().map_err(ArchiveError::Interrupted)?;
-        let Some(entry) = reader.next()? else { break };
+        let Some(entry) = reader.next_entry()? else { break };
         if let Some(file) = reader.accept(entry)? {
             found.push(file);
         }
@@ -119,7 +130,7 @@ pub(crate) fn files_unless(
     if found.is_empty() {
         return Err(ArchiveError::Empty);
     }
-    let unpacked = reader.zip.unpacked;
+    let unpacked = reader.gzip.unpacked;
     let used: usize = found.iter().map(|(_, range)| range.len()).sum();
     // Files share the unpack buffer, unless they would keep mostly unused bytes in memory.
     if unpacked.capacity() / 2 > used.saturating_add(SHARED_BUFFER) {
@@ -136,62 +147,62 @@ pub(crate) fn files_unless(
 /// Buffers up to this size are always shared.
 const SHARED_BUFFER: usize = 256 << 10;
 
-struct Reader<'a, 'l> {
-    zip: Unzip<'a>,
+struct ArchiveReader<'a, 'l> {
+    gzip: GzipReader<'a>,
     /// Offset of the next header.
-    at: usize,
+    header_offset: usize,
     profile: Profile,
-    limits: &'l mut Limits,
+    limits: &'l mut ArchiveLimits,
     /// The initial limit, for messages.
-    largest: usize,
+    max_unpacked: usize,
     names: HashSet<Str>,
 }
 
-struct Entry {
+struct TarEntry {
     name: String,
     link: String,
     size: u64,
     kind: u8,
-    folder: bool,
+    is_dir: bool,
     /// Offset of the content.
-    at: usize,
-    sparse: bool,
+    content_offset: usize,
+    is_sparse: bool,
 }
 
-impl Reader<'_, '_> {
+impl ArchiveReader<'_, '_> {
     /// Reads the next entry and applies extended headers before it.
-    fn next(&mut self) -> Result<Option<Entry>, ArchiveError> {
-        let mut extended = Extended::default();
+    fn next_entry(&mut self) -> Result<Option<TarEntry>, ArchiveError> {
+        let mut extended = ExtendedAttributes::default();
         loop {
-            let Some(block) = self.header()? else { return Ok(None) };
+            let Some(block) = self.read_header()? else { return Ok(None) };
             self.limits.entries = self
                 .limits
                 .entries
                 .checked_sub(1)
-                .ok_or(ArchiveError::TooManyEntries(Limits::of(self.profile).entries))?;
-            let header = Header::parse(&block)?;
-            self.at += BLOCK;
+                .ok_or(ArchiveError::TooManyEntries(ArchiveLimits::for_profile(self.profile).entries))?;
+            let header = TarHeader::parse(&block)?;
+            self.header_offset += BLOCK_SIZE;
             match header.kind {
                 b'x' => {
-                    let content = self.content(header.size)?;
-                    extended.pax(&self.zip.unpacked[content])?;
+                    let content = self.read_extension(header.size)?;
+                    extended.parse_pax(&self.gzip.unpacked[content])?;
                 }
                 b'L' | b'K' => {
-                    let content = self.content(header.size)?;
-                    let long = Some(Extended::long(&self.zip.unpacked[content]));
+                    let content = self.read_extension(header.size)?;
+                    let long = Some(ExtendedAttributes::parse_gnu_long_name(&self.gzip.unpacked[content]));
                     *(if header.kind == b'L' { &mut extended.name } else { &mut extended.link }) = long;
                 }
                 _ => {
                     let name = extended.name.unwrap_or_else(|| header.name.to_vec());
                     let link = extended.link.unwrap_or_else(|| header.link.to_vec());
-                    return Ok(Some(Entry {
-                        folder: header.is_folder(&name),
+                    return Ok(Some(TarEntry {
+                        is_dir: header.is_dir(&name),
                         size: if header.has_no_content() { 0 } else { extended.size.unwrap_or(header.size) },
                         kind: header.kind,
                         name: lossy(name),
                         link: lossy(link),
-                        at: self.at,
-                        sparse: extended.sparse || header.kind == b'S',
+                        content_offset: self.header_offset,
+                        is_sparse: extended.sparse || header.kind == b'S',
                     }));
                 }
             }
@@ -199,18 +210,18 @@ impl Reader<'_, '_> {
     }
 
     /// Reads the next header block. The archive ends at two zero blocks, or at one at the end of the data.
-    fn header(&mut self) -> Result<Option<[u8; BLOCK]>, ArchiveError> {
+    fn read_header(&mut self) -> Result<Option<[u8; BLOCK_SIZE]>, ArchiveError> {
         for blank in [false, true] {
-            self.reach(self.at.saturating_add(BLOCK))?;
-            let rest = self.zip.unpacked.get(self.at..).unwrap_or_default();
+            self.fill_to(self.header_offset.saturating_add(BLOCK_SIZE))?;
+            let rest = self.gzip.unpacked.get(self.header_offset..).unwrap_or_default();
             if rest.is_empty() {
                 return Ok(None);
             }
-            let Some(block) = rest.first_chunk::<BLOCK>() else { return Err(truncated()) };
+            let Some(block) = rest.first_chunk::<BLOCK_SIZE>() else { return Err(truncated()) };
             match (block.iter().all(|b| *b == 0), blank) {
                 (true, true) => return Ok(None),
-                (true, false) => self.at += BLOCK,
-                (false, true) => return Err(BadHeader.into()),
+                (true, false) => self.header_offset += BLOCK_SIZE,
+                (false, true) => return Err(InvalidHeader.into()),
                 (false, false) => return Ok(Some(*block)),
             }
         }
@@ -218,13 +229,13 @@ impl Reader<'_, '_> {
     }
 
     /// Unpacks the content of an extended header and moves past it.
-    fn content(&mut self, size: u64) -> Result<Range<usize>, ArchiveError> {
+    fn read_extension(&mut self, size: u64) -> Result<Range<usize>, ArchiveError> {
         // Go's limit for an extended header.
         let size = usize::try_from(size).ok().filter(|size| *size <= 1 << 20);
-        let size = size.ok_or_else(|| ArchiveError::Damaged("archive/tar: header field too long".into()))?;
-        let range = self.at..self.at + size;
-        self.reach(range.end)?;
-        if self.zip.unpacked.len() < range.end {
+        let size = size.ok_or_else(|| ArchiveError::Corrupt("archive/tar: header field too long".into()))?;
+        let range = self.header_offset..self.header_offset + size;
+        self.fill_to(range.end)?;
+        if self.gzip.unpacked.len() < range.end {
             return Err(truncated());
         }
         self.skip(size);
@@ -232,14 +243,14 @@ impl Reader<'_, '_> {
     }
 
     fn skip(&mut self, size: usize) {
-        self.at = self.at.saturating_add(size.next_multiple_of(BLOCK));
+        self.header_offset = self.header_offset.saturating_add(size.next_multiple_of(BLOCK_SIZE));
     }
 
-    fn reach(&mut self, length: usize) -> Result<(), ArchiveError> {
-        self.zip.reach(length).map_err(|failure| match failure {
-            Failure::Limit => self.too_large(),
-            Failure::Bomb => ArchiveError::Bomb,
-            other => ArchiveError::Damaged(other.to_string()),
+    fn fill_to(&mut self, length: usize) -> Result<(), ArchiveError> {
+        self.gzip.fill_to(length).map_err(|failure| match failure {
+            GzipError::Limit => self.too_large(),
+            GzipError::Bomb => ArchiveError::Bomb,
+            other => ArchiveError::Corrupt(other.to_string()),
         })
     }
 
@@ -247,23 +258,23 @@ impl Reader<'_, '_> {
         let what = if self.profile == Profile::Helm3 { "file size" } else { "size" };
         ArchiveError::TooLarge(format!(
             "decompressed chart is larger than the maximum {what} {}",
-            self.largest
+            self.max_unpacked
         ))
     }
 
     /// Validates and unpacks an entry. `None` for entries that are not files.
-    fn accept(&mut self, entry: Entry) -> Result<Option<(Str, Range<usize>)>, ArchiveError> {
+    fn accept(&mut self, entry: TarEntry) -> Result<Option<(Str, Range<usize>)>, ArchiveError> {
         let size = usize::try_from(entry.size).unwrap_or(usize::MAX);
-        if entry.folder || entry.kind == b'g' {
+        if entry.is_dir || entry.kind == b'g' {
             self.skip(size);
             return Ok(None);
         }
-        let name = inner_name(&entry.name)?;
-        if let Some(what) = special(&entry) {
-            return Err(ArchiveError::Special { name, what });
+        let name = name_in_chart(&entry.name)?;
+        if let Some(what) = special_kind(&entry) {
+            return Err(ArchiveError::SpecialFile { name, what });
         }
         // A link within the chart is harmless, because nothing is written to disk. Helm reads it as an empty file.
-        if matches!(entry.kind, b'1' | b'2') && leads_out(&entry) {
+        if matches!(entry.kind, b'1' | b'2') && escapes_base_dir(&entry) {
             return Err(ArchiveError::LinkOutside { name, to: entry.link.into() });
         }
         if size > self.limits.unpacked {
@@ -276,9 +287,9 @@ impl Reader<'_, '_> {
                 self.limits.file
             )));
         }
-        let mut range = entry.at..entry.at + size;
-        self.reach(range.end)?;
-        if self.zip.unpacked.len() < range.end {
+        let mut range = entry.content_offset..entry.content_offset + size;
+        self.fill_to(range.end)?;
+        if self.gzip.unpacked.len() < range.end {
             return Err(truncated());
         }
         self.skip(size);
@@ -289,7 +300,7 @@ impl Reader<'_, '_> {
         if !self.names.insert(name.clone()) {
             return Err(ArchiveError::Duplicate(name));
         }
-        if self.zip.unpacked[range.clone()].starts_with(crate::load::BYTE_ORDER_MARK) {
+        if self.gzip.unpacked[range.clone()].starts_with(crate::load::BYTE_ORDER_MARK) {
             range.start += crate::load::BYTE_ORDER_MARK.len();
         }
         Ok(Some((name, range)))
@@ -297,47 +308,47 @@ impl Reader<'_, '_> {
 }
 
 /// Name of an entry below the base folder of its archive.
-fn inner_name(name: &str) -> Result<Str, ArchiveError> {
+fn name_in_chart(name: &str) -> Result<Str, ArchiveError> {
     // Archives created on Windows may contain backslashes.
     let slash = if name.contains('\\') { '\\' } else { '/' };
     let (base, inner) = name.split_once(slash).unwrap_or((name, ""));
     let inner = inner.replace(slash, "/");
     // Helm drops the base folder before its checks, and so misses a traversal in it.
     if name.starts_with(slash) || inner.starts_with('/') {
-        return Err(ArchiveError::Absolute);
+        return Err(ArchiveError::AbsolutePath);
     }
     if base == ".." {
-        return Err(ArchiveError::Parent);
+        return Err(ArchiveError::ParentPath);
     }
     let inner = path::clean(&inner);
     if inner == "." {
         return Err(ArchiveError::OutsideBase(name.into()));
     }
     if inner.starts_with("..") {
-        return Err(ArchiveError::Parent);
+        return Err(ArchiveError::ParentPath);
     }
     if matches!(inner.as_bytes(), [drive, b':', b'/', ..] if drive.is_ascii_alphabetic()) {
-        return Err(ArchiveError::Drive);
+        return Err(ArchiveError::DrivePath);
     }
     if base == "Chart.yaml" {
-        return Err(ArchiveError::NoBase);
+        return Err(ArchiveError::NoBaseDir);
     }
     Ok(inner.into())
 }
 
-fn special(entry: &Entry) -> Option<&'static str> {
+fn special_kind(entry: &TarEntry) -> Option<&'static str> {
     match entry.kind {
         b'3' => Some("a character device"),
         b'4' => Some("a block device"),
         b'6' => Some("a named pipe"),
-        _ if entry.sparse => Some("a sparse file, which is not supported"),
+        _ if entry.is_sparse => Some("a sparse file, which is not supported"),
         _ => None,
     }
 }
 
 /// Whether a link leaves the base folder. The target of a symbolic link is relative to its own folder, that of a hard
 /// link to the root of the archive.
-fn leads_out(entry: &Entry) -> bool {
+fn escapes_base_dir(entry: &TarEntry) -> bool {
     let target = if entry.kind == b'1' {
         path::clean(&entry.link)
     } else {
@@ -354,11 +365,11 @@ fn lossy(bytes: Vec<u8>) -> String {
 }
 
 fn truncated() -> ArchiveError {
-    ArchiveError::Damaged("unexpected EOF".to_owned())
+    ArchiveError::Corrupt("unexpected EOF".to_owned())
 }
 
-impl From<BadHeader> for ArchiveError {
-    fn from(bad: BadHeader) -> Self {
-        Self::Damaged(bad.to_string())
+impl From<InvalidHeader> for ArchiveError {
+    fn from(bad: InvalidHeader) -> Self {
+        Self::Corrupt(bad.to_string())
     }
 }

@@ -8,20 +8,20 @@ use flate2::write::GzEncoder;
 use helm_template::profile::Profile;
 use proptest::prelude::*;
 
-use super::write::Block;
-use super::{Limits, files};
+use super::write::HeaderBlock;
+use super::{ArchiveLimits, read_files};
 
 const CHART: (u8, &str, &str, &[u8]) =
     (b'0', "c/Chart.yaml", "", b"apiVersion: v2\nname: c\nversion: 1.0.0\n");
 
 /// Type, name, link target, content.
-type Entry<'a> = (u8, &'a str, &'a str, &'a [u8]);
+type EntryRow<'a> = (u8, &'a str, &'a str, &'a [u8]);
 
-fn tar(entries: &[Entry]) -> Vec<u8> {
+fn tar(entries: &[EntryRow]) -> Vec<u8> {
     let mut tar = Vec::new();
     for (kind, name, link, data) in entries {
         let header =
-            Block { kind: *kind, name, link, prefix: "", mode: 0o644, size: data.len(), modified: 0 };
+            HeaderBlock { kind: *kind, name, link, prefix: "", mode: 0o644, size: data.len(), modified: 0 };
         tar.extend(header.bytes().unwrap());
         tar.extend(*data);
         tar.resize(tar.len().next_multiple_of(512), 0);
@@ -30,20 +30,20 @@ fn tar(entries: &[Entry]) -> Vec<u8> {
     tar
 }
 
-fn zip(bytes: &[u8]) -> Vec<u8> {
+fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut zip = GzEncoder::new(Vec::new(), Compression::new(6));
     zip.write_all(bytes).unwrap();
     zip.finish().unwrap()
 }
 
 fn read(archive: &[u8]) -> Result<Vec<String>, String> {
-    let files =
-        files(archive, Profile::Helm3, &mut Limits::of(Profile::Helm3)).map_err(|error| error.to_string())?;
+    let files = read_files(archive, Profile::Helm3, &mut ArchiveLimits::for_profile(Profile::Helm3))
+        .map_err(|error| error.to_string())?;
     Ok(files.iter().map(|file| file.name.to_string()).collect())
 }
 
 #[test]
-fn names_are_taken_or_refused_as_by_helm() {
+fn archive_accepts_or_rejects_names_like_helm() {
     let refused = |text: &str| Err(text.to_owned());
     let taken = |name: &str| Ok(vec!["Chart.yaml".to_owned(), name.to_owned()]);
     let outside =
@@ -51,7 +51,7 @@ fn names_are_taken_or_refused_as_by_helm() {
     let parent = "chart illegally references parent directory";
     let absolute = "chart illegally contains absolute paths";
     let drive = "chart contains illegally named files";
-    let rows: [(Entry, _); 23] = [
+    let rows: [(EntryRow, _); 23] = [
         ((b'0', "c/a", "", b""), taken("a")),
         ((0, "c/a", "", b"x"), taken("a")),
         ((b'7', "c/a", "", b"x"), taken("a")),
@@ -85,39 +85,43 @@ fn names_are_taken_or_refused_as_by_helm() {
         ((b'0', "c/Chart.yaml", "", b""), refused("chart illegally contains two files named \"Chart.yaml\"")),
     ];
     for (entry, expected) in rows {
-        assert_eq!(read(&zip(&tar(&[CHART, entry]))), expected, "{entry:?}");
+        assert_eq!(read(&gzip(&tar(&[CHART, entry]))), expected, "{entry:?}");
     }
 }
 
 #[test]
-fn what_is_no_file_is_passed_over() {
-    let entries: [Entry; 4] = [
+fn archive_skips_entries_that_are_not_files() {
+    let entries: [EntryRow; 4] = [
         (b'g', "pax_global_header", "", b"11 foo=bar\n"),
         (b'5', "c/a/", "", b""),
         (0, "c/b/", "", b""),
         CHART,
     ];
-    assert_eq!(read(&zip(&tar(&entries))), Ok(vec!["Chart.yaml".to_owned()]));
+    assert_eq!(read(&gzip(&tar(&entries))), Ok(vec!["Chart.yaml".to_owned()]));
 }
 
 #[test]
-fn long_names_come_before_their_headers() {
+fn archive_reads_long_names_from_extended_headers() {
     let long = format!("c/{}", "x".repeat(300));
     let record = format!("312 path={long}\n");
     for (kind, content) in [(b'x', record.as_bytes()), (b'L', long.as_bytes())] {
-        let entries: [Entry; 2] = [(kind, "long", "", content), (b'0', "c/short", "", b"x")];
-        assert_eq!(read(&zip(&tar(&entries))), Ok(vec![long[2..].to_owned()]));
+        let entries: [EntryRow; 2] = [(kind, "long", "", content), (b'0', "c/short", "", b"x")];
+        assert_eq!(read(&gzip(&tar(&entries))), Ok(vec![long[2..].to_owned()]));
     }
     for broken in ["312 path=c/short\n", "x path=a\n", "5 =a\n", "12 path=c/\0a\n"] {
-        let entries: [Entry; 2] = [(b'x', "long", "", broken.as_bytes()), CHART];
-        assert_eq!(read(&zip(&tar(&entries))), Err("archive/tar: invalid tar header".to_owned()), "{broken}");
+        let entries: [EntryRow; 2] = [(b'x', "long", "", broken.as_bytes()), CHART];
+        assert_eq!(
+            read(&gzip(&tar(&entries))),
+            Err("archive/tar: invalid tar header".to_owned()),
+            "{broken}"
+        );
     }
 }
 
 #[test]
-fn damaged_archives_are_refused_as_by_helm() {
+fn corrupt_archives_are_rejected_like_helm() {
     let whole = tar(&[CHART]);
-    let packed = zip(&whole);
+    let packed = gzip(&whole);
     let changed = |at: usize, to: &[u8]| [&packed[..at], to, &packed[at + to.len()..]].concat();
     let taken = || Ok(vec!["Chart.yaml".to_owned()]);
     let refused = |text: &str| Err(text.to_owned());
@@ -131,17 +135,17 @@ fn damaged_archives_are_refused_as_by_helm() {
         ("without its checksum", packed[..packed.len() - 8].to_vec(), taken()),
         ("with another checksum", changed(packed.len() - 8, &[0; 8]), taken()),
         ("with more behind it", [&packed[..], b"junk"].concat(), taken()),
-        ("two members", [zip(&whole[..700]), zip(&whole[700..])].concat(), taken()),
-        ("first member damaged", [&changed(packed.len() - 8, &[0; 8])[..], &zip(b"x")].concat(), taken()),
-        ("no tar", zip(&[b'x'; 2000]), refused("archive/tar: invalid tar header")),
-        ("empty tar", zip(&tar(&[])), refused("no files in chart archive")),
-        ("cut header", zip(&whole[..300]), refused("unexpected EOF")),
-        ("cut content", zip(&whole[..520]), refused("unexpected EOF")),
-        ("cut padding", zip(&whole[..700]), taken()),
-        ("without its end", zip(&whole[..1024]), taken()),
+        ("two members", [gzip(&whole[..700]), gzip(&whole[700..])].concat(), taken()),
+        ("first member damaged", [&changed(packed.len() - 8, &[0; 8])[..], &gzip(b"x")].concat(), taken()),
+        ("no tar", gzip(&[b'x'; 2000]), refused("archive/tar: invalid tar header")),
+        ("empty tar", gzip(&tar(&[])), refused("no files in chart archive")),
+        ("cut header", gzip(&whole[..300]), refused("unexpected EOF")),
+        ("cut content", gzip(&whole[..520]), refused("unexpected EOF")),
+        ("cut padding", gzip(&whole[..700]), taken()),
+        ("without its end", gzip(&whole[..1024]), taken()),
         (
             "junk after one empty block",
-            zip(&[&whole[..1536], &[b'x'; 512]].concat()),
+            gzip(&[&whole[..1536], &[b'x'; 512]].concat()),
             refused("archive/tar: invalid tar header"),
         ),
     ];
@@ -151,62 +155,76 @@ fn damaged_archives_are_refused_as_by_helm() {
 }
 
 #[test]
-fn a_header_with_another_sum_is_none() {
+fn header_with_wrong_checksum_is_rejected() {
     let mut whole = tar(&[CHART]);
     whole[0] = b'd';
-    assert_eq!(read(&zip(&whole)), Err("archive/tar: invalid tar header".to_owned()));
+    assert_eq!(read(&gzip(&whole)), Err("archive/tar: invalid tar header".to_owned()));
 }
 
 #[test]
-fn a_byte_order_mark_is_no_part_of_a_file() {
-    let archive = zip(&tar(&[(b'0', "c/a", "", b"\xef\xbb\xbfx")]));
-    let files = files(&archive, Profile::Helm4, &mut Limits::of(Profile::Helm4)).unwrap();
+fn byte_order_mark_is_stripped() {
+    let archive = gzip(&tar(&[(b'0', "c/a", "", b"\xef\xbb\xbfx")]));
+    let files =
+        read_files(&archive, Profile::Helm4, &mut ArchiveLimits::for_profile(Profile::Helm4)).unwrap();
     assert_eq!(&files[0].data[..], b"x");
 }
 
 #[test]
-fn a_bomb_is_given_up_at_the_header_that_announces_it() {
+fn bomb_is_rejected_at_its_header() {
     // States a gigabyte; only the header is unpacked, the content is missing.
-    let header =
-        Block { kind: b'0', name: "c/a", link: "", prefix: "", mode: 0o644, size: 1 << 30, modified: 0 };
-    let bomb = zip(&header.bytes().unwrap());
-    let said = |profile| files(&bomb, profile, &mut Limits::of(profile)).unwrap_err().to_string();
+    let header = HeaderBlock {
+        kind: b'0',
+        name: "c/a",
+        link: "",
+        prefix: "",
+        mode: 0o644,
+        size: 1 << 30,
+        modified: 0,
+    };
+    let bomb = gzip(&header.bytes().unwrap());
+    let said = |profile| {
+        read_files(&bomb, profile, &mut ArchiveLimits::for_profile(profile)).unwrap_err().to_string()
+    };
     assert_eq!(said(Profile::Helm3), "decompressed chart is larger than the maximum file size 104857600");
     assert_eq!(said(Profile::Helm4), "decompressed chart is larger than the maximum size 104857600");
-    let large = Block { size: 6 << 20, ..header };
-    let large = zip(&[&large.bytes().unwrap()[..], &vec![0; 6 << 20]].concat());
+    let large = HeaderBlock { size: 6 << 20, ..header };
+    let large = gzip(&[&large.bytes().unwrap()[..], &vec![0; 6 << 20]].concat());
     assert_eq!(
         read(&large),
         Err("decompressed chart file \"c/a\" is larger than the maximum file size 5242880".into())
     );
-    assert!(files(&large, Profile::Helm4, &mut Limits::of(Profile::Helm4)).is_ok());
+    assert!(read_files(&large, Profile::Helm4, &mut ArchiveLimits::for_profile(Profile::Helm4)).is_ok());
 }
 
 #[test]
-fn many_files_are_counted_together() {
+fn unpacked_limit_covers_all_files() {
     let names: Vec<String> = (0..40).map(|n| format!("c/{n}")).collect();
-    let entries: Vec<Entry> = names.iter().map(|name| (b'0', name.as_str(), "", &[0; 1000][..])).collect();
-    let archive = zip(&tar(&entries));
-    let small = |limits: Limits| {
-        files(&archive, Profile::Helm3, &mut limits.clone()).map_err(|error| error.to_string())
+    let entries: Vec<EntryRow> = names.iter().map(|name| (b'0', name.as_str(), "", &[0; 1000][..])).collect();
+    let archive = gzip(&tar(&entries));
+    let small = |limits: ArchiveLimits| {
+        read_files(&archive, Profile::Helm3, &mut limits.clone()).map_err(|error| error.to_string())
     };
-    let limits = Limits::of(Profile::Helm3);
-    assert!(small(Limits { unpacked: 40_001, entries: 40, packed: archive.len(), ..limits }).is_ok());
-    let larger = small(Limits { unpacked: 40_000, ..limits });
+    let limits = ArchiveLimits::for_profile(Profile::Helm3);
+    assert!(small(ArchiveLimits { unpacked: 40_001, entries: 40, packed: archive.len(), ..limits }).is_ok());
+    let larger = small(ArchiveLimits { unpacked: 40_000, ..limits });
     assert_eq!(larger, Err("decompressed chart is larger than the maximum file size 104857600".into()));
-    assert!(small(Limits { entries: 39, ..limits }).unwrap_err().starts_with("chart archive has more than"));
-    assert!(small(Limits { packed: archive.len() - 1, ..limits }).unwrap_err().contains("larger"));
+    assert!(
+        small(ArchiveLimits { entries: 39, ..limits })
+            .unwrap_err()
+            .starts_with("chart archive has more than")
+    );
+    assert!(small(ArchiveLimits { packed: archive.len() - 1, ..limits }).unwrap_err().contains("larger"));
 }
 
 #[test]
-fn folders_without_end_are_cut_off() {
+fn archive_rejects_too_many_entries() {
     // Entries that are not files count too: a stream of headers only.
-    let folder: Entry = (b'5', "c/a/", "", b"");
-    let archive = zip(&tar(&vec![folder; 2000]));
-    let mut limits = Limits { unpacked: 1000, ..Limits::of(Profile::Helm3) };
-    assert!(files(&archive, Profile::Helm3, &mut limits).is_err());
-    let mut limits = Limits { entries: 1999, ..Limits::of(Profile::Helm3) };
-    let error = files(&archive, Profile::Helm3, &mut limits).unwrap_err();
+    let folder: EntryRow = (b'5', "c/a/", "", b"");
+    let archive = gzip(&tar(&vec![folder; 2000]));
+    let mut limits = ArchiveLimits { unpacked: 1000, ..ArchiveLimits::for_profile(Profile::Helm3) };
+    assert!(read_files(&archive, Profile::Helm3, &mut limits).is_err());
+    let mut limits = ArchiveLimits { entries: 1999, ..ArchiveLimits::for_profile(Profile::Helm3) };
+    let error = read_files(&archive, Profile::Helm3, &mut limits).unwrap_err();
     assert!(error.to_string().starts_with("chart archive has more than"), "{error}");
 }
 
@@ -214,7 +232,7 @@ proptest! {
     #[test]
     fn no_bytes_are_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         let _ = read(&bytes);
-        let _ = read(&zip(&bytes));
+        let _ = read(&gzip(&bytes));
     }
 
     #[test]
@@ -222,6 +240,6 @@ proptest! {
         let mut whole = tar(&[(b'x', "long", "", b"12 path=c/a\n"), CHART]);
         whole[at] = byte;
         whole.truncate(cut);
-        let _ = read(&zip(&whole));
+        let _ = read(&gzip(&whole));
     }
 }

@@ -4,42 +4,44 @@ use std::collections::BTreeSet;
 
 use helm_template::value::{Map, Str, Value};
 
-use super::graph::{ChartId, Graph, NeedId};
+use super::graph::{ChartGraph, ChartId, DependencyId};
 use super::{PrepareError, is_compatible};
-use crate::values::{Warning, coalesce_over, path_value, table};
+use crate::values::{ValuesWarning, coalesce_over, path_value, table};
 
 /// Budget steps to compare a subchart with a dependency.
 const STEPS_PER_PAIR: u64 = 20;
 
 /// Selects the enabled subcharts recursively. `path` leads to the chart's part of the values.
 pub fn enable(
-    graph: &mut Graph<'_>,
+    graph: &mut ChartGraph<'_>,
     chart: ChartId,
     values: &Map,
     path: &str,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), PrepareError> {
-    let needs = graph.needs(chart);
+    let needs = graph.dependency_ids(chart);
     if needs.is_empty() {
         return Ok(());
     }
-    let children = wanted(graph, chart, &needs)?;
+    let children = select_charts(graph, chart, &needs)?;
     graph.set_children(chart, children);
     graph.check_size()?;
     for need in &needs {
-        graph.needs[*need].dependency.enabled = true;
+        graph.dependencies[*need].dependency.enabled = true;
     }
     // Here Helm places the values of a subchart beside those of its parent, not below them.
     let values = coalesce_over(graph.tree(chart), values, graph.profile, graph.budget, warnings)?;
-    by_tags(graph, &needs, &values, warnings);
-    by_conditions(graph, &needs, &values, path, warnings);
+    apply_tags(graph, &needs, &values, warnings);
+    apply_conditions(graph, &needs, &values, path, warnings);
 
     let (kept, disabled): (Vec<_>, Vec<_>) =
-        needs.into_iter().partition(|need| graph.needs[*need].dependency.enabled);
+        needs.into_iter().partition(|need| graph.dependencies[*need].dependency.enabled);
     let disabled: BTreeSet<Str> =
-        disabled.into_iter().map(|need| graph.needs[need].dependency.name.clone()).collect();
-    let kept =
-        kept.into_iter().filter(|need| !disabled.contains(&graph.needs[*need].dependency.name)).collect();
+        disabled.into_iter().map(|need| graph.dependencies[need].dependency.name.clone()).collect();
+    let kept = kept
+        .into_iter()
+        .filter(|need| !disabled.contains(&graph.dependencies[*need].dependency.name))
+        .collect();
     let children: Vec<ChartId> = graph.charts[chart].children.clone();
     let children: Vec<ChartId> =
         children.into_iter().filter(|child| !disabled.contains(graph.name(*child))).collect();
@@ -48,21 +50,25 @@ pub fn enable(
         enable(graph, *child, &values, &path, warnings)?;
     }
     let meta = graph.charts[chart].meta;
-    graph.metas[meta].needs = kept;
+    graph.metadata[meta].dependencies = kept;
     graph.set_children(chart, children);
     Ok(())
 }
 
 /// Returns the undeclared subcharts, then the declared ones as copies under their declared names.
-fn wanted(graph: &mut Graph<'_>, chart: ChartId, needs: &[NeedId]) -> Result<Vec<ChartId>, PrepareError> {
+fn select_charts(
+    graph: &mut ChartGraph<'_>,
+    chart: ChartId,
+    needs: &[DependencyId],
+) -> Result<Vec<ChartId>, PrepareError> {
     let there = graph.charts[chart].children.clone();
     // Each subchart is compared with each dependency, some of them by version.
-    let versions: usize = needs.iter().map(|need| graph.needs[*need].dependency.version.len()).sum();
+    let versions: usize = needs.iter().map(|need| graph.dependencies[*need].dependency.version.len()).sum();
     let per_child = (needs.len() as u64).saturating_mul(STEPS_PER_PAIR).saturating_add(versions as u64);
     let steps = per_child.saturating_mul(there.len() as u64);
-    graph.budget.charge(steps).map_err(|why| graph.exceeded(why))?;
-    let is_for = |graph: &Graph<'_>, child: ChartId, need: NeedId| {
-        let dependency = &graph.needs[need].dependency;
+    graph.budget.charge(steps).map_err(|why| graph.budget_error(why))?;
+    let is_for = |graph: &ChartGraph<'_>, child: ChartId, need: DependencyId| {
+        let dependency = &graph.dependencies[need].dependency;
         dependency.name == *graph.name(child)
             && is_compatible(&dependency.version, graph.version(child), graph.profile)
     };
@@ -70,27 +76,32 @@ fn wanted(graph: &mut Graph<'_>, chart: ChartId, needs: &[NeedId]) -> Result<Vec
     let mut wanted: Vec<ChartId> = there.iter().copied().filter(|child| !is_named(child)).collect();
     for need in needs {
         let found = there.iter().copied().find(|child| is_for(graph, *child, *need));
-        let alias = graph.needs[*need].dependency.alias.clone();
+        let alias = graph.dependencies[*need].dependency.alias.clone();
         if let Some(found) = found {
             let copy = graph.copy(found)?;
             if !alias.is_empty() {
                 let meta = graph.charts[copy].meta;
-                graph.metas[meta].name = alias.clone();
+                graph.metadata[meta].name = alias.clone();
             }
             wanted.push(copy);
         }
         if !alias.is_empty() {
-            graph.needs[*need].dependency.name = alias;
+            graph.dependencies[*need].dependency.name = alias;
         }
     }
     Ok(wanted)
 }
 
 /// Disables a dependency if some of its tags are false and none is true.
-fn by_tags(graph: &mut Graph<'_>, needs: &[NeedId], values: &Map, warnings: &mut Vec<Warning>) {
+fn apply_tags(
+    graph: &mut ChartGraph<'_>,
+    needs: &[DependencyId],
+    values: &Map,
+    warnings: &mut Vec<ValuesWarning>,
+) {
     let Ok(tags) = table(values, "tags") else { return };
     for need in needs {
-        let dependency = &mut graph.needs[*need].dependency;
+        let dependency = &mut graph.dependencies[*need].dependency;
         let (mut any_true, mut any_false) = (false, false);
         for tag in &dependency.tags {
             match tags.get(tag) {
@@ -100,7 +111,7 @@ fn by_tags(graph: &mut Graph<'_>, needs: &[NeedId], values: &Map, warnings: &mut
                 Some(_) => {
                     let text =
                         format!("Warning: Tag '{tag}' for chart {} returned non-bool value", dependency.name);
-                    warnings.push(Warning::structured(
+                    warnings.push(ValuesWarning::structured(
                         graph.profile,
                         ("dependencies.go:94", &text),
                         "returned non-bool value",
@@ -114,15 +125,15 @@ fn by_tags(graph: &mut Graph<'_>, needs: &[NeedId], values: &Map, warnings: &mut
 }
 
 /// The first condition that resolves to a boolean decides.
-fn by_conditions(
-    graph: &mut Graph<'_>,
-    needs: &[NeedId],
+fn apply_conditions(
+    graph: &mut ChartGraph<'_>,
+    needs: &[DependencyId],
     values: &Map,
     path: &str,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) {
     for need in needs {
-        let dependency = &mut graph.needs[*need].dependency;
+        let dependency = &mut graph.dependencies[*need].dependency;
         for condition in dependency.condition.trim().split(',').filter(|condition| !condition.is_empty()) {
             match path_value(values, &format!("{path}{condition}")) {
                 None => {}
@@ -135,7 +146,7 @@ fn by_conditions(
                         "Warning: Condition path '{condition}' for chart {} returned non-bool value",
                         dependency.name
                     );
-                    warnings.push(Warning::structured(
+                    warnings.push(ValuesWarning::structured(
                         graph.profile,
                         ("dependencies.go:63", &text),
                         "returned non-bool value",

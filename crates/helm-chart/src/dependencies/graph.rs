@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use helm_template::budget::{Budget, count_members};
+use helm_template::budget::{Budget, count_member_values};
 use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
@@ -10,11 +10,11 @@ use helm_template::value::Str;
 use super::{MAX_CHARTS, MAX_DEPTH, MAX_NAMED, PrepareError};
 use crate::chart::{Chart, File};
 use crate::metadata::Dependency;
-use crate::values::Tree;
+use crate::values::ChartTree;
 
 pub type ChartId = usize;
-pub type MetaId = usize;
-pub type NeedId = usize;
+pub type MetadataId = usize;
+pub type DependencyId = usize;
 
 /// Memory of a chart or dependency besides its values.
 const CHART_BYTES: usize = 1 << 10;
@@ -24,10 +24,10 @@ pub const ROOT: ChartId = 0;
 
 /// A chart node; several parents may refer to it.
 #[derive(Clone)]
-pub struct Node {
+pub struct ChartNode {
     /// Index of the part shared by all copies.
     body: usize,
-    pub meta: MetaId,
+    pub meta: MetadataId,
     pub values: Rc<Members>,
     pub children: Vec<ChartId>,
     pub parent: Option<ChartId>,
@@ -35,36 +35,36 @@ pub struct Node {
 
 /// The mutable part of `Chart.yaml`. Copies of a chart may share it.
 #[derive(Clone)]
-pub struct Meta {
+pub struct MetadataNode {
     pub name: Str,
-    pub needs: Vec<NeedId>,
+    pub dependencies: Vec<DependencyId>,
 }
 
 /// A declared dependency. Copies of a chart may share it.
 #[derive(Clone)]
-pub struct Need {
+pub struct DependencyNode {
     pub dependency: Dependency,
     /// Its imports were already processed.
-    pub imported: bool,
+    pub is_imported: bool,
 }
 
-pub struct Graph<'b> {
+pub struct ChartGraph<'b> {
     pub profile: Profile,
     pub budget: &'b Budget<'b>,
-    pub charts: Vec<Node>,
-    pub metas: Vec<Meta>,
-    pub needs: Vec<Need>,
+    pub charts: Vec<ChartNode>,
+    pub metadata: Vec<MetadataNode>,
+    pub dependencies: Vec<DependencyNode>,
     /// Charts without subcharts and dependencies, and whether they were moved out.
     bodies: Vec<Chart>,
 }
 
-impl<'b> Graph<'b> {
-    pub fn of(chart: &Chart, profile: Profile, budget: &'b Budget<'b>) -> Result<Self, PrepareError> {
+impl<'b> ChartGraph<'b> {
+    pub fn from_chart(chart: &Chart, profile: Profile, budget: &'b Budget<'b>) -> Result<Self, PrepareError> {
         let exceeded = |why| PrepareError::Budget { chart: chart.metadata.name.clone(), why };
         count(chart, budget, MAX_DEPTH).map_err(exceeded)?;
         let chart = chart.clone();
         let mut graph =
-            Self { profile, budget, charts: vec![], metas: vec![], needs: vec![], bodies: vec![] };
+            Self { profile, budget, charts: vec![], metadata: vec![], dependencies: vec![], bodies: vec![] };
         graph.add(chart, None, 0)?;
         Ok(graph)
     }
@@ -80,16 +80,20 @@ impl<'b> Graph<'b> {
         }
         let subcharts = std::mem::take(&mut chart.dependencies);
         let named = std::mem::take(&mut chart.metadata.dependencies);
-        let first = self.needs.len();
-        self.needs.extend(named.into_iter().map(|dependency| Need { dependency, imported: false }));
-        let meta = Meta { name: chart.metadata.name.clone(), needs: (first..self.needs.len()).collect() };
-        self.metas.push(meta);
+        let first = self.dependencies.len();
+        self.dependencies
+            .extend(named.into_iter().map(|dependency| DependencyNode { dependency, is_imported: false }));
+        let meta = MetadataNode {
+            name: chart.metadata.name.clone(),
+            dependencies: (first..self.dependencies.len()).collect(),
+        };
+        self.metadata.push(meta);
         let values = Rc::new(std::mem::take(&mut chart.values));
         self.bodies.push(chart);
         let id = self.charts.len();
-        self.charts.push(Node {
+        self.charts.push(ChartNode {
             body: self.bodies.len() - 1,
-            meta: self.metas.len() - 1,
+            meta: self.metadata.len() - 1,
             values,
             children: vec![],
             parent,
@@ -102,15 +106,15 @@ impl<'b> Graph<'b> {
     }
 
     pub fn name(&self, chart: ChartId) -> &Str {
-        &self.metas[self.charts[chart].meta].name
+        &self.metadata[self.charts[chart].meta].name
     }
 
     pub fn version(&self, chart: ChartId) -> &str {
         &self.bodies[self.charts[chart].body].metadata.version
     }
 
-    pub fn needs(&self, chart: ChartId) -> Vec<NeedId> {
-        self.metas[self.charts[chart].meta].needs.clone()
+    pub fn dependency_ids(&self, chart: ChartId) -> Vec<DependencyId> {
+        self.metadata[self.charts[chart].meta].dependencies.clone()
     }
 
     pub fn set_children(&mut self, chart: ChartId, children: Vec<ChartId>) {
@@ -123,21 +127,21 @@ impl<'b> Graph<'b> {
     /// Copies a chart to the depth that Helm copies for a dependency.
     pub fn copy(&mut self, chart: ChartId) -> Result<ChartId, PrepareError> {
         let node = &self.charts[chart];
-        let parts = 1 + node.children.len() + self.metas[node.meta].needs.len();
-        self.budget.take(parts * CHART_BYTES).map_err(|why| self.exceeded(why))?;
-        if self.needs.len() > MAX_NAMED {
-            return Err(PrepareError::TooManyNamed { chart: self.name(ROOT).clone() });
+        let parts = 1 + node.children.len() + self.metadata[node.meta].dependencies.len();
+        self.budget.allocate(parts * CHART_BYTES).map_err(|why| self.budget_error(why))?;
+        if self.dependencies.len() > MAX_NAMED {
+            return Err(PrepareError::TooManyDependencies { chart: self.name(ROOT).clone() });
         }
         let mut node = self.charts[chart].clone();
-        let mut meta = self.metas[node.meta].clone();
+        let mut meta = self.metadata[node.meta].clone();
         if self.profile == Profile::Helm4 {
-            for need in &mut meta.needs {
-                self.needs.push(self.needs[*need].clone());
-                *need = self.needs.len() - 1;
+            for need in &mut meta.dependencies {
+                self.dependencies.push(self.dependencies[*need].clone());
+                *need = self.dependencies.len() - 1;
             }
         }
-        self.metas.push(meta);
-        node.meta = self.metas.len() - 1;
+        self.metadata.push(meta);
+        node.meta = self.metadata.len() - 1;
         let children = node.children.clone();
         let copy = self.push(node);
         if self.profile == Profile::Helm4 {
@@ -148,71 +152,71 @@ impl<'b> Graph<'b> {
     }
 
     /// Error of an exceeded budget.
-    pub fn exceeded(&self, why: Str) -> PrepareError {
+    pub fn budget_error(&self, why: Str) -> PrepareError {
         PrepareError::Budget { chart: self.name(ROOT).clone(), why }
     }
 
-    fn push(&mut self, node: Node) -> ChartId {
+    fn push(&mut self, node: ChartNode) -> ChartId {
         self.charts.push(node);
         self.charts.len() - 1
     }
 
-    pub fn tree(&self, chart: ChartId) -> Branch<'_> {
-        Branch { graph: self, chart }
+    pub fn tree(&self, chart: ChartId) -> GraphChart<'_> {
+        GraphChart { graph: self, chart }
     }
 
     pub fn into_tree(mut self) -> Result<Chart, Str> {
         let mut uses = vec![0_usize; self.bodies.len()];
-        self.count(ROOT, &mut uses);
+        self.count_uses(ROOT, &mut uses);
         let name = self.name(ROOT).clone();
-        self.grow(ROOT, &name, &mut uses)
+        self.build_chart(ROOT, &name, &mut uses)
     }
 
     /// Charts can share subcharts, so a small graph can expand into a large tree.
     pub fn check_size(&self) -> Result<(), PrepareError> {
-        self.budget.charge(self.charts.len() as u64).map_err(|why| self.exceeded(why))?;
+        self.budget.charge(self.charts.len() as u64).map_err(|why| self.budget_error(why))?;
         let mut left = MAX_CHARTS;
-        if self.charts.len() > MAX_CHARTS || !self.fits(ROOT, &mut left) {
-            return Err(PrepareError::TooMany { chart: self.name(ROOT).clone() });
+        if self.charts.len() > MAX_CHARTS || !self.fits_tree_limit(ROOT, &mut left) {
+            return Err(PrepareError::TooManyCharts { chart: self.name(ROOT).clone() });
         }
         Ok(())
     }
 
-    fn fits(&self, chart: ChartId, left: &mut usize) -> bool {
+    fn fits_tree_limit(&self, chart: ChartId, left: &mut usize) -> bool {
         let Some(fewer) = left.checked_sub(1) else { return false };
         *left = fewer;
-        self.charts[chart].children.iter().all(|child| self.fits(*child, left))
+        self.charts[chart].children.iter().all(|child| self.fits_tree_limit(*child, left))
     }
 
-    fn count(&self, chart: ChartId, uses: &mut [usize]) {
+    fn count_uses(&self, chart: ChartId, uses: &mut [usize]) {
         let node = &self.charts[chart];
         uses[node.body] += 1;
         for child in &node.children {
-            self.count(*child, uses);
+            self.count_uses(*child, uses);
         }
     }
 
-    fn grow(&mut self, chart: ChartId, place: &str, uses: &mut [usize]) -> Result<Chart, Str> {
-        let Node { body, meta, values, children, .. } = self.charts[chart].clone();
+    fn build_chart(&mut self, chart: ChartId, place: &str, uses: &mut [usize]) -> Result<Chart, Str> {
+        let ChartNode { body, meta, values, children, .. } = self.charts[chart].clone();
         uses[body] -= 1;
-        let parts = 1 + self.metas[meta].needs.len();
-        self.budget.take(parts.saturating_mul(CHART_BYTES).saturating_add(place.len()))?;
-        self.budget.take_values(count_members(&values))?;
+        let parts = 1 + self.metadata[meta].dependencies.len();
+        self.budget.allocate(parts.saturating_mul(CHART_BYTES).saturating_add(place.len()))?;
+        self.budget.allocate_values(count_member_values(&values))?;
         if uses[body] > 0 {
-            self.budget.take(files_bytes(&self.bodies[body]))?;
+            self.budget.allocate(file_list_size(&self.bodies[body]))?;
         }
         let mut grown =
             if uses[body] == 0 { std::mem::take(&mut self.bodies[body]) } else { self.bodies[body].clone() };
         let path = self.path(chart);
         grown.path = (path != place).then(|| path.into());
-        let meta = self.metas[meta].clone();
+        let meta = self.metadata[meta].clone();
         grown.metadata.name = meta.name;
         grown.metadata.dependencies =
-            meta.needs.iter().map(|need| self.needs[*need].dependency.clone()).collect();
+            meta.dependencies.iter().map(|need| self.dependencies[*need].dependency.clone()).collect();
         grown.values = Rc::unwrap_or_clone(values);
         for child in children {
             let place = format!("{place}/charts/{}", self.name(child));
-            let child = self.grow(child, &place, uses)?;
+            let child = self.build_chart(child, &place, uses)?;
             grown.dependencies.push(child);
         }
         Ok(grown)
@@ -228,28 +232,28 @@ impl<'b> Graph<'b> {
 }
 
 /// Memory of copying the file lists of a chart; the contents are shared.
-fn files_bytes(chart: &Chart) -> usize {
+fn file_list_size(chart: &Chart) -> usize {
     let files = chart.templates.len() + chart.files.len() + chart.raw.len();
     files.saturating_mul(size_of::<File>())
 }
 
 /// Counts the memory of copying a chart. Excessive depth is rejected elsewhere.
 fn count(chart: &Chart, budget: &Budget<'_>, deeper: usize) -> Result<(), Str> {
-    budget.take(CHART_BYTES.saturating_mul(1 + chart.metadata.dependencies.len()))?;
-    budget.take(files_bytes(chart))?;
-    budget.take_values(count_members(&chart.values))?;
+    budget.allocate(CHART_BYTES.saturating_mul(1 + chart.metadata.dependencies.len()))?;
+    budget.allocate(file_list_size(chart))?;
+    budget.allocate_values(count_member_values(&chart.values))?;
     let Some(deeper) = deeper.checked_sub(1) else { return Ok(()) };
     chart.dependencies.iter().try_for_each(|child| count(child, budget, deeper))
 }
 
 /// A chart of the graph with its subcharts.
 #[derive(Clone, Copy)]
-pub struct Branch<'g> {
-    graph: &'g Graph<'g>,
+pub struct GraphChart<'g> {
+    graph: &'g ChartGraph<'g>,
     chart: ChartId,
 }
 
-impl Tree for Branch<'_> {
+impl ChartTree for GraphChart<'_> {
     fn name(&self) -> &str {
         self.graph.name(self.chart)
     }

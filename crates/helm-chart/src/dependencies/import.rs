@@ -9,23 +9,23 @@ use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
 use super::PrepareError;
-use super::graph::{ChartId, Graph, Need};
-use crate::values::{Warning, deep_copy_map, merge, merge_tables, table, to_members};
+use super::graph::{ChartGraph, ChartId, DependencyNode};
+use crate::values::{ValuesWarning, deep_copy_map, merge, merge_tables, table, to_members};
 
 /// Maximum number of path segments. Each creates a nested table.
-const LONGEST_PATH: usize = 100;
+const MAX_PATH_SEGMENTS: usize = 100;
 
 /// Replaces the values of every chart with dependencies, bottom up, by the merge of its own values, those of its
 /// dependencies and its imports.
 pub fn import(
-    graph: &mut Graph<'_>,
+    graph: &mut ChartGraph<'_>,
     chart: ChartId,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), PrepareError> {
     for child in graph.charts[chart].children.clone() {
         import(graph, child, warnings)?;
     }
-    let needs = graph.needs(chart);
+    let needs = graph.dependency_ids(chart);
     if needs.is_empty() {
         return Ok(());
     }
@@ -34,8 +34,8 @@ pub fn import(
     let values = merge(graph.tree(chart), profile, budget, warnings)?;
     let imported = Map::new();
     for need in needs {
-        let need = &mut graph.needs[need];
-        take_over(need, &name, &values, &imported, (profile, budget), warnings)?;
+        let need = &mut graph.dependencies[need];
+        import_dependency(need, &name, &values, &imported, (profile, budget), warnings)?;
     }
     // Imported values share tables with their source, which must not change.
     let merged = deep_copy_map(&values, budget).and_then(|values| {
@@ -49,52 +49,58 @@ pub fn import(
 }
 
 /// Adds the imported values of one dependency to `imported`, and replaces its `import-values` by their full form.
-fn take_over(
-    need: &mut Need,
+fn import_dependency(
+    need: &mut DependencyNode,
     chart: &Str,
     values: &Map,
     imported: &Map,
     (profile, budget): (Profile, &Budget<'_>),
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), PrepareError> {
     let exceeded = |why| PrepareError::Budget { chart: chart.clone(), why };
     let dependency = &mut need.dependency;
     let entries = std::mem::take(&mut dependency.import_values);
-    if need.imported {
+    if need.is_imported {
         return Ok(());
     }
-    need.imported = true;
+    need.is_imported = true;
     for entry in entries {
         let wanted = match &entry {
-            Data::String(exported) => {
-                Wanted { child: format!("exports.{exported}"), parent: ".".to_owned(), is_export: true }
-            }
-            Data::Map(pair) => match (end(pair, "child", profile), end(pair, "parent", profile)) {
-                (Some(child), Some(parent)) => Wanted { child, parent, is_export: false },
-                _ => {
-                    return Err(PrepareError::Import {
-                        chart: chart.clone(),
-                        dependency: dependency.name.clone(),
-                    });
-                }
+            Data::String(exported) => ImportMapping {
+                child: format!("exports.{exported}"),
+                parent: ".".to_owned(),
+                is_export: true,
             },
+            Data::Map(pair) => {
+                match (mapping_path(pair, "child", profile), mapping_path(pair, "parent", profile)) {
+                    (Some(child), Some(parent)) => ImportMapping { child, parent, is_export: false },
+                    _ => {
+                        return Err(PrepareError::InvalidImport {
+                            chart: chart.clone(),
+                            dependency: dependency.name.clone(),
+                        });
+                    }
+                }
+            }
             _ => continue,
         };
-        if wanted.parent.bytes().filter(|byte| *byte == b'.').count() > LONGEST_PATH {
-            let why =
-                format!("import-values of {}: a path has more than {LONGEST_PATH} dots", dependency.name);
+        if wanted.parent.bytes().filter(|byte| *byte == b'.').count() > MAX_PATH_SEGMENTS {
+            let why = format!(
+                "import-values of {}: a path has more than {MAX_PATH_SEGMENTS} dots",
+                dependency.name
+            );
             return Err(PrepareError::Values { chart: chart.clone(), why: why.into() });
         }
         let path = format!("{}.{}", dependency.name, wanted.child);
-        budget.take(path.len().saturating_add(wanted.parent.len())).map_err(exceeded)?;
+        budget.allocate(path.len().saturating_add(wanted.parent.len())).map_err(exceeded)?;
         match table(values, &path) {
             Ok(found) => {
-                let found = below(&wanted.parent, found);
+                let found = nest_at_path(&wanted.parent, found);
                 merge_tables(imported, &found, profile, budget, warnings).map_err(exceeded)?;
             }
             Err(key) => {
-                budget.take(key.len()).map_err(exceeded)?;
-                warnings.push(wanted.missing(profile, &dependency.name, key));
+                budget.allocate(key.len()).map_err(exceeded)?;
+                warnings.push(wanted.missing_warning(profile, &dependency.name, key));
             }
         }
         dependency.import_values.push(Data::Map(Members::from([
@@ -106,30 +112,30 @@ fn take_over(
 }
 
 /// Source table in the dependency and destination in the parent.
-struct Wanted {
+struct ImportMapping {
     child: String,
     parent: String,
     is_export: bool,
 }
 
-impl Wanted {
-    fn missing(&self, profile: Profile, dependency: &str, key: &str) -> Warning {
+impl ImportMapping {
+    fn missing_warning(&self, profile: Profile, dependency: &str, key: &str) -> ValuesWarning {
         let error = format!("{} is not a table", quote(key));
         if self.is_export {
             let text = format!("Warning: ImportValues missing table: {error}");
             let helm4 = "ImportValues missing table";
-            Warning::structured(profile, ("dependencies.go:286", &text), helm4, &[("error", &error)])
+            ValuesWarning::structured(profile, ("dependencies.go:286", &text), helm4, &[("error", &error)])
         } else {
             let text = format!("Warning: ImportValues missing table from chart {dependency}: {error}");
             let helm4 = "ImportValues missing table from chart";
             let attributes = [("chart", dependency), ("error", &error)];
-            Warning::structured(profile, ("dependencies.go:269", &text), helm4, &attributes)
+            ValuesWarning::structured(profile, ("dependencies.go:269", &text), helm4, &attributes)
         }
     }
 }
 
 /// One end of an import. Helm 4 formats any value as text; Helm 3 panics on anything but a string.
-fn end(pair: &Members, key: &str, profile: Profile) -> Option<String> {
+fn mapping_path(pair: &Members, key: &str, profile: Profile) -> Option<String> {
     match (pair.get(key), profile) {
         (Some(Data::String(path)), _) => Some(path.to_string()),
         (_, Profile::Helm3) => None,
@@ -138,7 +144,7 @@ fn end(pair: &Members, key: &str, profile: Profile) -> Option<String> {
 }
 
 /// Nests the table below a path; `.` is the root. An empty table is not shared.
-fn below(path: &str, found: Map) -> Map {
+fn nest_at_path(path: &str, found: Map) -> Map {
     let found = if found.is_empty() { Map::new() } else { found };
     if path == "." {
         return found;

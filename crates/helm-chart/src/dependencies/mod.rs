@@ -17,8 +17,8 @@ use helm_template::semver::{Constraints, Version};
 use helm_template::value::Str;
 
 use crate::chart::Chart;
-use crate::values::{CoalesceError, TypeMismatch, Warning, to_map};
-use graph::{Graph, ROOT};
+use crate::values::{CoalesceError, TypeMismatch, ValuesWarning, to_map};
+use graph::{ChartGraph, ROOT};
 
 /// Maximum nesting depth of charts.
 pub const MAX_DEPTH: usize = 64;
@@ -37,13 +37,13 @@ pub enum PrepareError {
     #[error("chart {chart}: subcharts are nested deeper than {MAX_DEPTH}")]
     TooDeep { chart: Str },
     #[error("chart {chart}: its dependencies come to more than {MAX_CHARTS} charts")]
-    TooMany { chart: Str },
+    TooManyCharts { chart: Str },
     #[error("chart {chart}: its charts name more than {MAX_NAMED} dependencies")]
-    TooManyNamed { chart: Str },
+    TooManyDependencies { chart: Str },
     #[error(
         "chart {chart}: an import-values entry of dependency {dependency} needs texts as child and parent"
     )]
-    Import { chart: Str, dependency: Str },
+    InvalidImport { chart: Str, dependency: Str },
     #[error("chart {chart}: {why}")]
     Values { chart: Str, why: Str },
     /// A rendering limit is exceeded.
@@ -67,7 +67,7 @@ pub fn prepare(
     user: &Members,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<Chart, Str> {
     prepare_tree(chart, user, profile, budget, warnings).map_err(|error| match profile {
         Profile::Helm3 => error.to_string().into(),
@@ -80,10 +80,10 @@ fn prepare_tree(
     user: &Members,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<Chart, PrepareError> {
     let exceeded = |why| PrepareError::Budget { chart: chart.metadata.name.clone(), why };
-    let mut graph = Graph::of(chart, profile, budget)?;
+    let mut graph = ChartGraph::from_chart(chart, profile, budget)?;
     let user = to_map(user, budget).map_err(exceeded)?;
     enable::enable(&mut graph, ROOT, &user, "", warnings)?;
     import::import(&mut graph, ROOT, warnings)?;
@@ -119,26 +119,26 @@ pub fn check(chart: &Chart, profile: Profile) -> Result<(), Str> {
 
 /// Result of matching a version against a constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fit {
-    Fits,
-    Differs,
-    BadConstraint(Str),
-    BadVersion(Str),
+pub enum VersionMatch {
+    Satisfied,
+    Unsatisfied,
+    InvalidConstraint(Str),
+    InvalidVersion(Str),
 }
 
-pub fn fit(constraint: &str, version: &str, profile: Profile) -> Fit {
+pub fn match_version(constraint: &str, version: &str, profile: Profile) -> VersionMatch {
     let constraints = match Constraints::parse(constraint, profile) {
         Ok(constraints) => constraints,
-        Err(why) => return Fit::BadConstraint(why),
+        Err(why) => return VersionMatch::InvalidConstraint(why),
     };
     match Version::parse(version, profile) {
-        Ok(version) if constraints.check(&version) => Fit::Fits,
-        Ok(_) => Fit::Differs,
-        Err(why) => Fit::BadVersion(why),
+        Ok(version) if constraints.check(&version) => VersionMatch::Satisfied,
+        Ok(_) => VersionMatch::Unsatisfied,
+        Err(why) => VersionMatch::InvalidVersion(why),
     }
 }
 
 /// Whether the constraint allows the version; false if either is invalid.
 fn is_compatible(constraint: &str, version: &str, profile: Profile) -> bool {
-    fit(constraint, version, profile) == Fit::Fits
+    match_version(constraint, version, profile) == VersionMatch::Satisfied
 }

@@ -2,7 +2,7 @@
 
 use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 use helm_template::profile::Profile;
 use helm_template::value::{Str, Value};
 use proptest::prelude::*;
@@ -10,14 +10,14 @@ use proptest::prelude::*;
 use super::{MAX_DEPTH, check, prepare};
 use crate::chart::Chart;
 use crate::metadata::Dependency;
-use crate::values::{Layer, Origin, Warning, explain, overlay, render_values};
+use crate::values::{UserValuesLayer, ValueOrigin, ValuesWarning, explain, overlay, render_values};
 
 /// The merged values, and the paths of the remaining charts.
-type Told = (&'static str, &'static str);
+type ExpectedChart = (&'static str, &'static str);
 
 /// Description, chart, user values, and the results of Helm 3 and Helm 4.
 #[rustfmt::skip]
-const CHARTS: &[(&str, &str, &str, Told, Told)] = &[
+const CHARTS: &[(&str, &str, &str, ExpectedChart, ExpectedChart)] = &[
     ("the user wins over the chart", r#"{"name":"c","values":{"a":1,"t":{"x":1,"y":2}}}"#, r#"{"a":2,"t":{"y":3,"z":4}}"#,
         (r#"{"a":2,"t":{"x":1,"y":3,"z":4}}"#, "c"),
         (r#"{"a":2,"t":{"x":1,"y":3,"z":4}}"#, "c")),
@@ -126,34 +126,34 @@ fn chart(data: &Data) -> Chart {
     chart
 }
 
-fn shape(chart: &Chart, place: &str) -> String {
+fn chart_paths(chart: &Chart, place: &str) -> String {
     let path = chart.path.as_deref().unwrap_or(place);
-    let inside = |chart: &Chart| shape(chart, &format!("{place}/charts/{}", chart.metadata.name));
+    let inside = |chart: &Chart| chart_paths(chart, &format!("{place}/charts/{}", chart.metadata.name));
     let inside: Vec<String> = chart.dependencies.iter().map(inside).collect();
     if inside.is_empty() { path.to_owned() } else { format!("{path}({})", inside.join(" ")) }
 }
 
-fn prepared(
+fn prepare_to_text(
     source: &Chart,
     user: &Members,
     profile: Profile,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(String, String), Str> {
     let budget = Budget::default();
     let chart = prepare(source, user, profile, &budget, warnings)?;
     let values = render_values(&chart, user, true, profile, &budget, warnings)?;
     let values = Data::try_from(&Value::from(values))?;
-    let written = json::write(&values, Style::Raw).unwrap().trim_end().to_owned();
-    Ok((written, shape(&chart, &chart.metadata.name)))
+    let written = json::write(&values, JsonStyle::Raw).unwrap().trim_end().to_owned();
+    Ok((written, chart_paths(&chart, &chart.metadata.name)))
 }
 
 #[test]
-fn charts_are_prepared_as_helm_prepares_them() {
+fn prepare_matches_helm() {
     for (about, source, user, helm3, helm4) in CHARTS {
         let user = members(Some(&json::parse(user).unwrap()));
         for (profile, told) in [(Profile::Helm3, helm3), (Profile::Helm4, helm4)] {
             let source = chart(&json::parse(source).unwrap());
-            let ours = prepared(&source, &user, profile, &mut vec![]).unwrap_or_else(|error| {
+            let ours = prepare_to_text(&source, &user, profile, &mut vec![]).unwrap_or_else(|error| {
                 let error = error.strip_prefix("chart dependencies processing failed: ").unwrap_or(&error);
                 (format!("Err: {error}"), String::new())
             });
@@ -163,13 +163,13 @@ fn charts_are_prepared_as_helm_prepares_them() {
 }
 
 #[test]
-fn warnings_are_written_as_each_helm_writes_them() {
+fn prepare_warnings_match_helm() {
     let source = r#"{"name":"c","values":{"t":{"x":1},"on":5},"charts":[{"name":"sub","values":{}}],
                      "deps":[{"name":"sub","version":"*","condition":"on"}]}"#;
     let user = members(Some(&json::parse(r#"{"t":{"x":{"y":2}}}"#).unwrap()));
     let lines = |profile| {
         let mut warnings = vec![];
-        prepared(&chart(&json::parse(source).unwrap()), &user, profile, &mut warnings).unwrap();
+        prepare_to_text(&chart(&json::parse(source).unwrap()), &user, profile, &mut warnings).unwrap();
         warnings.iter().take(2).map(|warning| warning.line().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -189,14 +189,14 @@ fn warnings_are_written_as_each_helm_writes_them() {
 }
 
 #[test]
-fn missing_dependencies_are_named() {
+fn check_names_missing_dependencies() {
     let chart = chart(&json::parse(r#"{"name":"c","deps":[{"name":"x"},{"name":"y"}]}"#).unwrap());
     let error = check(&chart, Profile::Helm4).unwrap_err();
     assert!(error.ends_with("found in Chart.yaml, but missing in charts/ directory: x, y"), "{error}");
 }
 
 #[test]
-fn charts_in_charts_end_somewhere() {
+fn prepare_rejects_deeply_nested_charts() {
     let mut nested = Chart::default();
     for _ in 0..=MAX_DEPTH {
         nested = Chart { dependencies: vec![nested], ..Chart::default() };
@@ -207,21 +207,21 @@ fn charts_in_charts_end_somewhere() {
 }
 
 #[test]
-fn every_value_has_an_origin() {
+fn explain_finds_origin_of_every_value() {
     let source = r#"{"name":"c","values":{"a":1,"b":1,"global":{"g":1},"sub":{"x":1}},
                      "charts":[{"name":"sub","values":{"x":0,"y":0}}]}"#;
     let chart = chart(&json::parse(source).unwrap());
     let user = members(Some(&json::parse(r#"{"b":2}"#).unwrap()));
-    let layers = [Layer { origin: Origin::File("my.yaml".into()), values: user.clone() }];
+    let layers = [UserValuesLayer { origin: ValueOrigin::File("my.yaml".into()), values: user.clone() }];
     let values = render_values(&chart, &user, true, Profile::Helm4, &Budget::default(), &mut vec![]).unwrap();
     let explained = explain(&chart, &layers, &values).unwrap();
     let said: Vec<_> = explained.into_iter().map(|leaf| (leaf.path.join("."), leaf.origin)).collect();
-    let of = |names: &[&str]| Origin::Chart(names.iter().map(|name| Str::from(*name)).collect());
+    let of = |names: &[&str]| ValueOrigin::Chart(names.iter().map(|name| Str::from(*name)).collect());
     let expected = [
         ("a", of(&["c"])),
-        ("b", Origin::File("my.yaml".into())),
+        ("b", ValueOrigin::File("my.yaml".into())),
         ("global.g", of(&["c"])),
-        ("sub.global.g", Origin::Global(Box::new(of(&["c"])))),
+        ("sub.global.g", ValueOrigin::Global(Box::new(of(&["c"])))),
         ("sub.x", of(&["c"])),
         ("sub.y", of(&["c", "sub"])),
     ];
@@ -247,7 +247,7 @@ fn members_of(leaves: Vec<Data>) -> impl Strategy<Value = Members> {
     prop::collection::btree_map(key(), tree, 0..4)
 }
 
-fn merged(own: &Members, user: &Members) -> Members {
+fn coalesced(own: &Members, user: &Members) -> Members {
     let chart = Chart { values: own.clone(), ..Chart::default() };
     let values = render_values(&chart, user, true, Profile::Helm4, &Budget::default(), &mut vec![]).unwrap();
     members(Some(&Data::try_from(&Value::from(values)).unwrap()))
@@ -260,8 +260,8 @@ proptest! {
         own in members_of(vec![Data::Bool(true), Data::string("s")]),
         user in members_of(vec![Data::Bool(false), Data::Float(1.0)]),
     ) {
-        let once = merged(&own, &user);
-        prop_assert_eq!(merged(&own, &once), once);
+        let once = coalesced(&own, &user);
+        prop_assert_eq!(coalesced(&own, &once), once);
     }
 
     /// User values override another file and the chart in the same way.
@@ -269,7 +269,7 @@ proptest! {
     fn the_user_is_above_the_chart(own in tables(), user in tables()) {
         let mut expected = own.clone();
         overlay(&mut expected, user.clone());
-        prop_assert_eq!(merged(&own, &user), expected);
+        prop_assert_eq!(coalesced(&own, &user), expected);
     }
 
     #[test]
@@ -280,7 +280,7 @@ proptest! {
             sub.metadata.name = "sub".into();
             source.dependencies.push(sub);
             source.metadata.dependencies.push(Dependency { name: "sub".into(), condition: "a,b".into(), ..Dependency::default() });
-            let _ = prepared(&source, &user, profile, &mut vec![]);
+            let _ = prepare_to_text(&source, &user, profile, &mut vec![]);
         }
     }
 }

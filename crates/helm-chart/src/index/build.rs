@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use helm_template::Unwritable;
+use helm_template::EncodeError;
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::semver::{Constraints, Version};
@@ -11,17 +11,17 @@ use helm_template::yaml;
 
 use super::entry::ChartVersion;
 use super::{Index, IndexError, newest_first};
-use crate::metadata::{Invalid, Metadata};
+use crate::metadata::{InvalidMetadata, Metadata};
 use crate::path;
 
 /// Builder of an index.
 #[derive(Clone, Debug)]
-pub struct Builder {
+pub struct IndexBuilder {
     profile: Profile,
     charts: BTreeMap<Str, Vec<ChartVersion>>,
 }
 
-impl Builder {
+impl IndexBuilder {
     pub fn new(profile: Profile) -> Self {
         Self { profile, charts: BTreeMap::new() }
     }
@@ -35,7 +35,7 @@ impl Builder {
         base_url: &str,
         digest: &str,
         created: &str,
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), InvalidMetadata> {
         if metadata.api_version.is_empty() {
             metadata.api_version = "v1".into();
         }
@@ -50,7 +50,7 @@ impl Builder {
             created: created.into(),
             removed: false,
             digest: digest.into(),
-            old: Members::new(),
+            obsolete_fields: Members::new(),
             metadata,
         });
         Ok(())
@@ -65,7 +65,7 @@ impl Builder {
         for name in index.names() {
             for version in index.entries(name) {
                 let version = version?;
-                if !self.has(&version.metadata.name, &version.metadata.version) {
+                if !self.has_version(&version.metadata.name, &version.metadata.version) {
                     self.push(version);
                 }
             }
@@ -74,7 +74,7 @@ impl Builder {
     }
 
     /// Helm reads the version as a constraint here: `1.2` counts as present if any 1.2.x is.
-    fn has(&self, name: &str, version: &str) -> bool {
+    fn has_version(&self, name: &str, version: &str) -> bool {
         let Some(versions) = self.charts.get(name) else { return false };
         let Ok(constraints) = Constraints::parse(version, self.profile) else { return false };
         versions.iter().any(|had| {
@@ -85,11 +85,11 @@ impl Builder {
     }
 
     /// Serializes the index, newest versions first. `generated` is the current time.
-    pub fn write(mut self, generated: &str) -> Result<String, Unwritable> {
+    pub fn write(mut self, generated: &str) -> Result<String, EncodeError> {
         let profile = self.profile;
         for versions in self.charts.values_mut() {
             versions.sort_by_cached_key(|version| {
-                Newest(Version::parse(&version.metadata.version, profile).ok())
+                NewestFirst(Version::parse(&version.metadata.version, profile).ok())
             });
         }
         let charts = self
@@ -105,27 +105,27 @@ impl Builder {
 }
 
 /// Sort key that orders the newest version first.
-struct Newest(Option<Version>);
+struct NewestFirst(Option<Version>);
 
-impl Ord for Newest {
+impl Ord for NewestFirst {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         newest_first(self.0.as_ref(), other.0.as_ref())
     }
 }
 
-impl PartialOrd for Newest {
+impl PartialOrd for NewestFirst {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Newest {
+impl PartialEq for NewestFirst {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Newest {}
+impl Eq for NewestFirst {}
 
 /// Joins a file name to the URL of a folder.
 pub fn join_url(base: &str, name: &str) -> String {

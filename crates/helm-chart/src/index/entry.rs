@@ -5,9 +5,9 @@ use helm_template::profile::Profile;
 use helm_template::value::Str;
 use helm_template::{json, yaml};
 
-use crate::metadata::{Draft, METADATA, Metadata, text_of, texts_of};
-use crate::moment;
-use crate::typed::{self, Keys, Package, Shape, Struct, structure};
+use crate::metadata::{METADATA, Metadata, MetadataDraft, get_text, get_texts};
+use crate::timestamp;
+use crate::typed::{self, KeyMode, Package, Shape, Struct, structure};
 
 /// Index entry of a chart version.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,10 +20,10 @@ pub struct ChartVersion {
     /// SHA-256 of the archive in hexadecimal.
     pub digest: Str,
     /// Obsolete fields of older Helm versions, kept as they are: `checksum`, `engine`, `tillerVersion`, `url`.
-    pub old: Members,
+    pub obsolete_fields: Members,
 }
 
-pub(super) static VERSION: Struct = structure! {Repo "ChartVersion" {
+pub(super) static CHART_VERSION: Struct = structure! {Repo "ChartVersion" {
     "urls": Shape::List(&Shape::Text),
     "created": Shape::Time,
     "removed": Shape::Flag,
@@ -34,14 +34,17 @@ pub(super) static VERSION: Struct = structure! {Repo "ChartVersion" {
     "url": Shape::Text,
 } embeds &METADATA};
 
-pub(super) static INDEX: Struct = Struct {
+pub(super) static INDEX_FILE: Struct = Struct {
     package: Package::Repo,
     name: "IndexFile",
     fields: &[
         ("serverInfo", Shape::Map(&Shape::Any)),
         ("apiVersion", Shape::Text),
         ("generated", Shape::Time),
-        ("entries", Shape::Map(&Shape::Named("repo.ChartVersions", &Shape::List(&Shape::Struct(&VERSION))))),
+        (
+            "entries",
+            Shape::Map(&Shape::Named("repo.ChartVersions", &Shape::List(&Shape::Struct(&CHART_VERSION)))),
+        ),
         ("publicKeys", Shape::List(&Shape::Text)),
         ("annotations", Shape::Map(&Shape::Text)),
     ],
@@ -54,9 +57,9 @@ pub(super) static INDEX: Struct = Struct {
     ]),
 };
 
-static VERSIONS: yaml::Shape = yaml::Shape::List(&VERSION.texts);
+static VERSIONS: yaml::Shape = yaml::Shape::List(&CHART_VERSION.texts);
 
-const OLD: [&str; 4] = ["checksum", "engine", "tillerVersion", "url"];
+const OBSOLETE_FIELDS: [&str; 4] = ["checksum", "engine", "tillerVersion", "url"];
 
 /// Parses an entry from YAML: a list with one item.
 pub(super) fn parse(text: &[u8], profile: Profile) -> Result<Data, Str> {
@@ -65,34 +68,35 @@ pub(super) fn parse(text: &[u8], profile: Profile) -> Result<Data, Str> {
         _ => None,
     };
     let [one] = one.ok_or_else(|| Str::from("an entry is not a list with one item"))?;
-    typed::decode(one, Shape::Struct(&VERSION), profile, Keys::Strict)
+    typed::decode(one, Shape::Struct(&CHART_VERSION), profile, KeyMode::Strict)
 }
 
 /// Parses an entry stored as JSON.
 pub(super) fn parse_json(text: &[u8], profile: Profile) -> Result<Data, Str> {
-    typed::decode(json::parse(text)?, Shape::Struct(&VERSION), profile, Keys::Any)
+    typed::decode(json::parse(text)?, Shape::Struct(&CHART_VERSION), profile, KeyMode::Any)
 }
 
 impl ChartVersion {
     /// Converts decoded data. The error is the version and its problem.
     pub(super) fn from_data(data: Data, profile: Profile) -> Result<Self, (Str, String)> {
-        let created = text_of(&data, "created");
+        let created = get_text(&data, "created");
         let members = data.as_map().into_iter().flatten();
         let old = members
-            .filter(|(key, _)| OLD.contains(&&***key))
+            .filter(|(key, _)| OBSOLETE_FIELDS.contains(&&***key))
             .map(|(key, value)| (key.clone(), value.clone()));
         let mut version = Self {
             metadata: Metadata::default(),
-            urls: data.get("urls").and_then(Data::as_list).map(|_| texts_of(&data, "urls")),
-            created: if created.is_empty() { moment::ZERO.into() } else { created },
+            urls: data.get("urls").and_then(Data::as_list).map(|_| get_texts(&data, "urls")),
+            created: if created.is_empty() { timestamp::ZERO.into() } else { created },
             removed: data.get("removed").and_then(Data::as_bool).unwrap_or_default(),
-            digest: text_of(&data, "digest"),
-            old: old.collect(),
+            digest: get_text(&data, "digest"),
+            obsolete_fields: old.collect(),
         };
-        let named = text_of(&data, "version");
-        let mut draft = Draft::of(data);
+        let named = get_text(&data, "version");
+        let mut draft = MetadataDraft::from_data(data);
         draft.default_api_version();
-        version.metadata = draft.finish_listed(profile).map_err(|problem| (named, problem.to_string()))?;
+        version.metadata =
+            draft.finish_index_entry(profile).map_err(|problem| (named, problem.to_string()))?;
         Ok(version)
     }
 
@@ -108,7 +112,10 @@ impl ChartVersion {
         if !self.digest.is_empty() {
             members.insert("digest".into(), Data::String(self.digest.clone()));
         }
-        let old = self.old.iter().filter(|(_, value)| value.as_str().is_some_and(|text| !text.is_empty()));
+        let old = self
+            .obsolete_fields
+            .iter()
+            .filter(|(_, value)| value.as_str().is_some_and(|text| !text.is_empty()));
         members.extend(old.map(|(key, value)| (key.clone(), value.clone())));
         Data::Map(members)
     }

@@ -12,35 +12,35 @@ use helm_template::semver::Version;
 use helm_template::value::Str;
 use memchr::memchr;
 
-use super::entry::{INDEX, VERSION};
-use crate::moment;
+use super::entry::{CHART_VERSION, INDEX_FILE};
+use crate::timestamp;
 use crate::typed::{Shape, Struct};
 
-pub(super) struct Found<'a> {
+pub(super) struct ScannedIndex<'a> {
     pub api_version: &'a str,
     pub generated: Str,
-    pub charts: Vec<Chart<'a>>,
+    pub charts: Vec<ScannedChart<'a>>,
 }
 
-pub(super) struct Chart<'a> {
+pub(super) struct ScannedChart<'a> {
     pub name: &'a str,
-    pub versions: Vec<Seen<'a>>,
+    pub versions: Vec<ScannedEntry<'a>>,
 }
 
 /// Fields of an entry that determine its validity.
 #[derive(Default)]
-pub(super) struct Seen<'a> {
+pub(super) struct ScannedEntry<'a> {
     pub name: &'a str,
     pub version: &'a str,
     kind: &'a str,
     /// The validity of the entry could not be determined here.
-    doubtful: bool,
+    is_uncertain: bool,
     pub span: Range<usize>,
 }
 
-impl Seen<'_> {
+impl ScannedEntry<'_> {
     pub fn is_plainly_valid(&self, profile: Profile) -> bool {
-        !self.doubtful
+        !self.is_uncertain
             && !matches!(self.name, "" | "." | "..")
             && !self.name.contains('/')
             && matches!(self.kind, "" | "application" | "library")
@@ -49,26 +49,26 @@ impl Seen<'_> {
 }
 
 /// Returns `None` if the text is not, or may not be, in Helm's layout.
-pub(super) fn scan(text: &[u8]) -> Option<Found<'_>> {
+pub(super) fn scan(text: &[u8]) -> Option<ScannedIndex<'_>> {
     let text = std::str::from_utf8(text).ok()?;
     if !text.ends_with('\n')
-        || !text.bytes().enumerate().all(|(at, byte)| is_harmless(text.as_bytes(), at, byte))
+        || !text.bytes().enumerate().all(|(at, byte)| is_unambiguous(text.as_bytes(), at, byte))
     {
         return None;
     }
-    let mut scan = Scan {
+    let mut scan = IndexScanner {
         text,
         at: 0,
         depth: 0,
-        found: Found { api_version: "", generated: Str::default(), charts: Vec::new() },
-        seen: Seen::default(),
+        index: ScannedIndex { api_version: "", generated: Str::default(), charts: Vec::new() },
+        entry: ScannedEntry::default(),
     };
-    scan.mapping(0, &INDEX)?;
-    (scan.at == text.len()).then_some(scan.found)
+    scan.mapping(0, &INDEX_FILE)?;
+    (scan.at == text.len()).then_some(scan.index)
 }
 
 /// Characters without special meaning in any position: no control characters and no non-ASCII line breaks of YAML.
-fn is_harmless(text: &[u8], at: usize, byte: u8) -> bool {
+fn is_unambiguous(text: &[u8], at: usize, byte: u8) -> bool {
     match byte {
         b'\n' | b' '..=b'~' => true,
         0..0x20 | 0x7f => false,
@@ -82,21 +82,21 @@ fn is_harmless(text: &[u8], at: usize, byte: u8) -> bool {
 /// Value of a key.
 enum Scalar<'a> {
     /// Not a scalar but a collection.
-    None,
+    Collection,
     Text(&'a str),
     /// With escapes, or over several lines.
-    Long,
+    Complex,
 }
 
-struct Scan<'a> {
+struct IndexScanner<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    found: Found<'a>,
-    seen: Seen<'a>,
+    index: ScannedIndex<'a>,
+    entry: ScannedEntry<'a>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> IndexScanner<'a> {
     fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -118,7 +118,7 @@ impl<'a> Scan<'a> {
 
     /// Whether the current line continues the collection at `column`; if so, moves to that column. `None` if it
     /// neither continues nor ends the collection.
-    fn goes_on(&mut self, column: usize, sequence: bool) -> Option<bool> {
+    fn continues_collection(&mut self, column: usize, sequence: bool) -> Option<bool> {
         let rest = self.rest();
         if rest.is_empty() {
             return Some(false);
@@ -143,38 +143,38 @@ impl<'a> Scan<'a> {
             }
             taken |= 1 << index;
             let scalar = self.value(column, shape)?;
-            self.note(of, key, &scalar);
-            if !self.goes_on(column, false)? {
+            self.record_field(of, key, &scalar);
+            if !self.continues_collection(column, false)? {
                 return Some(());
             }
         }
     }
 
-    fn note(&mut self, of: &'static Struct, key: &str, scalar: &Scalar<'a>) {
-        let place = if std::ptr::eq(of, &raw const VERSION) {
+    fn record_field(&mut self, of: &'static Struct, key: &str, scalar: &Scalar<'a>) {
+        let place = if std::ptr::eq(of, &raw const CHART_VERSION) {
             match key {
-                "name" => &mut self.seen.name,
-                "version" => &mut self.seen.version,
-                "type" => &mut self.seen.kind,
+                "name" => &mut self.entry.name,
+                "version" => &mut self.entry.version,
+                "type" => &mut self.entry.kind,
                 _ => return,
             }
-        } else if std::ptr::eq(of, &raw const INDEX) {
+        } else if std::ptr::eq(of, &raw const INDEX_FILE) {
             match (key, scalar) {
-                ("apiVersion", Scalar::Text(text)) => self.found.api_version = text,
+                ("apiVersion", Scalar::Text(text)) => self.index.api_version = text,
                 ("generated", Scalar::Text(text)) => {
-                    self.found.generated = moment::normal(text).unwrap_or_default().into();
+                    self.index.generated = timestamp::normalize(text).unwrap_or_default().into();
                 }
                 _ => {}
             }
             return;
         } else {
             // Aliases follow their own rules.
-            self.seen.doubtful |= key == "alias";
+            self.entry.is_uncertain |= key == "alias";
             return;
         };
         match scalar {
             Scalar::Text(text) => *place = text,
-            _ => self.seen.doubtful = true,
+            _ => self.entry.is_uncertain = true,
         }
     }
 
@@ -183,26 +183,26 @@ impl<'a> Scan<'a> {
         let mut keys = HashSet::new();
         loop {
             let key = self.key()?;
-            if !is_surely_text(key) || !keys.insert(key) {
+            if !is_certainly_string(key) || !keys.insert(key) {
                 return None;
             }
             if charts {
-                self.found.charts.push(Chart { name: key, versions: Vec::new() });
+                self.index.charts.push(ScannedChart { name: key, versions: Vec::new() });
             }
             self.value(column, of)?;
-            if !self.goes_on(column, false)? {
+            if !self.continues_collection(column, false)? {
                 return Some(());
             }
         }
     }
 
     fn sequence(&mut self, column: usize, of: Shape) -> Option<()> {
-        let entries = matches!(of, Shape::Struct(of) if std::ptr::eq(of, &raw const VERSION));
+        let entries = matches!(of, Shape::Struct(of) if std::ptr::eq(of, &raw const CHART_VERSION));
         loop {
             let start = self.at - column;
             self.at += 2;
             if entries {
-                self.seen = Seen::default();
+                self.entry = ScannedEntry::default();
             }
             match of {
                 Shape::Text => {
@@ -211,10 +211,10 @@ impl<'a> Scan<'a> {
                 _ => self.block(column + 2, of)?,
             }
             if entries {
-                let seen = Seen { span: start..self.at, ..std::mem::take(&mut self.seen) };
-                self.found.charts.last_mut()?.versions.push(seen);
+                let seen = ScannedEntry { span: start..self.at, ..std::mem::take(&mut self.entry) };
+                self.index.charts.last_mut()?.versions.push(seen);
             }
-            if !self.goes_on(column, true)? {
+            if !self.continues_collection(column, true)? {
                 return Some(());
             }
         }
@@ -265,7 +265,7 @@ impl<'a> Scan<'a> {
                 return None;
             }
             self.at += 1 + empty.len();
-            return Some(Scalar::None);
+            return Some(Scalar::Collection);
         }
         if !self.rest().starts_with('\n') {
             return None;
@@ -280,7 +280,7 @@ impl<'a> Scan<'a> {
         };
         self.at += column;
         self.block(column, shape)?;
-        Some(Scalar::None)
+        Some(Scalar::Collection)
     }
 
     /// Reads a scalar whose continuation lines are indented by more than `column`.
@@ -292,7 +292,7 @@ impl<'a> Scan<'a> {
         };
         match (shape, &scalar) {
             (Shape::Text, _) => Some(scalar),
-            (Shape::Time, Scalar::Text(text)) if moment::normal(text).is_ok() => Some(scalar),
+            (Shape::Time, Scalar::Text(text)) if timestamp::normalize(text).is_ok() => Some(scalar),
             _ => None,
         }
     }
@@ -300,7 +300,9 @@ impl<'a> Scan<'a> {
     fn plain(&mut self, column: usize, shape: Shape) -> Option<Scalar<'a>> {
         let first = self.line();
         let mut scalar = Scalar::Text(first);
-        if !first.starts_with(|c: char| c.is_alphanumeric() || HARMLESS.contains(c)) || !is_plain(first) {
+        if !first.starts_with(|c: char| c.is_alphanumeric() || PLAIN_START_PUNCTUATION.contains(c))
+            || !is_plain(first)
+        {
             return None;
         }
         self.next_line();
@@ -309,7 +311,7 @@ impl<'a> Scan<'a> {
             if line.is_empty() || line.starts_with('#') || !is_plain(line) {
                 return None;
             }
-            scalar = Scalar::Long;
+            scalar = Scalar::Complex;
             self.next_line();
         }
         // An empty line would belong to the scalar.
@@ -317,10 +319,10 @@ impl<'a> Scan<'a> {
             return None;
         }
         let fits = match (shape, &scalar) {
-            (Shape::Text, Scalar::Long) => true,
-            (Shape::Text, Scalar::Text(text)) => is_surely_text(text),
+            (Shape::Text, Scalar::Complex) => true,
+            (Shape::Text, Scalar::Text(text)) => is_certainly_string(text),
             (Shape::Flag, Scalar::Text(text)) => matches!(*text, "true" | "false"),
-            (Shape::Time, Scalar::Text(text)) => moment::normal(text).is_ok(),
+            (Shape::Time, Scalar::Text(text)) => timestamp::normalize(text).is_ok(),
             _ => false,
         };
         fits.then_some(scalar)
@@ -334,8 +336,8 @@ impl<'a> Scan<'a> {
             let long = match bytes.get(at)? {
                 b'\'' if quote == b'\'' && bytes.get(at + 1) == Some(&b'\'') => 2,
                 byte if *byte == quote => break,
-                b'\\' if quote == b'"' => escape(text, at)?,
-                b'\n' => further_line(bytes.get(at + 1..)?, column)?,
+                b'\\' if quote == b'"' => escape_len(text, at)?,
+                b'\n' => continuation_len(bytes.get(at + 1..)?, column)?,
                 _ => {
                     at += 1;
                     continue;
@@ -349,7 +351,7 @@ impl<'a> Scan<'a> {
             return None;
         }
         self.at += 1 + at + 2;
-        Some(if plain { Scalar::Text(&text[..at]) } else { Scalar::Long })
+        Some(if plain { Scalar::Text(&text[..at]) } else { Scalar::Complex })
     }
 
     fn block_scalar(&mut self, column: usize) -> Option<Scalar<'a>> {
@@ -370,7 +372,7 @@ impl<'a> Scan<'a> {
             }
             let found = self.indentation();
             if self.rest().is_empty() || found <= column {
-                return Some(Scalar::Long);
+                return Some(Scalar::Complex);
             }
             if found == self.line().len() || found < *indentation.get_or_insert(found) {
                 return None;
@@ -381,7 +383,7 @@ impl<'a> Scan<'a> {
 }
 
 /// Length of the escape sequence in a quoted scalar, if valid. For an escaped line break it excludes the break.
-fn escape(text: &str, at: usize) -> Option<usize> {
+fn escape_len(text: &str, at: usize) -> Option<usize> {
     let digits = match text.as_bytes().get(at + 1)? {
         b'0' | b'a' | b'b' | b't' | b'n' | b'v' | b'f' | b'r' | b'e' | b' ' | b'"' | b'\\' | b'N' | b'_'
         | b'L' | b'P' => return Some(2),
@@ -400,13 +402,13 @@ fn escape(text: &str, at: usize) -> Option<usize> {
 }
 
 /// Length of the line break in a quoted scalar, if its next line is empty or indented by more than the parent.
-fn further_line(line: &[u8], column: usize) -> Option<usize> {
+fn continuation_len(line: &[u8], column: usize) -> Option<usize> {
     let indentation = line.iter().take_while(|b| **b == b' ').count();
     (line.first() == Some(&b'\n') || indentation > column).then_some(1)
 }
 
 /// Punctuation that a plain scalar may begin with.
-const HARMLESS: &str = "/(^~<$";
+const PLAIN_START_PUNCTUATION: &str = "/(^~<$";
 
 /// Whether a line is only a plain scalar, without a key or comment.
 fn is_plain(line: &str) -> bool {
@@ -417,7 +419,7 @@ fn is_plain(line: &str) -> bool {
 }
 
 /// Whether a plain scalar is certainly a string: not a number, boolean, null or time.
-pub(super) fn is_surely_text(text: &str) -> bool {
+pub(super) fn is_certainly_string(text: &str) -> bool {
     let bytes = text.as_bytes();
     match bytes.first() {
         Some(b'0'..=b'9') => {
@@ -438,7 +440,8 @@ pub(super) fn is_surely_text(text: &str) -> bool {
         }
         // `~` alone is null, `<<` merges.
         Some(first) => {
-            !first.is_ascii() || (HARMLESS.contains(char::from(*first)) && bytes.len() > 1 && text != "<<")
+            !first.is_ascii()
+                || (PLAIN_START_PUNCTUATION.contains(char::from(*first)) && bytes.len() > 1 && text != "<<")
         }
         None => false,
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use helm_template::profile::Profile;
 use proptest::prelude::*;
 
-use super::{Builder, ChartVersion, Index, IndexError, join_url};
+use super::{ChartVersion, Index, IndexBuilder, IndexError, join_url};
 use crate::metadata::Metadata;
 
 /// In Helm's own layout, with every kind of line that Helm writes.
@@ -67,25 +67,25 @@ fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-fn all(index: &Index) -> Vec<ChartVersion> {
+fn all_entries(index: &Index) -> Vec<ChartVersion> {
     index.names().flat_map(|name| index.entries(name)).map(Result::unwrap).collect()
 }
 
-fn said(text: &str, profile: Profile) -> String {
+fn parse_error(text: &str, profile: Profile) -> String {
     Index::parse(&bytes(text), profile).unwrap_err().to_string()
 }
 
 #[test]
-fn both_ways_lead_to_the_same() {
+fn fast_and_full_parsers_agree() {
     let fast = Index::scan(&bytes(CANONICAL), Profile::Helm4).expect("Helm's layout").unwrap();
     let full = Index::parse_fully(CANONICAL.as_bytes(), Profile::Helm4).unwrap();
-    assert_eq!(all(&fast), all(&full));
+    assert_eq!(all_entries(&fast), all_entries(&full));
     assert_eq!((&fast.api_version, &fast.generated), (&full.api_version, &full.generated));
-    assert_eq!(all(&full).len(), 3);
-    let pieces = Index::parse_pieces(&bytes(CANONICAL), Profile::Helm4)
+    assert_eq!(all_entries(&full).len(), 3);
+    let pieces = Index::parse_entries(&bytes(CANONICAL), Profile::Helm4)
         .expect("entries on lines of their own")
         .unwrap();
-    assert_eq!(all(&pieces), all(&full));
+    assert_eq!(all_entries(&pieces), all_entries(&full));
     let alpha = full.get("alpha", "").unwrap();
     assert_eq!(&*alpha.metadata.version, "1.10.0");
     assert_eq!(&*alpha.metadata.dependencies[0].version, "^1.0.0");
@@ -96,29 +96,29 @@ fn both_ways_lead_to_the_same() {
 }
 
 #[test]
-fn an_index_is_written_as_it_was_read() {
+fn index_round_trips() {
     let index = Index::parse(&bytes(CANONICAL), Profile::Helm4).unwrap();
-    let mut builder = Builder::new(Profile::Helm4);
+    let mut builder = IndexBuilder::new(Profile::Helm4);
     builder.merge(&index).unwrap();
     let again = builder.write("2026-11-15T16:47:11.6Z").unwrap();
     assert_eq!(again, CANONICAL);
 }
 
 #[test]
-fn no_addresses_are_not_an_empty_list_of_them() {
+fn missing_urls_differ_from_empty_list() {
     // As both Helm versions write it.
     for (read, written) in
         [("    urls: []\n", "urls: []"), ("    urls: null\n", "urls: null"), ("", "urls: null")]
     {
         let text = CANONICAL.replace("    urls: []\n", read);
-        let mut builder = Builder::new(Profile::Helm4);
+        let mut builder = IndexBuilder::new(Profile::Helm4);
         builder.merge(&Index::parse(&bytes(&text), Profile::Helm4).unwrap()).unwrap();
         assert!(builder.write("2026-11-15T16:47:11.6Z").unwrap().contains(written), "{read:?}");
     }
 }
 
 #[test]
-fn other_layouts_go_the_long_way() {
+fn parse_falls_back_to_full_parser_for_other_layouts() {
     for (from, to) in [
         ("  alpha:\n", "  alpha: &a\n"),
         ("  beta:\n", "  'beta':\n"),
@@ -132,14 +132,14 @@ fn other_layouts_go_the_long_way() {
         let text = CANONICAL.replacen(from, to, 1);
         assert_ne!(text, CANONICAL, "{from}");
         assert!(Index::scan(&bytes(&text), Profile::Helm4).is_none(), "{to}");
-        assert_eq!(all(&Index::parse(&bytes(&text), Profile::Helm4).unwrap()).len(), 3, "{to}");
+        assert_eq!(all_entries(&Index::parse(&bytes(&text), Profile::Helm4).unwrap()).len(), 3, "{to}");
     }
     let json = r#"{"apiVersion":"v1","entries":{"a":[{"name":"a","version":"1.0.0","unknown":1}]}}"#;
-    assert_eq!(all(&Index::parse(&bytes(json), Profile::Helm3).unwrap()).len(), 1);
+    assert_eq!(all_entries(&Index::parse(&bytes(json), Profile::Helm3).unwrap()).len(), 1);
 }
 
 #[test]
-fn what_helm_refuses_is_refused_in_its_words() {
+fn parse_errors_match_helm() {
     let words = "error unmarshaling JSON: while decoding JSON:";
     let entry = |line: &str| format!("apiVersion: v1\nentries:\n  a:\n  - name: a\n    {line}\n");
     let rows = [
@@ -158,16 +158,16 @@ fn what_helm_refuses_is_refused_in_its_words() {
         ("apiVersion: v1\nserverInfo: 3\n".to_owned(), format!("{words} json: cannot unmarshal number into Go struct field IndexFile.serverInfo of type map[string]interface {{}}")),
     ];
     for (text, expected) in rows {
-        assert_eq!(said(&text, Profile::Helm3), expected, "{text}");
+        assert_eq!(parse_error(&text, Profile::Helm3), expected, "{text}");
     }
     assert_eq!(
-        said(&entry("version: 1"), Profile::Helm4),
+        parse_error(&entry("version: 1"), Profile::Helm4),
         format!(
             "{words} json: cannot unmarshal number into Go struct field ChartVersion.entries.Metadata.version of type string"
         )
     );
     assert_eq!(
-        said(&entry("maintainers: 3"), Profile::Helm4),
+        parse_error(&entry("maintainers: 3"), Profile::Helm4),
         format!(
             "{words} json: cannot unmarshal number into Go struct field ChartVersion.entries.Metadata.maintainers of type []*v2.Maintainer"
         )
@@ -175,7 +175,7 @@ fn what_helm_refuses_is_refused_in_its_words() {
 }
 
 #[test]
-fn entries_that_are_not_valid_are_passed_over() {
+fn invalid_entries_are_skipped_with_warning() {
     let rest = "    created: \"2026-11-15T16:47:11Z\"\n    urls:\n    - x\n";
     let entry = |name: &str, version: &str| format!("  - name: {name}\n    version: {version}\n{rest}");
     let text = format!(
@@ -199,25 +199,27 @@ fn entries_that_are_not_valid_are_passed_over() {
 }
 
 #[test]
-fn a_version_is_found_by_its_constraint() {
+fn get_finds_version_by_constraint() {
     let index = Index::parse(&bytes(CANONICAL), Profile::Helm4).unwrap();
     let found = |name, version| index.get(name, version).map(|entry| entry.metadata.version.to_string());
     assert_eq!(found("alpha", ""), Ok("1.10.0".to_owned()));
     assert_eq!(found("alpha", "~1.9"), Ok("1.9.0".to_owned()));
     assert_eq!(found("alpha", "1.9.0"), Ok("1.9.0".to_owned()));
     assert_eq!(found("beta", "2.0.0-rc.1"), Ok("2.0.0-rc.1".to_owned()));
-    let none =
-        |version: &str, name: &str| IndexError::NoVersion { name: name.into(), version: version.into() };
+    let none = |version: &str, name: &str| IndexError::VersionNotFound {
+        name: name.into(),
+        version: version.into(),
+    };
     assert_eq!(found("beta", ""), Err(none("", "beta")));
     assert_eq!(found("alpha", ">2"), Err(none(">2", "alpha")));
     assert_eq!(found("gamma", "").unwrap_err().to_string(), "no chart name found");
 }
 
 #[test]
-fn packed_charts_are_added() {
+fn builder_adds_packed_charts() {
     let metadata =
         |version: &str| Metadata { name: "a".into(), version: version.into(), ..Metadata::default() };
-    let mut builder = Builder::new(Profile::Helm4);
+    let mut builder = IndexBuilder::new(Profile::Helm4);
     let created = "2026-11-15T16:47:11Z";
     builder.add(metadata("1.9.0"), "sub/a-1.9.0.tgz", "https://example.com/charts/", "00", created).unwrap();
     builder.add(metadata("1.10.0"), "a-1.10.0.tgz", "", "11", created).unwrap();
@@ -230,13 +232,13 @@ fn packed_charts_are_added() {
          https://example.com/charts/a-1.9.0.tgz\n    version: 1.9.0\ngenerated: \"2026-11-15T16:47:11Z\"\n"
     );
     assert_eq!(
-        Builder::new(Profile::Helm4).write(created).unwrap(),
+        IndexBuilder::new(Profile::Helm4).write(created).unwrap(),
         "apiVersion: v1\nentries: {}\ngenerated: \"2026-11-15T16:47:11Z\"\n"
     );
 }
 
 #[test]
-fn addresses_are_joined_as_by_helm() {
+fn join_url_matches_helm() {
     for (base, name, joined) in [
         ("https://example.com", "a.tgz", "https://example.com/a.tgz"),
         ("https://example.com/", "a.tgz", "https://example.com/a.tgz"),
@@ -253,11 +255,12 @@ fn addresses_are_joined_as_by_helm() {
 }
 
 /// Asserts that an index accepted by a fast parser is parsed equally by the full one.
-fn agree(text: &str) -> Result<(), TestCaseError> {
-    let ways = [Index::scan(&bytes(text), Profile::Helm4), Index::parse_pieces(&bytes(text), Profile::Helm4)];
+fn assert_parsers_agree(text: &str) -> Result<(), TestCaseError> {
+    let ways =
+        [Index::scan(&bytes(text), Profile::Helm4), Index::parse_entries(&bytes(text), Profile::Helm4)];
     for fast in ways.into_iter().flatten() {
         let full = Index::parse_fully(text.as_bytes(), Profile::Helm4);
-        prop_assert_eq!(fast.as_ref().map(all), full.as_ref().map(all), "{}", text);
+        prop_assert_eq!(fast.as_ref().map(all_entries), full.as_ref().map(all_entries), "{}", text);
     }
     Ok(())
 }
@@ -277,7 +280,7 @@ proptest! {
                 text.replace_range(start..end, &put);
             }
         }
-        agree(&text)?;
+        assert_parsers_agree(&text)?;
     }
 
     #[test]
@@ -286,12 +289,12 @@ proptest! {
         let text = format!(
             "apiVersion: v1\nentries:\n  a:\n  - {key}: {value}\n    name: a\n    urls:\n    - {value}\n"
         );
-        agree(&text)?;
+        assert_parsers_agree(&text)?;
     }
 }
 
 #[test]
-fn bounded_parsing_stops_when_it_is_interrupted() {
+fn parse_bounded_stops_when_interrupted() {
     use std::cell::Cell;
     let quoted = CANONICAL.replace("name: ", "name:  ");
     for text in [CANONICAL, &quoted] {

@@ -8,31 +8,31 @@ use helm_template::value::Str;
 use helm_template::yaml;
 
 use super::Severity::{Error, Info, Warning};
-use super::{Entry, Report, Subject, web};
-use crate::metadata::{METADATA, items_of, text_of, texts_of};
-use crate::typed::{self, Keys};
+use super::{DirContent, LintReport, LintSubject, web};
+use crate::metadata::{METADATA, get_items, get_text, get_texts};
+use crate::typed::{self, KeyMode};
 
 const NAME: &str = "Chart.yaml";
 
-pub fn check(subject: &Subject<'_>, profile: Profile, report: &mut Report) {
-    let is_folder = subject.chart_yaml == Entry::Folder;
+pub fn check(subject: &LintSubject<'_>, profile: Profile, report: &mut LintReport) {
+    let is_folder = subject.chart_yaml == DirContent::Directory;
     let kind = if is_folder { Err("should be a file, not a directory".into()) } else { Ok(()) };
-    report.check(Error, NAME, kind);
-    let read = subject.chart_yaml.content(subject.folder, NAME).and_then(|text| {
-        let data = typed::read(text, &METADATA, profile, Keys::Any).map_err(|why| why.to_string())?;
+    report.record(Error, NAME, kind);
+    let read = subject.chart_yaml.content(subject.dir_name, NAME).and_then(|text| {
+        let data = typed::read(text, &METADATA, profile, KeyMode::Any).map_err(|why| why.to_string())?;
         Ok((text, data))
     });
     let (text, chart) = match read {
         Ok(read) => read,
         Err(why) => {
-            report.check(Error, NAME, Err(format!("unable to parse YAML\n\t{why}")));
+            report.record(Error, NAME, Err(format!("unable to parse YAML\n\t{why}")));
             return;
         }
     };
     if profile == Profile::Helm4 {
-        let strict = typed::read(text, &METADATA, profile, Keys::Strict).map(drop);
+        let strict = typed::read(text, &METADATA, profile, KeyMode::Strict).map(drop);
         let strict = strict.map_err(|why| format!("failed to strictly parse chart metadata file\n\t{why}"));
-        report.check(Warning, NAME, strict);
+        report.record(Warning, NAME, strict);
     }
     // The untyped values as written.
     let written = yaml::parse(text).unwrap_or_default();
@@ -45,7 +45,7 @@ pub fn check(subject: &Subject<'_>, profile: Profile, report: &mut Report) {
         (Error, maintainers(&chart, profile)),
         (Error, sources(&chart, profile)),
         (Info, icon(&chart)),
-        (Error, icon_address(&chart, profile)),
+        (Error, icon_url(&chart, profile)),
         (Error, only_in_v2(&chart, "type", "chart type is not valid in", "It is")),
         (
             Error,
@@ -57,12 +57,12 @@ pub fn check(subject: &Subject<'_>, profile: Profile, report: &mut Report) {
             ),
         ),
     ] {
-        report.check(severity, NAME, found);
+        report.record(severity, NAME, found);
     }
     if profile == Profile::Helm4 {
-        let version = text_of(&chart, "version");
+        let version = get_text(&chart, "version");
         let strict = Version::parse_strict(&version, profile).map(drop);
-        report.check(
+        report.record(
             Warning,
             NAME,
             strict.map_err(|_| format!("version '{version}' is not a valid SemVerV2")),
@@ -71,7 +71,7 @@ pub fn check(subject: &Subject<'_>, profile: Profile, report: &mut Report) {
 }
 
 fn name(chart: &Data) -> Result<(), String> {
-    let name = text_of(chart, "name");
+    let name = get_text(chart, "name");
     if name.is_empty() {
         return Err("name is required".into());
     }
@@ -82,7 +82,7 @@ fn name(chart: &Data) -> Result<(), String> {
 }
 
 fn api_version(chart: &Data) -> Result<(), String> {
-    match &*text_of(chart, "apiVersion") {
+    match &*get_text(chart, "apiVersion") {
         "" => Err(r#"apiVersion is required. The value must be either "v1" or "v2""#.into()),
         "v1" | "v2" => Ok(()),
         other => Err(format!(r#"apiVersion '{other}' is not valid. The value must be either "v1" or "v2""#)),
@@ -102,7 +102,7 @@ fn is_text(written: &Data, key: &str) -> Result<(), String> {
 }
 
 fn version(chart: &Data, profile: Profile) -> Result<(), String> {
-    let text = text_of(chart, "version");
+    let text = get_text(chart, "version");
     if text.is_empty() {
         return Err("version is required".into());
     }
@@ -117,11 +117,11 @@ fn version(chart: &Data, profile: Profile) -> Result<(), String> {
 }
 
 fn maintainers(chart: &Data, profile: Profile) -> Result<(), String> {
-    for maintainer in items_of(chart, "maintainers") {
+    for maintainer in get_items(chart, "maintainers") {
         if *maintainer == Data::Null && profile == Profile::Helm4 {
             return Err("a maintainer entry is empty".into());
         }
-        let [name, email, url] = ["name", "email", "url"].map(|key| text_of(maintainer, key));
+        let [name, email, url] = ["name", "email", "url"].map(|key| get_text(maintainer, key));
         if name.is_empty() {
             return Err("each maintainer requires a name".into());
         }
@@ -136,7 +136,7 @@ fn maintainers(chart: &Data, profile: Profile) -> Result<(), String> {
 }
 
 fn sources(chart: &Data, profile: Profile) -> Result<(), String> {
-    let sources = texts_of(chart, "sources");
+    let sources = get_texts(chart, "sources");
     match sources.iter().find(|source| !web::is_request_url(source, profile)) {
         Some(source) => Err(format!("invalid source URL '{source}'")),
         None => Ok(()),
@@ -144,11 +144,11 @@ fn sources(chart: &Data, profile: Profile) -> Result<(), String> {
 }
 
 fn icon(chart: &Data) -> Result<(), String> {
-    if text_of(chart, "icon").is_empty() { Err("icon is recommended".into()) } else { Ok(()) }
+    if get_text(chart, "icon").is_empty() { Err("icon is recommended".into()) } else { Ok(()) }
 }
 
-fn icon_address(chart: &Data, profile: Profile) -> Result<(), String> {
-    let icon = text_of(chart, "icon");
+fn icon_url(chart: &Data, profile: Profile) -> Result<(), String> {
+    let icon = get_text(chart, "icon");
     if icon.is_empty() || web::is_request_url(&icon, profile) {
         return Ok(());
     }
@@ -157,8 +157,8 @@ fn icon_address(chart: &Data, profile: Profile) -> Result<(), String> {
 
 /// Charts of `apiVersion` v1 have no types, and no dependencies in this file.
 fn only_in_v2(chart: &Data, key: &str, problem: &str, they: &str) -> Result<(), String> {
-    let is_said = !text_of(chart, key).is_empty() || !items_of(chart, key).is_empty();
-    let api_version = text_of(chart, "apiVersion");
+    let is_said = !get_text(chart, key).is_empty() || !get_items(chart, key).is_empty();
+    let api_version = get_text(chart, "apiVersion");
     if !is_said || &*api_version == "v2" {
         return Ok(());
     }

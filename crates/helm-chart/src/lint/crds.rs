@@ -4,56 +4,56 @@ use helm_template::profile::Profile;
 use helm_template::yaml;
 
 use super::Severity::Error;
-use super::manifests::{Head, read};
-use super::{Entry, Report, Subject};
+use super::manifests::{LintedManifest, read_document};
+use super::{DirContent, LintReport, LintSubject};
 use crate::chart::{Chart, File};
 
-const FOLDER: &str = "crds/";
+const CRDS_DIR: &str = "crds/";
 
-pub fn check(subject: &Subject<'_>, profile: Profile, report: &mut Report) {
+pub fn check(subject: &LintSubject<'_>, profile: Profile, report: &mut LintReport) {
     match subject.crds {
-        Entry::Missing => return,
-        Entry::Folder => {}
+        DirContent::Missing => return,
+        DirContent::Directory => {}
         _ => {
-            report.check(Error, FOLDER, Err("not a directory".into()));
+            report.record(Error, CRDS_DIR, Err("not a directory".into()));
             return;
         }
     }
     match &subject.chart {
         Err(why) => {
-            report.check(Error, FOLDER, Err(why.clone()));
+            report.record(Error, CRDS_DIR, Err(why.clone()));
         }
         Ok(chart) => {
-            chart_and_below(chart, profile, report);
+            check_chart_tree(chart, profile, report);
         }
     }
 }
 
 /// Returns whether to continue; a file that is not YAML stops the check.
-fn chart_and_below(chart: &Chart, profile: Profile, report: &mut Report) -> bool {
-    chart.crds().all(|crd| file(crd, profile, report))
-        && chart.dependencies.iter().all(|subchart| chart_and_below(subchart, profile, report))
+fn check_chart_tree(chart: &Chart, profile: Profile, report: &mut LintReport) -> bool {
+    chart.crds().all(|crd| check_crd_file(crd, profile, report))
+        && chart.dependencies.iter().all(|subchart| check_chart_tree(subchart, profile, report))
 }
 
-fn file(crd: &File, profile: Profile, report: &mut Report) -> bool {
+fn check_crd_file(crd: &File, profile: Profile, report: &mut LintReport) -> bool {
     for document in yaml::documents(&crd.data) {
-        match document.and_then(|document| read(&document, profile)) {
+        match document.and_then(|document| read_document(&document, profile)) {
             Err(why) => {
-                return report.check(Error, &crd.name, Err(format!("unable to parse YAML: {why}")));
+                return report.record(Error, &crd.name, Err(format!("unable to parse YAML: {why}")));
             }
             Ok(None) => {}
-            Ok(Some(Head { api_version, kind, .. })) => {
+            Ok(Some(LintedManifest { api_version, kind, .. })) => {
                 let group = if api_version.starts_with("apiextensions.k8s.io") {
                     Ok(())
                 } else {
                     Err("apiVersion is not in 'apiextensions.k8s.io'".into())
                 };
-                report.check(Error, &crd.name, group);
+                report.record(Error, &crd.name, group);
                 let kind = match &*kind {
                     "CustomResourceDefinition" => Ok(()),
                     _ => Err("object kind is not 'CustomResourceDefinition'".into()),
                 };
-                report.check(Error, &crd.name, kind);
+                report.record(Error, &crd.name, kind);
             }
         }
     }

@@ -7,18 +7,18 @@ use helm_template::value::Str;
 use helm_template::yaml;
 
 use super::Severity::{Error, Warning};
-use super::{Report, deprecations, names};
+use super::{LintReport, deprecations, names};
 use crate::chart::File;
-use crate::metadata::{items_of, text_of};
+use crate::metadata::{get_items, get_text};
 use crate::path;
-use crate::typed::{self, Keys, Shape, Struct, structure};
+use crate::typed::{self, KeyMode, Shape, Struct, structure};
 
 /// Target Kubernetes version: major and minor.
-pub type Release = (u32, u32);
+pub type KubeMinorVersion = (u32, u32);
 
 /// Fields of a manifest that the rules check.
 #[derive(Clone, Debug, Default)]
-pub struct Head {
+pub struct LintedManifest {
     pub api_version: Str,
     pub kind: Str,
     pub name: Str,
@@ -57,17 +57,21 @@ static LIST: Struct = structure! {Rules "" {
 }};
 
 /// Reads one document; `None` if it is empty.
-pub(super) fn read(document: &[u8], profile: Profile) -> Result<Option<Head>, Str> {
+pub(super) fn read_document(document: &[u8], profile: Profile) -> Result<Option<LintedManifest>, Str> {
     let of = match profile {
         Profile::Helm3 => &HELM3,
         Profile::Helm4 => &HELM4,
     };
-    let data = typed::read(document, of, profile, Keys::Any)?;
+    let data = typed::read(document, of, profile, KeyMode::Any)?;
     if data == Data::Null {
         return Ok(None);
     }
-    let name = data.get("Metadata").map(|metadata| text_of(metadata, "Name")).unwrap_or_default();
-    Ok(Some(Head { api_version: text_of(&data, "apiVersion"), kind: text_of(&data, "Kind"), name }))
+    let name = data.get("Metadata").map(|metadata| get_text(metadata, "Name")).unwrap_or_default();
+    Ok(Some(LintedManifest {
+        api_version: get_text(&data, "apiVersion"),
+        kind: get_text(&data, "Kind"),
+        name,
+    }))
 }
 
 /// Checks a template and its rendered manifests. Returns whether to continue; output that is not YAML stops the
@@ -75,15 +79,15 @@ pub(super) fn read(document: &[u8], profile: Profile) -> Result<Option<Head>, St
 pub fn check(
     template: &File,
     rendered: &[u8],
-    kubernetes: Release,
+    kubernetes: KubeMinorVersion,
     profile: Profile,
-    report: &mut Report,
+    report: &mut LintReport,
 ) -> bool {
     let name = &template.name;
-    report.check(Error, name, extension(name));
+    report.record(Error, name, extension(name));
     if profile == Profile::Helm3 {
-        report.check(Warning, name, no_crd_hook(&template.data));
-        report.check(Error, name, no_release_time(&template.data));
+        report.record(Warning, name, check_no_crd_hook(&template.data));
+        report.record(Error, name, check_no_release_time(&template.data));
     }
     if !is_yaml(name, profile) {
         return true;
@@ -92,18 +96,18 @@ pub fn check(
     if text.trim().is_empty() {
         return true;
     }
-    report.check(Warning, name, top_indent(&text));
+    report.record(Warning, name, check_top_indent(&text));
     for document in yaml::documents(rendered) {
-        let head = match document.and_then(|document| read(&document, profile)) {
+        let head = match document.and_then(|document| read_document(&document, profile)) {
             Ok(Some(head)) => head,
             Ok(None) => continue,
-            Err(why) => return report.check(Error, name, Err(format!("unable to parse YAML: {why}"))),
+            Err(why) => return report.record(Error, name, Err(format!("unable to parse YAML: {why}"))),
         };
-        report.check(Warning, name, names::check(&head.kind, &head.name));
+        report.record(Warning, name, names::check(&head.kind, &head.name));
         let deprecated = deprecations::check(&head.api_version, &head.kind, kubernetes, profile);
-        report.check(Warning, name, deprecated);
-        report.check(Error, name, selector(&head, &text));
-        report.check(Error, name, list_annotations(&head, rendered, profile));
+        report.record(Warning, name, deprecated);
+        report.record(Error, name, selector(&head, &text));
+        report.record(Error, name, list_annotations(&head, rendered, profile));
     }
     true
 }
@@ -127,7 +131,7 @@ fn is_yaml(name: &str, profile: Profile) -> bool {
 }
 
 /// Matches `helm.sh/hook: crd-install`, quoted or not.
-fn no_crd_hook(template: &[u8]) -> Result<(), String> {
+fn check_no_crd_hook(template: &[u8]) -> Result<(), String> {
     const KEY: &[u8] = b"helm.sh/hook";
     let is_hook = memchr::memmem::find_iter(template, KEY).any(|at| {
         let rest = &template[at + KEY.len()..];
@@ -145,7 +149,7 @@ fn no_crd_hook(template: &[u8]) -> Result<(), String> {
         .into())
 }
 
-fn no_release_time(template: &[u8]) -> Result<(), String> {
+fn check_no_release_time(template: &[u8]) -> Result<(), String> {
     if memchr::memmem::find(template, b".Release.Time").is_none() {
         return Ok(());
     }
@@ -153,11 +157,11 @@ fn no_release_time(template: &[u8]) -> Result<(), String> {
         .into())
 }
 
-fn top_indent(text: &str) -> Result<(), String> {
+fn check_top_indent(text: &str) -> Result<(), String> {
     // Line length limit of Go's scanner.
-    const LONGEST: usize = 64 << 10;
+    const MAX_LINE_LEN: usize = 64 << 10;
     for line in text.split('\n') {
-        if line.len() >= LONGEST {
+        if line.len() >= MAX_LINE_LEN {
             return Err("bufio.Scanner: token too long".into());
         }
         let line = line.strip_suffix('\r').unwrap_or(line);
@@ -175,7 +179,7 @@ fn top_indent(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn selector(head: &Head, text: &str) -> Result<(), String> {
+fn selector(head: &LintedManifest, text: &str) -> Result<(), String> {
     let has_pods = matches!(&*head.kind, "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet");
     if !has_pods || text.contains("matchLabels") || text.contains("matchExpressions") {
         return Ok(());
@@ -188,17 +192,17 @@ fn selector(head: &Head, text: &str) -> Result<(), String> {
 }
 
 /// Of several documents only the first is checked, whichever is the list.
-fn list_annotations(head: &Head, rendered: &[u8], profile: Profile) -> Result<(), String> {
+fn list_annotations(head: &LintedManifest, rendered: &[u8], profile: Profile) -> Result<(), String> {
     if &*head.kind != "List" {
         return Ok(());
     }
-    let list = typed::read(rendered, &LIST, profile, Keys::Any)
+    let list = typed::read(rendered, &LIST, profile, KeyMode::Any)
         .map_err(|why| format!("unable to parse YAML: {why}"))?;
     let is_kept = |item: &Data| {
         let annotations = item.get("Metadata").and_then(|metadata| metadata.get("Annotations"));
         annotations.is_some_and(|annotations| annotations.get("helm.sh/resource-policy").is_some())
     };
-    if !items_of(&list, "Items").iter().any(is_kept) {
+    if !get_items(&list, "Items").iter().any(is_kept) {
         return Ok(());
     }
     let annotation = match profile {

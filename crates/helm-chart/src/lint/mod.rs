@@ -1,6 +1,6 @@
 //! Rules of `helm lint`: problems of a chart found without installing it.
 //!
-//! A [`Subject`] is the part of a chart's folder that lint reads. Each module checks one part. Rendering is not done
+//! A [`LintSubject`] is the part of a chart's folder that lint reads. Each module checks one part. Rendering is not done
 //! here; the caller renders and calls the rules in Helm's order.
 //!
 //! Modules:
@@ -40,13 +40,13 @@ pub enum Severity {
 
 /// Finding of a rule, with Helm's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct LintMessage {
     pub severity: Severity,
     pub path: Str,
     pub text: String,
 }
 
-impl Display for Message {
+impl Display for LintMessage {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         let severity = match self.severity {
             Severity::Info => "INFO",
@@ -59,17 +59,17 @@ impl Display for Message {
 
 /// Findings so far.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
-    pub messages: Vec<Message>,
+pub struct LintReport {
+    pub messages: Vec<LintMessage>,
 }
 
-impl Report {
+impl LintReport {
     /// Records a finding. Returns whether there was none.
-    pub fn check(&mut self, severity: Severity, path: &str, found: Result<(), String>) -> bool {
+    pub fn record(&mut self, severity: Severity, path: &str, found: Result<(), String>) -> bool {
         match found {
             Ok(()) => true,
             Err(text) => {
-                self.messages.push(Message { severity, path: path.into(), text });
+                self.messages.push(LintMessage { severity, path: path.into(), text });
                 false
             }
         }
@@ -78,33 +78,33 @@ impl Report {
 
 /// A possible entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum DirContent {
     Missing,
-    Folder,
+    Directory,
     File(Bytes),
     /// It cannot be read; the operating system's message.
     Unreadable(String),
 }
 
 /// A chart's folder.
-pub struct Subject<'s> {
+pub struct LintSubject<'s> {
     /// Folder name in messages.
-    pub folder: &'s str,
-    pub chart_yaml: Entry,
-    pub values_yaml: Entry,
-    pub schema: Entry,
-    pub templates: Entry,
-    pub crds: Entry,
+    pub dir_name: &'s str,
+    pub chart_yaml: DirContent,
+    pub values_yaml: DirContent,
+    pub schema: DirContent,
+    pub templates: DirContent,
+    pub crds: DirContent,
     /// The loaded chart, or the load error.
     pub chart: Result<Chart, String>,
 }
 
-impl Entry {
+impl DirContent {
     /// The content, or the operating system's error for reading it.
     fn content(&self, folder: &str, name: &str) -> Result<&Bytes, String> {
         match self {
             Self::File(content) => Ok(content),
-            Self::Folder => Err(format!("read {folder}/{name}: is a directory")),
+            Self::Directory => Err(format!("read {folder}/{name}: is a directory")),
             Self::Missing => Err(format!("open {folder}/{name}: no such file or directory")),
             Self::Unreadable(why) => Err(why.clone()),
         }

@@ -3,16 +3,16 @@
 use helm_template::go::quote;
 
 /// Maximum length of most object names, and of labels.
-const LONGEST_SUBDOMAIN: usize = 253;
-const LONGEST_LABEL: usize = 63;
+const MAX_SUBDOMAIN_LEN: usize = 253;
+const MAX_LABEL_LEN: usize = 63;
 
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+const SUBDOMAIN_MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
     '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
+const LABEL_MESSAGE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
     start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const OLD_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+const DNS1035_LABEL_MESSAGE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
     validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 
@@ -31,17 +31,17 @@ pub fn check(kind: &str, name: &str) -> Result<(), String> {
 
 fn problems(kind: &str, name: &str) -> Vec<String> {
     match &*kind.to_lowercase() {
-        "service" => shaped(name, LONGEST_LABEL, OLD_LABEL, |name| {
+        "service" => check_format(name, MAX_LABEL_LEN, DNS1035_LABEL_MESSAGE, |name| {
             is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase())
         }),
-        "namespace" => shaped(name, LONGEST_LABEL, LABEL, is_label),
+        "namespace" => check_format(name, MAX_LABEL_LEN, LABEL_MESSAGE, is_label),
         "certificatesigningrequest" => Vec::new(),
         "role" | "clusterrole" | "rolebinding" | "clusterrolebinding" => path_segment(name),
-        _ => shaped(name, LONGEST_SUBDOMAIN, SUBDOMAIN, |name| name.split('.').all(is_label)),
+        _ => check_format(name, MAX_SUBDOMAIN_LEN, SUBDOMAIN_MESSAGE, |name| name.split('.').all(is_label)),
     }
 }
 
-fn shaped(name: &str, longest: usize, shape: &str, fits: fn(&str) -> bool) -> Vec<String> {
+fn check_format(name: &str, longest: usize, shape: &str, fits: fn(&str) -> bool) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > longest {
         problems.push(format!("must be no more than {longest} characters"));
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_kubernetes_takes() {
+    fn check_accepts_names_like_kubernetes() {
         let table = [
             ("Deployment", "a-b.c", true),
             ("Deployment", "A", false),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn two_problems_stand_in_brackets() {
+    fn check_lists_several_problems_in_brackets() {
         let why = check("Service", &"X".repeat(64)).unwrap_err();
         assert!(why.contains(": [metadata.name: Invalid value: \"XX"), "{why}");
         assert!(why.contains(": must be no more than 63 characters, metadata.name: "), "{why}");

@@ -7,35 +7,35 @@ use helm_template::value::Map;
 use helm_template::yaml;
 
 use super::Severity::{Error, Info};
-use super::{Entry, Report, Subject};
+use super::{DirContent, LintReport, LintSubject};
 use crate::schema;
-use crate::values::{Warning, coalesce_tables, to_map};
+use crate::values::{ValuesWarning, coalesce_tables, to_map};
 
 const NAME: &str = "values.yaml";
 
 /// Validates the chart's own values, overridden by the user's, against the chart's own schema only.
 pub fn check(
-    subject: &Subject<'_>,
+    subject: &LintSubject<'_>,
     user: &Members,
     check_schema: bool,
     profile: Profile,
-    report: &mut Report,
-    warnings: &mut Vec<Warning>,
+    report: &mut LintReport,
+    warnings: &mut Vec<ValuesWarning>,
 ) {
-    if subject.values_yaml == Entry::Missing {
-        report.check(Info, NAME, Err("file does not exist".into()));
+    if subject.values_yaml == DirContent::Missing {
+        report.record(Info, NAME, Err("file does not exist".into()));
         return;
     }
-    let found = file(subject, user, check_schema, profile, warnings);
-    report.check(Error, NAME, found);
+    let found = check_file(subject, user, check_schema, profile, warnings);
+    report.record(Error, NAME, found);
 }
 
-fn file(
-    subject: &Subject<'_>,
+fn check_file(
+    subject: &LintSubject<'_>,
     user: &Members,
     check_schema: bool,
     profile: Profile,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), String> {
     let go_type = match profile {
         Profile::Helm3 => "chartutil.Values",
@@ -43,7 +43,7 @@ fn file(
     };
     let values = subject
         .values_yaml
-        .content(subject.folder, NAME)
+        .content(subject.dir_name, NAME)
         .and_then(|text| yaml::parse_map(text, go_type).map_err(|why| why.to_string()));
     let values = values.map_err(|why| format!("unable to parse YAML: {why}"))?;
     let merged = Map::new();
@@ -57,7 +57,7 @@ fn file(
     // Helm 3 has no option to skip the schema here.
     let is_checked = check_schema || profile == Profile::Helm3;
     match &subject.schema {
-        Entry::File(schema) if is_checked && !schema.is_empty() => {
+        DirContent::File(schema) if is_checked && !schema.is_empty() => {
             schema::check_single(schema, &merged, profile, &budget, warnings)
         }
         _ => Ok(()),

@@ -16,9 +16,9 @@ pub fn is_request_url(text: &str, profile: Profile) -> bool {
 
 /// A URL as a browser accepts it, with or without scheme.
 pub fn is_url(text: &str, profile: Profile) -> bool {
-    const SHORTEST: usize = 4;
-    const LONGEST: usize = 2083;
-    if text.len() < SHORTEST || text.chars().count() >= LONGEST || text.starts_with('.') {
+    const MIN_URL_LEN: usize = 4;
+    const MAX_URL_LEN: usize = 2083;
+    if text.len() < MIN_URL_LEN || text.chars().count() >= MAX_URL_LEN || text.starts_with('.') {
         return false;
     }
     let has_port_only = text.contains(':') && !text.contains("://");
@@ -84,7 +84,7 @@ mod tests {
 
     /// Recorded from Helm 4.3.1.
     #[test]
-    fn addresses_of_mail() {
+    fn is_email_matches_helm() {
         let good = ["a@b.c", "a.b@c.d", "a@b.c.", "a+b@c.d", "A@B.C", "ü@b.c", "a@b_c.d", "a@b~c.d"];
         let bad = [
             "a@b", "a..b@c.d", ".a@b.c", "a b@c.d", "a@-b.c", "a@b-.c", "a@b.1", "a@b.c1", "<a@b.c>", "@b.c",
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_the_web() {
+    fn is_url_matches_helm() {
         let good = [
             "http://x.y?z",
             "https://github.com/foo-bar/",

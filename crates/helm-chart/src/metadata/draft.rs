@@ -4,28 +4,28 @@ use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use super::validate::{Invalid, Twins};
-use super::{Dependency, METADATA, Maintainer, Metadata, annotations_of, items_of, text_of, texts_of};
-use crate::typed::{self, Keys};
+use super::validate::{DuplicatePolicy, InvalidMetadata};
+use super::{Dependency, METADATA, Maintainer, Metadata, get_annotations, get_items, get_text, get_texts};
+use crate::typed::{self, KeyMode};
 
 /// Metadata that was decoded but not validated.
 #[derive(Clone, Debug)]
-pub struct Draft(Data);
+pub struct MetadataDraft(Data);
 
-impl Draft {
+impl MetadataDraft {
     /// An empty draft.
     pub fn empty() -> Self {
         Self(Data::Map(Members::new()))
     }
 
     /// Decodes a text without validation.
-    pub(crate) fn read(text: &[u8], profile: Profile) -> Result<Data, Str> {
-        typed::read(text, &METADATA, profile, Keys::Any)
+    pub(crate) fn decode(text: &[u8], profile: Profile) -> Result<Data, Str> {
+        typed::read(text, &METADATA, profile, KeyMode::Any)
     }
 
     /// Merges a text into the draft, as Go decodes into a non-empty struct.
     pub fn add(&mut self, text: &[u8], profile: Profile) -> Result<(), Str> {
-        let data = Self::read(text, profile)?;
+        let data = Self::decode(text, profile)?;
         // An empty text changes nothing.
         if data != Data::Null {
             overlay(&mut self.0, data);
@@ -33,12 +33,12 @@ impl Draft {
         Ok(())
     }
 
-    pub(crate) fn of(data: Data) -> Self {
+    pub(crate) fn from_data(data: Data) -> Self {
         Self(data)
     }
 
     pub fn api_version(&self) -> Str {
-        text_of(&self.0, "apiVersion")
+        get_text(&self.0, "apiVersion")
     }
 
     /// Sets `apiVersion` v1, Helm 2's format, if there is none.
@@ -51,54 +51,54 @@ impl Draft {
     }
 
     /// Validates the draft.
-    pub fn finish(self, profile: Profile) -> Result<Metadata, Invalid> {
-        self.check(profile, Twins::Refused)
+    pub fn finish(self, profile: Profile) -> Result<Metadata, InvalidMetadata> {
+        self.check(profile, DuplicatePolicy::Reject)
     }
 
     /// Validates the draft as an index entry. Some repositories drop the aliases of dependencies, so duplicate names
     /// are allowed there.
-    pub(crate) fn finish_listed(self, profile: Profile) -> Result<Metadata, Invalid> {
-        self.check(profile, Twins::Allowed)
+    pub(crate) fn finish_index_entry(self, profile: Profile) -> Result<Metadata, InvalidMetadata> {
+        self.check(profile, DuplicatePolicy::Allow)
     }
 
-    fn check(self, profile: Profile, twins: Twins) -> Result<Metadata, Invalid> {
+    fn check(self, profile: Profile, twins: DuplicatePolicy) -> Result<Metadata, InvalidMetadata> {
         let data = self.0;
         let mut metadata = Metadata {
-            name: text_of(&data, "name"),
-            home: text_of(&data, "home"),
-            sources: texts_of(&data, "sources"),
-            version: text_of(&data, "version"),
-            description: text_of(&data, "description"),
-            keywords: texts_of(&data, "keywords"),
+            name: get_text(&data, "name"),
+            home: get_text(&data, "home"),
+            sources: get_texts(&data, "sources"),
+            version: get_text(&data, "version"),
+            description: get_text(&data, "description"),
+            keywords: get_texts(&data, "keywords"),
             maintainers: Vec::new(),
-            icon: text_of(&data, "icon"),
-            api_version: text_of(&data, "apiVersion"),
-            condition: text_of(&data, "condition"),
-            tags: text_of(&data, "tags"),
-            app_version: text_of(&data, "appVersion"),
+            icon: get_text(&data, "icon"),
+            api_version: get_text(&data, "apiVersion"),
+            condition: get_text(&data, "condition"),
+            tags: get_text(&data, "tags"),
+            app_version: get_text(&data, "appVersion"),
             deprecated: data.get("deprecated").and_then(Data::as_bool).unwrap_or_default(),
-            annotations: annotations_of(&data),
-            kube_version: text_of(&data, "kubeVersion"),
+            annotations: get_annotations(&data),
+            kube_version: get_text(&data, "kubeVersion"),
             dependencies: Vec::new(),
-            chart_type: text_of(&data, "type"),
+            chart_type: get_text(&data, "type"),
         };
-        metadata.check_self(profile)?;
-        for maintainer in items_of(&data, "maintainers") {
+        metadata.check_fields(profile)?;
+        for maintainer in get_items(&data, "maintainers") {
             if *maintainer == Data::Null {
-                return Err(Invalid("maintainers must not contain empty or null nodes".into()));
+                return Err(InvalidMetadata("maintainers must not contain empty or null nodes".into()));
             }
             metadata.maintainers.push(Maintainer {
-                name: text_of(maintainer, "name"),
-                email: text_of(maintainer, "email"),
-                url: text_of(maintainer, "url"),
+                name: get_text(maintainer, "name"),
+                email: get_text(maintainer, "email"),
+                url: get_text(maintainer, "url"),
             });
         }
-        metadata.clean_maintainers();
-        for dependency in items_of(&data, "dependencies") {
+        metadata.sanitize_maintainers();
+        for dependency in get_items(&data, "dependencies") {
             if *dependency == Data::Null {
                 // Preceding dependencies are validated first.
                 metadata.check_dependencies(twins)?;
-                return Err(Invalid("dependencies must not contain empty or null nodes".into()));
+                return Err(InvalidMetadata("dependencies must not contain empty or null nodes".into()));
             }
             metadata.dependencies.push(Dependency::from_data(dependency));
         }

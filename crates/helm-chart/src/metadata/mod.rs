@@ -1,6 +1,6 @@
 //! Chart metadata: `Chart.yaml`, `requirements.yaml` and their lock files.
 //!
-//! A text is decoded into a [`Draft`], to which a second text may add (`requirements.yaml` has more of the same
+//! A text is decoded into a [`MetadataDraft`], to which a second text may add (`requirements.yaml` has more of the same
 //! fields). A valid draft becomes [`Metadata`].
 
 mod draft;
@@ -10,17 +10,17 @@ mod validate;
 
 use std::collections::BTreeMap;
 
-use helm_template::Unwritable;
+use helm_template::EncodeError;
 use helm_template::data::{Data, Members};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 use helm_template::yaml;
 
-pub use draft::Draft;
-pub use validate::Invalid;
+pub use draft::MetadataDraft;
+pub use validate::InvalidMetadata;
 
-use crate::moment;
-use crate::typed::{self, Keys, Shape, Struct, structure};
+use crate::timestamp;
+use crate::typed::{self, KeyMode, Shape, Struct, structure};
 
 /// `Chart.yaml`. Missing fields are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -125,7 +125,7 @@ static CHART_BASE: Struct = structure! {Loader "chartBase" {
 
 /// The `apiVersion` of a `Chart.yaml`, ignoring its other fields.
 pub(crate) fn api_version(text: &[u8], profile: Profile) -> Result<Str, Str> {
-    Ok(text_of(&typed::read(text, &CHART_BASE, profile, Keys::Any)?, "apiVersion"))
+    Ok(get_text(&typed::read(text, &CHART_BASE, profile, KeyMode::Any)?, "apiVersion"))
 }
 
 impl Metadata {
@@ -166,7 +166,7 @@ impl Metadata {
 
     /// `Chart.yaml` as `helm show chart` and `helm package` write it. A chart of `apiVersion` v1 has its dependencies
     /// in `requirements.yaml`.
-    pub fn to_yaml(&self) -> Result<String, Unwritable> {
+    pub fn to_yaml(&self) -> Result<String, EncodeError> {
         let mut data = self.to_data();
         if &*self.api_version == "v1"
             && let Some(members) = data.as_map_mut()
@@ -190,14 +190,14 @@ impl Maintainer {
 impl Dependency {
     fn from_data(data: &Data) -> Self {
         Self {
-            name: text_of(data, "name"),
-            version: text_of(data, "version"),
-            repository: text_of(data, "repository"),
-            condition: text_of(data, "condition"),
-            tags: texts_of(data, "tags"),
+            name: get_text(data, "name"),
+            version: get_text(data, "version"),
+            repository: get_text(data, "repository"),
+            condition: get_text(data, "condition"),
+            tags: get_texts(data, "tags"),
             enabled: data.get("enabled").and_then(Data::as_bool).unwrap_or_default(),
-            import_values: items_of(data, "import-values").to_vec(),
-            alias: text_of(data, "alias"),
+            import_values: get_items(data, "import-values").to_vec(),
+            alias: get_text(data, "alias"),
         }
     }
 
@@ -227,20 +227,20 @@ impl Dependency {
 impl Lock {
     /// Parses a lock file; `None` for a null document.
     pub fn parse(text: &[u8], profile: Profile) -> Result<Option<Self>, Str> {
-        let data = typed::read(text, &LOCK, profile, Keys::Any)?;
+        let data = typed::read(text, &LOCK, profile, KeyMode::Any)?;
         if data == Data::Null {
             return Ok(None);
         }
-        let generated = text_of(&data, "generated");
+        let generated = get_text(&data, "generated");
         Ok(Some(Self {
-            generated: if generated.is_empty() { moment::ZERO.into() } else { generated },
-            digest: text_of(&data, "digest"),
-            dependencies: items_of(&data, "dependencies").iter().map(Dependency::from_data).collect(),
+            generated: if generated.is_empty() { timestamp::ZERO.into() } else { generated },
+            digest: get_text(&data, "digest"),
+            dependencies: get_items(&data, "dependencies").iter().map(Dependency::from_data).collect(),
         }))
     }
 
     /// The lock file as `helm package` writes it.
-    pub fn to_yaml(&self) -> Result<String, Unwritable> {
+    pub fn to_yaml(&self) -> Result<String, EncodeError> {
         let dependencies = self.dependencies.iter().map(Dependency::to_data).collect();
         yaml::write(&Data::Map(Members::from([
             ("dependencies".into(), Data::List(dependencies)),
@@ -250,22 +250,22 @@ impl Lock {
     }
 }
 
-pub(crate) fn text_of(data: &Data, key: &str) -> Str {
+pub(crate) fn get_text(data: &Data, key: &str) -> Str {
     match data.get(key) {
         Some(Data::String(text)) => text.clone(),
         _ => Str::default(),
     }
 }
 
-pub(crate) fn items_of<'a>(data: &'a Data, key: &str) -> &'a [Data] {
+pub(crate) fn get_items<'a>(data: &'a Data, key: &str) -> &'a [Data] {
     data.get(key).and_then(Data::as_list).unwrap_or_default()
 }
 
-pub(crate) fn texts_of(data: &Data, key: &str) -> Vec<Str> {
-    items_of(data, key).iter().map(|item| item.as_str().unwrap_or_default().into()).collect()
+pub(crate) fn get_texts(data: &Data, key: &str) -> Vec<Str> {
+    get_items(data, key).iter().map(|item| item.as_str().unwrap_or_default().into()).collect()
 }
 
-fn annotations_of(data: &Data) -> BTreeMap<Str, Str> {
+fn get_annotations(data: &Data) -> BTreeMap<Str, Str> {
     let members = data.get("annotations").and_then(Data::as_map).into_iter().flatten();
     members.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().into())).collect()
 }

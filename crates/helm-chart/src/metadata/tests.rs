@@ -2,10 +2,10 @@
 
 use helm_template::profile::Profile;
 
-use super::{Draft, Lock, Metadata};
+use super::{Lock, Metadata, MetadataDraft};
 
 fn read(text: &str, profile: Profile) -> Result<Metadata, String> {
-    let mut draft = Draft::empty();
+    let mut draft = MetadataDraft::empty();
     draft.add(text.as_bytes(), profile).map_err(|error| error.to_string())?;
     draft.default_api_version();
     draft.finish(profile).map_err(|error| error.to_string())
@@ -17,7 +17,7 @@ fn show(text: &str) -> Result<String, String> {
 }
 
 #[test]
-fn metadata_are_read_and_refused_as_by_helm() {
+fn metadata_is_parsed_and_validated_like_helm() {
     #[rustfmt::skip]
     let rows = [
         ("name: c\nversion: 1.10\nappVersion: 12345678\n", Ok("apiVersion: v1\nappVersion: \"12345678\"\nname: c\nversion: \"1.1\"\n")),
@@ -75,7 +75,7 @@ fn metadata_are_read_and_refused_as_by_helm() {
 }
 
 #[test]
-fn helm_4_names_its_own_packages() {
+fn type_errors_name_helm4_packages() {
     let said = |text| read(text, Profile::Helm4).unwrap_err();
     let words = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal";
     assert_eq!(said("x"), format!("{words} string into Go value of type v2.Metadata"));
@@ -87,8 +87,8 @@ fn helm_4_names_its_own_packages() {
 }
 
 #[test]
-fn a_second_text_goes_over_the_first() {
-    let mut draft = Draft::empty();
+fn draft_add_overrides_earlier_text() {
+    let mut draft = MetadataDraft::empty();
     draft.add(b"name: c\nversion: 1.0.0\nannotations: {a: x, b: y}\n", Profile::Helm3).unwrap();
     draft.add(b"dependencies: [{name: d}]\nannotations: {b: z}\nhome: ~\n", Profile::Helm3).unwrap();
     draft.default_api_version();
@@ -102,7 +102,7 @@ fn a_second_text_goes_over_the_first() {
 }
 
 #[test]
-fn locks_are_read_and_refused_as_by_helm() {
+fn lock_is_parsed_and_validated_like_helm() {
     let read = |text: &str| Lock::parse(text.as_bytes(), Profile::Helm3).map_err(|error| error.to_string());
     let words = "error unmarshaling JSON: while decoding JSON:";
     assert_eq!(read(""), Ok(None));

@@ -11,25 +11,25 @@ use super::{Dependency, Metadata};
 
 /// Treatment of duplicate dependency names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Twins {
-    Refused,
-    Allowed,
+pub(super) enum DuplicatePolicy {
+    Reject,
+    Allow,
 }
 
 /// Validation error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("validation: {0}")]
-pub struct Invalid(pub String);
+pub struct InvalidMetadata(pub String);
 
 impl Metadata {
     /// Sanitizes printed fields and validates the metadata.
-    pub fn validate(&mut self, profile: Profile) -> Result<(), Invalid> {
-        self.check_self(profile)?;
-        self.clean_maintainers();
-        self.check_dependencies(Twins::Refused)
+    pub fn validate(&mut self, profile: Profile) -> Result<(), InvalidMetadata> {
+        self.check_fields(profile)?;
+        self.sanitize_maintainers();
+        self.check_dependencies(DuplicatePolicy::Reject)
     }
 
-    pub(super) fn check_self(&mut self, profile: Profile) -> Result<(), Invalid> {
+    pub(super) fn check_fields(&mut self, profile: Profile) -> Result<(), InvalidMetadata> {
         for text in [
             &mut self.name,
             &mut self.description,
@@ -44,9 +44,9 @@ impl Metadata {
         .chain(&mut self.sources)
         .chain(&mut self.keywords)
         {
-            clean(text);
+            sanitize(text);
         }
-        let invalid = |text: String| Err(Invalid(text));
+        let invalid = |text: String| Err(InvalidMetadata(text));
         if self.api_version.is_empty() {
             return invalid("chart.metadata.apiVersion is required".into());
         }
@@ -72,20 +72,20 @@ impl Metadata {
         Ok(())
     }
 
-    pub(super) fn clean_maintainers(&mut self) {
+    pub(super) fn sanitize_maintainers(&mut self) {
         for maintainer in &mut self.maintainers {
-            clean(&mut maintainer.name);
-            clean(&mut maintainer.email);
-            clean(&mut maintainer.url);
+            sanitize(&mut maintainer.name);
+            sanitize(&mut maintainer.email);
+            sanitize(&mut maintainer.url);
         }
     }
 
-    pub(super) fn check_dependencies(&mut self, twins: Twins) -> Result<(), Invalid> {
+    pub(super) fn check_dependencies(&mut self, twins: DuplicatePolicy) -> Result<(), InvalidMetadata> {
         let mut taken = BTreeSet::new();
         for dependency in &mut self.dependencies {
             dependency.validate()?;
-            if !taken.insert(dependency.key()) && twins == Twins::Refused {
-                return Err(Invalid(format!(
+            if !taken.insert(dependency.key()) && twins == DuplicatePolicy::Reject {
+                return Err(InvalidMetadata(format!(
                     "more than one dependency with name or alias {}",
                     quote(dependency.key())
                 )));
@@ -96,15 +96,15 @@ impl Metadata {
 }
 
 impl Dependency {
-    fn validate(&mut self) -> Result<(), Invalid> {
+    fn validate(&mut self) -> Result<(), InvalidMetadata> {
         for text in [&mut self.name, &mut self.version, &mut self.repository, &mut self.condition]
             .into_iter()
             .chain(&mut self.tags)
         {
-            clean(text);
+            sanitize(text);
         }
         if !self.alias.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
-            return Err(Invalid(format!(
+            return Err(InvalidMetadata(format!(
                 "dependency {} has disallowed characters in the alias",
                 quote(&self.name)
             )));
@@ -114,7 +114,7 @@ impl Dependency {
 }
 
 /// Replaces every whitespace character by a space and drops unprintable characters.
-fn clean(text: &mut Str) {
+fn sanitize(text: &mut Str) {
     if text.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return;
     }

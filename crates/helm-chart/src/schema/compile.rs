@@ -7,12 +7,12 @@ use std::rc::Rc;
 use helm_template::budget::Budget;
 use helm_template::data::{Data, Members};
 use helm_template::go::regexp::Expression;
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use super::document::{Document, Target, escaped};
-use super::model::{Id, Pattern, Schema, Schemas};
+use super::document::{SchemaDocument, SchemaLocation, escape_token};
+use super::model::{Pattern, Schema, SchemaId, Schemas};
 
 /// Memory of a schema in the compiler's tables, besides its own structure.
 const SCHEMA_BYTES: usize = 128;
@@ -20,36 +20,36 @@ const SCHEMA_BYTES: usize = 128;
 /// Budget steps to compile a schema.
 const STEPS_PER_SCHEMA: u64 = 20;
 
-pub struct Compiler<'d> {
-    pub document: Document<'d>,
+pub struct SchemaCompiler<'d> {
+    pub document: SchemaDocument<'d>,
     pub profile: Profile,
     budget: &'d Budget<'d>,
     /// The first exceeded limit.
-    exceeded: Option<Str>,
+    budget_error: Option<Str>,
     schemas: Vec<Schema>,
     /// Ids by address in memory: the document is not moved during compilation.
-    known: HashMap<*const Data, Id>,
-    queue: VecDeque<(Id, Target<'d>)>,
+    ids: HashMap<*const Data, SchemaId>,
+    queue: VecDeque<(SchemaId, SchemaLocation<'d>)>,
     /// Compiled patterns by their text.
     patterns: HashMap<Str, Rc<Expression>>,
 }
 
 /// A schema under compilation and its location.
-pub struct Draught<'c, 'd> {
-    pub compiler: &'c mut Compiler<'d>,
+pub struct SchemaContext<'c, 'd> {
+    pub compiler: &'c mut SchemaCompiler<'d>,
     pub members: &'d Members,
-    pub target: Target<'d>,
+    pub target: SchemaLocation<'d>,
 }
 
-impl<'d> Compiler<'d> {
-    pub fn new(document: Document<'d>, profile: Profile, budget: &'d Budget<'d>) -> Self {
+impl<'d> SchemaCompiler<'d> {
+    pub fn new(document: SchemaDocument<'d>, profile: Profile, budget: &'d Budget<'d>) -> Self {
         Self {
             document,
             profile,
             budget,
-            exceeded: None,
+            budget_error: None,
             schemas: vec![],
-            known: HashMap::new(),
+            ids: HashMap::new(),
             queue: VecDeque::new(),
             patterns: HashMap::new(),
         }
@@ -58,27 +58,27 @@ impl<'d> Compiler<'d> {
     /// Compiles the document from its root. `one` compiles one schema and queues the schemas it refers to.
     pub fn run(
         mut self,
-        mut one: impl FnMut(&mut Self, &Target<'d>) -> Result<Schema, String>,
+        mut one: impl FnMut(&mut Self, &SchemaLocation<'d>) -> Result<Schema, String>,
     ) -> Result<Schemas<'d>, String> {
         let root = self.document.root();
         self.enqueue(root);
         while let Some((id, target)) = self.queue.pop_front() {
             let schema = one(&mut self, &target)?;
-            if let Some(why) = self.exceeded {
+            if let Some(why) = self.budget_error {
                 return Err(why.to_string());
             }
             if let Some(place) = self.schemas.get_mut(id) {
-                *place = Schema { at: target.at, ..schema };
+                *place = Schema { pointer: target.pointer, ..schema };
             }
         }
         Ok(Schemas::new(self.schemas, self.budget))
     }
 
-    /// Id of the schema at a location; queues it if new. Over budget nothing is queued, and [`Compiler::run`] fails.
-    pub fn enqueue(&mut self, target: Target<'d>) -> Id {
+    /// Id of the schema at a location; queues it if new. Over budget nothing is queued, and [`SchemaCompiler::run`] fails.
+    pub fn enqueue(&mut self, target: SchemaLocation<'d>) -> SchemaId {
         let next = self.schemas.len();
-        let id = *self.known.entry(std::ptr::from_ref(target.data)).or_insert(next);
-        if id == next && self.counts(size_of::<Schema>() + SCHEMA_BYTES) {
+        let id = *self.ids.entry(std::ptr::from_ref(target.data)).or_insert(next);
+        if id == next && self.charge(size_of::<Schema>() + SCHEMA_BYTES) {
             self.schemas.push(Schema::default());
             self.queue.push_back((id, target));
         }
@@ -86,19 +86,19 @@ impl<'d> Compiler<'d> {
     }
 
     /// Counts memory and steps; false if the budget is exceeded.
-    fn counts(&mut self, bytes: usize) -> bool {
-        let counted = self.budget.charge(STEPS_PER_SCHEMA).and_then(|()| self.budget.take(bytes));
+    fn charge(&mut self, bytes: usize) -> bool {
+        let counted = self.budget.charge(STEPS_PER_SCHEMA).and_then(|()| self.budget.allocate(bytes));
         if let Err(why) = counted {
-            self.exceeded.get_or_insert(why);
+            self.budget_error.get_or_insert(why);
         }
-        self.exceeded.is_none()
+        self.budget_error.is_none()
     }
 
     /// A schema value as JSON. The reserved memory covers the text and its copy in messages.
-    pub fn written(&self, data: &Data) -> Result<String, String> {
-        let text = json::write(data, Style::Plain).unwrap_or_default();
+    pub fn to_json(&self, data: &Data) -> Result<String, String> {
+        let text = json::write(data, JsonStyle::Plain).unwrap_or_default();
         let counted = self.budget.charge(text.len() as u64 / 4);
-        let counted = counted.and_then(|()| self.budget.take(size_of::<String>() + 2 * text.len()));
+        let counted = counted.and_then(|()| self.budget.allocate(size_of::<String>() + 2 * text.len()));
         counted.map_err(|why| why.to_string())?;
         Ok(text)
     }
@@ -109,7 +109,7 @@ impl<'d> Compiler<'d> {
         } else {
             let expression = Rc::new(Expression::compile(text, self.profile)?);
             let counted = self.budget.charge(expression.steps_to_compile());
-            let counted = counted.and_then(|()| self.budget.take(expression.size()));
+            let counted = counted.and_then(|()| self.budget.allocate(expression.size()));
             counted.map_err(|why| why.to_string())?;
             self.patterns.insert(text.clone(), expression.clone());
             expression
@@ -118,42 +118,48 @@ impl<'d> Compiler<'d> {
     }
 }
 
-impl<'d> Draught<'_, 'd> {
+impl<'d> SchemaContext<'_, 'd> {
     pub fn get(&self, key: &str) -> Option<&'d Data> {
         self.members.get(key)
     }
 
     /// Queues a subschema at a relative path.
-    pub fn inner(&mut self, data: &'d Data, path: &[&str]) -> Id {
-        let length = path.iter().map(|token| 2 * token.len() + 1).sum::<usize>() + self.target.at.len();
-        if !self.compiler.counts(length) {
+    pub fn enqueue_subschema(&mut self, data: &'d Data, path: &[&str]) -> SchemaId {
+        let length = path.iter().map(|token| 2 * token.len() + 1).sum::<usize>() + self.target.pointer.len();
+        if !self.compiler.charge(length) {
             return 0;
         }
-        let at = path.iter().fold(self.target.at.clone(), |at, token| format!("{at}/{}", escaped(token)));
-        let base = self.compiler.document.based(data, &self.target.base);
-        self.compiler.enqueue(Target { data, base, at })
+        let at = path
+            .iter()
+            .fold(self.target.pointer.clone(), |at, token| format!("{at}/{}", escape_token(token)));
+        let base = self.compiler.document.base_url(data, &self.target.base);
+        self.compiler.enqueue(SchemaLocation { data, base, pointer: at })
     }
 
     /// A keyword with one schema.
-    pub fn one(&mut self, key: &str) -> Option<Id> {
-        self.get(key).map(|data| self.inner(data, &[key]))
+    pub fn schema(&mut self, key: &str) -> Option<SchemaId> {
+        self.get(key).map(|data| self.enqueue_subschema(data, &[key]))
     }
 
     /// A keyword with a list of schemas.
-    pub fn list(&mut self, key: &str) -> Vec<Id> {
+    pub fn schema_list(&mut self, key: &str) -> Vec<SchemaId> {
         let items = self.get(key).and_then(Data::as_list).unwrap_or_default();
-        items.iter().enumerate().map(|(index, data)| self.inner(data, &[key, &index.to_string()])).collect()
+        items
+            .iter()
+            .enumerate()
+            .map(|(index, data)| self.enqueue_subschema(data, &[key, &index.to_string()]))
+            .collect()
     }
 
     /// A keyword with a map of schemas.
-    pub fn table(&mut self, key: &str) -> Vec<(Str, Id)> {
+    pub fn schema_map(&mut self, key: &str) -> Vec<(Str, SchemaId)> {
         let members = self.get(key).and_then(Data::as_map).into_iter().flatten();
-        members.map(|(name, data)| (name.clone(), self.inner(data, &[key, name]))).collect()
+        members.map(|(name, data)| (name.clone(), self.enqueue_subschema(data, &[key, name]))).collect()
     }
 }
 
 /// The strings among the items of a list.
-pub fn texts(items: &[Data]) -> Vec<Str> {
+pub fn strings(items: &[Data]) -> Vec<Str> {
     items
         .iter()
         .filter_map(|item| if let Data::String(text) = item { Some(text.clone()) } else { None })

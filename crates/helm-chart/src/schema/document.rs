@@ -13,54 +13,54 @@ const MAX_DEPTH: usize = 500;
 const BYTES_PER_STEP: u64 = 16;
 
 /// Result of resolving a reference.
-pub enum Found<'d> {
-    Here(Target<'d>),
+pub enum Resolution<'d> {
+    Local(SchemaLocation<'d>),
     /// The document is known, but the pointer does not resolve in it.
-    NoPointer {
+    PointerNotFound {
         address: String,
         pointer: String,
-        missing: Missing,
+        missing: PointerError,
     },
-    NoAnchor {
+    AnchorNotFound {
         address: String,
         anchor: String,
     },
     /// Another document, by its URL.
-    Elsewhere(String),
+    External(String),
 }
 
 /// A part of the document with the context to resolve references from it.
 #[derive(Clone)]
-pub struct Target<'d> {
+pub struct SchemaLocation<'d> {
     pub data: &'d Data,
     /// Base URL of references in this part.
     pub base: String,
     /// JSON pointer from the root of the document.
-    pub at: String,
+    pub pointer: String,
 }
 
-impl Target<'_> {
+impl SchemaLocation<'_> {
     /// Length of its strings in bytes.
     fn bytes(&self) -> usize {
-        self.base.len() + self.at.len()
+        self.base.len() + self.pointer.len()
     }
 }
 
 /// Reason why a pointer does not resolve.
-pub enum Missing {
+pub enum PointerError {
     Key(String),
     Index(String),
     Bounds { length: usize, index: usize },
     Scalar(String),
 }
 
-pub struct Document<'d> {
+pub struct SchemaDocument<'d> {
     root: &'d Data,
-    address: String,
+    url: String,
     /// Parts with their own URL (`$id`).
-    parts: HashMap<String, Target<'d>>,
+    parts: HashMap<String, SchemaLocation<'d>>,
     /// Parts with an anchor, by URL and name.
-    anchors: HashMap<(String, String), Target<'d>>,
+    anchors: HashMap<(String, String), SchemaLocation<'d>>,
     /// Names of dynamic anchors (`$dynamicAnchor`), by URL.
     dynamic: HashMap<String, Vec<Str>>,
     /// Whether a reference depends on the evaluation path (dynamic scope).
@@ -68,7 +68,7 @@ pub struct Document<'d> {
     id: fn(&Data) -> Option<&str>,
 }
 
-impl<'d> Document<'d> {
+impl<'d> SchemaDocument<'d> {
     /// `id` returns the keyword that changes the base URL; `$anchor` names are always read.
     pub fn new(
         root: &'d Data,
@@ -78,7 +78,7 @@ impl<'d> Document<'d> {
     ) -> Result<Self, String> {
         let mut document = Self {
             root,
-            address: address.to_owned(),
+            url: address.to_owned(),
             parts: HashMap::new(),
             anchors: HashMap::new(),
             dynamic: HashMap::new(),
@@ -89,14 +89,15 @@ impl<'d> Document<'d> {
         Ok(document)
     }
 
-    pub fn root(&self) -> Target<'d> {
-        Target { data: self.root, base: self.based(self.root, &self.address), at: String::new() }
+    pub fn root(&self) -> SchemaLocation<'d> {
+        SchemaLocation { data: self.root, base: self.base_url(self.root, &self.url), pointer: String::new() }
     }
 
     fn collect(&mut self, budget: &Budget<'_>) -> Result<(), Str> {
         // Bytes of the queued parts.
-        let mut queued = self.address.len();
-        let mut left = vec![(Target { data: self.root, base: self.address.clone(), at: String::new() }, 0)];
+        let mut queued = self.url.len();
+        let mut left =
+            vec![(SchemaLocation { data: self.root, base: self.url.clone(), pointer: String::new() }, 0)];
         while let Some((target, depth)) = left.pop() {
             if depth > MAX_DEPTH {
                 return Err(format!("the schema is nested deeper than {MAX_DEPTH}").into());
@@ -106,19 +107,23 @@ impl<'d> Document<'d> {
                 if !matches!(data, Data::Map(_) | Data::List(_)) {
                     return budget.charge(1);
                 }
-                let bytes = target.at.len() + 2 * key.len() + base.len();
+                let bytes = target.pointer.len() + 2 * key.len() + base.len();
                 budget.charge(1 + bytes as u64 / BYTES_PER_STEP)?;
                 budget.fits(queued + bytes)?;
-                let at = format!("{}/{}", target.at, escaped(key));
-                let target = Target { data, base: base.to_owned(), at };
+                let at = format!("{}/{}", target.pointer, escape_token(key));
+                let target = SchemaLocation { data, base: base.to_owned(), pointer: at };
                 queued += target.bytes();
                 left.push((target, depth + 1));
                 Ok(())
             };
             match target.data {
                 Data::Map(members) => {
-                    let base = self.based(target.data, &target.base);
-                    let own = Target { data: target.data, base: base.clone(), at: target.at.clone() };
+                    let base = self.base_url(target.data, &target.base);
+                    let own = SchemaLocation {
+                        data: target.data,
+                        base: base.clone(),
+                        pointer: target.pointer.clone(),
+                    };
                     if let Some(id) = (self.id)(target.data) {
                         let (address, fragment) = join(&target.base, id);
                         if fragment.is_empty() {
@@ -155,7 +160,7 @@ impl<'d> Document<'d> {
     }
 
     /// Base URL of references in `data`, which is located where `base` applies.
-    pub fn based(&self, data: &Data, base: &str) -> String {
+    pub fn base_url(&self, data: &Data, base: &str) -> String {
         match (self.id)(data) {
             Some(id) => match join(base, id) {
                 (address, fragment) if fragment.is_empty() => address,
@@ -171,60 +176,60 @@ impl<'d> Document<'d> {
     }
 
     /// The part with this URL.
-    pub fn part(&self, address: &str) -> Target<'d> {
+    pub fn part(&self, address: &str) -> SchemaLocation<'d> {
         self.parts.get(address).cloned().unwrap_or_else(|| self.root())
     }
 
     /// Dynamic anchors below this URL.
-    pub fn dynamic_anchors(&self, address: &str) -> Vec<(Str, Target<'d>)> {
+    pub fn dynamic_anchors(&self, address: &str) -> Vec<(Str, SchemaLocation<'d>)> {
         let names = self.dynamic.get(address).into_iter().flatten();
         let found = |name: &Str| self.anchors.get(&(address.to_owned(), name.to_string())).cloned();
         names.filter_map(|name| Some((name.clone(), found(name)?))).collect()
     }
 
     /// Resolves a reference located where `base` applies.
-    pub fn follow(&self, base: &str, reference: &str) -> Found<'d> {
+    pub fn resolve(&self, base: &str, reference: &str) -> Resolution<'d> {
         let (address, fragment) = join(base, reference);
         let start = match self.parts.get(&address) {
             Some(part) => part.clone(),
-            None if address == self.address => self.root(),
-            None => return Found::Elsewhere(address),
+            None if address == self.url => self.root(),
+            None => return Resolution::External(address),
         };
         if fragment.is_empty() {
-            return Found::Here(start);
+            return Resolution::Local(start);
         }
         if !fragment.starts_with('/') {
             return match self.anchors.get(&(address.clone(), fragment.clone())) {
-                Some(target) => Found::Here(target.clone()),
-                None => Found::NoAnchor { address, anchor: fragment },
+                Some(target) => Resolution::Local(target.clone()),
+                None => Resolution::AnchorNotFound { address, anchor: fragment },
             };
         }
         let mut target = start;
         for token in fragment.split('/').skip(1) {
             let key = token.replace("~1", "/").replace("~0", "~");
             let next = match target.data {
-                Data::Map(members) => members.get(&*key).ok_or_else(|| Missing::Key(key.clone())),
+                Data::Map(members) => members.get(&*key).ok_or_else(|| PointerError::Key(key.clone())),
                 Data::List(items) => match key.parse::<usize>() {
-                    Ok(index) => items.get(index).ok_or(Missing::Bounds { length: items.len(), index }),
-                    Err(_) => Err(Missing::Index(key.clone())),
+                    Ok(index) => items.get(index).ok_or(PointerError::Bounds { length: items.len(), index }),
+                    Err(_) => Err(PointerError::Index(key.clone())),
                 },
-                _ => Err(Missing::Scalar(key.clone())),
+                _ => Err(PointerError::Scalar(key.clone())),
             };
             target = match next {
-                Ok(data) => Target {
+                Ok(data) => SchemaLocation {
                     data,
-                    base: self.based(data, &target.base),
-                    at: format!("{}/{}", target.at, escaped(&key)),
+                    base: self.base_url(data, &target.base),
+                    pointer: format!("{}/{}", target.pointer, escape_token(&key)),
                 },
-                Err(missing) => return Found::NoPointer { address, pointer: fragment, missing },
+                Err(missing) => return Resolution::PointerNotFound { address, pointer: fragment, missing },
             };
         }
-        Found::Here(target)
+        Resolution::Local(target)
     }
 }
 
 /// Escapes a token of a JSON pointer.
-pub fn escaped(token: &str) -> String {
+pub fn escape_token(token: &str) -> String {
     token.replace('~', "~0").replace('/', "~1")
 }
 
@@ -232,7 +237,7 @@ pub fn escaped(token: &str) -> String {
 fn join(base: &str, reference: &str) -> (String, String) {
     let (reference, fragment) = reference.split_once('#').unwrap_or((reference, ""));
     let base = base.split_once('#').map_or(base, |(base, _)| base);
-    (absolute(base, reference), decoded(fragment))
+    (absolute(base, reference), percent_decode(fragment))
 }
 
 fn absolute(base: &str, reference: &str) -> String {
@@ -258,7 +263,7 @@ fn absolute(base: &str, reference: &str) -> String {
         let folder = path.rfind('/').map_or("/", |slash| &path[..=slash]);
         format!("{folder}{reference}")
     };
-    format!("{scheme}{colon}{slashes}{authority}{}", without_dots(&path))
+    format!("{scheme}{colon}{slashes}{authority}{}", remove_dot_segments(&path))
 }
 
 fn has_scheme(reference: &str) -> bool {
@@ -267,7 +272,7 @@ fn has_scheme(reference: &str) -> bool {
         && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
-fn without_dots(path: &str) -> String {
+fn remove_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -281,7 +286,7 @@ fn without_dots(path: &str) -> String {
     kept.join("/")
 }
 
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     if !text.contains('%') {
         return text.to_owned();
     }

@@ -15,7 +15,7 @@ mod tests;
 
 use std::fmt::Write;
 
-use helm_template::budget::{Budget, VALUE_BYTES, count};
+use helm_template::budget::{Budget, VALUE_BYTES, count_values};
 use helm_template::data::Data;
 use helm_template::json;
 use helm_template::profile::Profile;
@@ -23,7 +23,7 @@ use helm_template::value::{Map, Str, Value};
 use helm_template::yaml;
 
 use crate::chart::Chart;
-use crate::values::{Warning, to_members};
+use crate::values::{ValuesWarning, to_members};
 
 /// Validates the merged values against the schemas of the chart and its subcharts. The error is Helm's message.
 pub fn check(
@@ -31,7 +31,7 @@ pub fn check(
     values: &Map,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), Str> {
     let mut complaints = String::new();
     check_tree(chart, values, profile, budget, warnings, &mut complaints);
@@ -49,7 +49,7 @@ fn check_tree(
     values: &Map,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
     complaints: &mut String,
 ) {
     if let Some(schema) = &chart.schema
@@ -71,7 +71,7 @@ pub(crate) fn check_single(
     values: &Map,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), String> {
     if profile == Profile::Helm3 {
         let values = Value::from(values.clone());
@@ -81,10 +81,10 @@ pub(crate) fn check_single(
         yaml::write_value(&values).map_err(|error| error.to_string())?;
     }
     budget.charge(schema.len() as u64).map_err(|why| why.to_string())?;
-    let most = values_in(schema).saturating_mul(VALUE_BYTES).saturating_add(schema.len());
+    let most = estimate_value_count(schema).saturating_mul(VALUE_BYTES).saturating_add(schema.len());
     budget.fits(most).map_err(|why| why.to_string())?;
-    let schema = json::parse(schema).map_err(|error| unreadable(schema, &error))?;
-    budget.take_values(count(&schema)).map_err(|why| why.to_string())?;
+    let schema = json::parse(schema).map_err(|error| decode_error(schema, &error))?;
+    budget.allocate_values(count_values(&schema)).map_err(|why| why.to_string())?;
     let values = to_members(values, budget).map_err(|error| error.to_string())?;
     let values = Data::Map(values);
     match profile {
@@ -94,12 +94,12 @@ pub(crate) fn check_single(
 }
 
 /// Upper bound of the values in a JSON text: each but the first follows a comma, colon or bracket.
-fn values_in(text: &[u8]) -> usize {
+fn estimate_value_count(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count()
 }
 
 /// Helm decodes the schema from a stream, where truncated input has another message.
-fn unreadable(schema: &[u8], error: &str) -> String {
+fn decode_error(schema: &[u8], error: &str) -> String {
     match error {
         "unexpected end of JSON input" if schema.trim_ascii().is_empty() => "EOF".to_owned(),
         "unexpected end of JSON input" => "unexpected EOF".to_owned(),

@@ -4,56 +4,56 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
-use helm_template::budget::{Budget, VALUE_BYTES, weigh};
+use helm_template::budget::{Budget, VALUE_BYTES, data_size};
 use helm_template::data::Data;
 use helm_template::go::regexp::{Expression, Subject};
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 use helm_template::value::Str;
 
 /// Index of a schema in [`Schemas`].
-pub type Id = usize;
+pub type SchemaId = usize;
 
 /// All schemas of a document; the first is the root.
 pub struct Schemas<'b> {
-    pub all: Vec<Schema>,
+    pub nodes: Vec<Schema>,
     budget: &'b Budget<'b>,
     /// Remaining work: a few schemas that refer to each other can require any amount.
-    work: Cell<u64>,
+    remaining_work: Cell<u64>,
     /// Reason why the validation stopped early.
-    stopped: RefCell<Option<Str>>,
+    stop_reason: RefCell<Option<Str>>,
 }
 
-/// Error of a schema that needs more than [`MOST_WORK`].
-const TOO_MUCH_WORK: &str = "the schema asks for too much work";
+/// Error of a schema that needs more than [`MAX_WORK`].
+const WORK_LIMIT_ERROR: &str = "the schema asks for too much work";
 
 /// Maximum number of values validated and items compared.
-const MOST_WORK: u64 = 1_000_000;
+const MAX_WORK: u64 = 1_000_000;
 
 /// Budget steps to validate one value against one schema.
 const STEPS_PER_VALUE: u64 = 20;
 
 impl<'b> Schemas<'b> {
     pub fn new(all: Vec<Schema>, budget: &'b Budget<'b>) -> Self {
-        Self { all, budget, work: Cell::new(MOST_WORK), stopped: RefCell::new(None) }
+        Self { nodes: all, budget, remaining_work: Cell::new(MAX_WORK), stop_reason: RefCell::new(None) }
     }
 
     /// Counts work; false if the limit is exceeded.
     pub fn work(&self, amount: usize) -> bool {
         let amount = amount as u64;
-        let left = self.work.get().saturating_sub(amount);
-        self.work.set(left);
+        let left = self.remaining_work.get().saturating_sub(amount);
+        self.remaining_work.set(left);
         if left == 0 {
-            return self.stop(TOO_MUCH_WORK.into());
+            return self.stop(WORK_LIMIT_ERROR.into());
         }
         match self.budget.charge(amount.saturating_mul(STEPS_PER_VALUE)) {
-            Ok(()) => self.stopped.borrow().is_none(),
+            Ok(()) => self.stop_reason.borrow().is_none(),
             Err(why) => self.stop(why),
         }
     }
 
     /// Counts the work of visiting this value once, without its children. `depth` is the length of the evaluation
     /// path.
-    pub fn look(&self, data: &Data, depth: usize) -> bool {
+    pub fn visit(&self, data: &Data, depth: usize) -> bool {
         let way = depth / 16;
         self.work(match data {
             Data::String(text) => 1 + way + text.len() / 64,
@@ -68,14 +68,14 @@ impl<'b> Schemas<'b> {
 
     /// A value as JSON, which Helm 3 compares; `None` if the work limit is exceeded. Numbers that JSON cannot express
     /// occur neither in values nor in schemas.
-    pub fn written(&self, data: &Data) -> Option<String> {
-        let allowed = self.work(weigh(data) / VALUE_BYTES);
-        allowed.then(|| json::write(data, Style::Plain).unwrap_or_default())
+    pub fn to_json(&self, data: &Data) -> Option<String> {
+        let allowed = self.work(data_size(data) / VALUE_BYTES);
+        allowed.then(|| json::write(data, JsonStyle::Plain).unwrap_or_default())
     }
 
     /// Counts the bytes of a message; false if it must not be written.
     pub fn write(&self, bytes: usize) -> bool {
-        match self.budget.charge(bytes as u64 / 4).and_then(|()| self.budget.take(bytes)) {
+        match self.budget.charge(bytes as u64 / 4).and_then(|()| self.budget.allocate(bytes)) {
             Ok(()) => true,
             Err(why) => self.stop(why),
         }
@@ -92,16 +92,16 @@ impl<'b> Schemas<'b> {
     }
 
     pub fn is_stopped(&self) -> bool {
-        self.stopped.borrow().is_some()
+        self.stop_reason.borrow().is_some()
     }
 
     /// Reason why the validation stopped early, if it did. Results of values not visited are then meaningless.
-    pub fn stopped(&self) -> Option<Str> {
-        self.stopped.borrow().clone()
+    pub fn stop_reason(&self) -> Option<Str> {
+        self.stop_reason.borrow().clone()
     }
 
     fn stop(&self, why: Str) -> bool {
-        self.stopped.borrow_mut().get_or_insert(why);
+        self.stop_reason.borrow_mut().get_or_insert(why);
         false
     }
 }
@@ -113,32 +113,32 @@ pub struct Pattern {
 }
 
 /// Values of `enum`, as JSON.
-pub struct Choices {
+pub struct EnumValues {
     pub texts: HashSet<String>,
     /// All values in order, for messages.
-    pub shown: String,
+    pub display: String,
 }
 
 /// Rule for members and items that no other keyword covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rest {
+pub enum AdditionalRule {
     /// No rule.
     #[default]
-    Unsaid,
+    Unspecified,
     Allowed,
-    Refused,
-    Schema(Id),
+    Forbidden,
+    Schema(SchemaId),
 }
 
 /// Requirement of a member on its siblings.
-pub enum Needs {
+pub enum DependencyRule {
     Members(Vec<Str>),
-    Schema(Id),
+    Schema(SchemaId),
 }
 
 /// A JSON type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Type {
+pub enum JsonType {
     Null,
     Boolean,
     Number,
@@ -148,7 +148,7 @@ pub enum Type {
     Object,
 }
 
-impl Type {
+impl JsonType {
     const NAMES: [(&'static str, Self); 7] = [
         ("null", Self::Null),
         ("boolean", Self::Boolean),
@@ -159,7 +159,7 @@ impl Type {
         ("object", Self::Object),
     ];
 
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
@@ -168,7 +168,7 @@ impl Type {
     }
 
     /// Numbers have the type `Number`, whole or not.
-    pub fn of(data: &Data) -> Self {
+    pub fn from_data(data: &Data) -> Self {
         match data {
             Data::Null => Self::Null,
             Data::Bool(_) => Self::Boolean,
@@ -182,65 +182,66 @@ impl Type {
 
 /// A compiled schema. Missing keywords are empty.
 #[derive(Default)]
+#[expect(clippy::struct_field_names, reason = "keywords of JSON Schema that are keywords of Rust, too")]
 pub struct Schema {
     /// JSON pointer from the root of the document.
-    pub at: String,
+    pub pointer: String,
     /// Draft: 4, 6, 7, 2019 or 2020.
     pub draft: u16,
     /// Result of a boolean schema.
-    pub verdict: Option<bool>,
-    pub reference: Option<Id>,
+    pub boolean_result: Option<bool>,
+    pub reference: Option<SchemaId>,
     /// `$recursiveRef`
-    pub recursive: Option<Id>,
+    pub recursive: Option<SchemaId>,
     /// `$dynamicRef` and its anchor name.
-    pub dynamic: Option<(Id, Option<Str>)>,
+    pub dynamic: Option<(SchemaId, Option<Str>)>,
     /// The schema resource (with its own URL) that contains it; set only if dynamic references need it.
-    pub resource: Option<Id>,
+    pub resource: Option<SchemaId>,
     /// `$recursiveAnchor`
     pub recursive_anchor: bool,
     /// `$dynamicAnchor`
     pub dynamic_anchor: Option<Str>,
     /// Dynamic anchors of the resource, if this schema is one.
-    pub dynamic_anchors: BTreeMap<Str, Id>,
-    pub types: Vec<Type>,
+    pub dynamic_anchors: BTreeMap<Str, SchemaId>,
+    pub types: Vec<JsonType>,
     /// `const` and `enum` as Helm 4 compares them.
     pub constant: Option<Data>,
-    pub choices: Option<Vec<Data>>,
+    pub enum_values: Option<Vec<Data>>,
     /// `const` and `enum` as Helm 3 compares them: as JSON.
-    pub written_constant: Option<String>,
-    pub written_choices: Option<Choices>,
-    pub not: Option<Id>,
-    pub all_of: Vec<Id>,
-    pub any_of: Vec<Id>,
-    pub one_of: Vec<Id>,
-    pub condition: Option<Id>,
-    pub then: Option<Id>,
-    pub otherwise: Option<Id>,
+    pub constant_json: Option<String>,
+    pub enum_json: Option<EnumValues>,
+    pub not: Option<SchemaId>,
+    pub all_of: Vec<SchemaId>,
+    pub any_of: Vec<SchemaId>,
+    pub one_of: Vec<SchemaId>,
+    pub if_schema: Option<SchemaId>,
+    pub then_schema: Option<SchemaId>,
+    pub else_schema: Option<SchemaId>,
     pub format: Option<Str>,
 
     pub min_properties: Option<i64>,
     pub max_properties: Option<i64>,
     pub required: Vec<Str>,
-    pub properties: BTreeMap<Str, Id>,
-    pub patterns: Vec<(Pattern, Id)>,
-    pub additional_properties: Rest,
-    pub property_names: Option<Id>,
-    pub dependencies: Vec<(Str, Needs)>,
+    pub properties: BTreeMap<Str, SchemaId>,
+    pub patterns: Vec<(Pattern, SchemaId)>,
+    pub additional_properties: AdditionalRule,
+    pub property_names: Option<SchemaId>,
+    pub dependencies: Vec<(Str, DependencyRule)>,
     /// `dependentSchemas` and `dependentRequired`.
-    pub dependents: Vec<(Str, Needs)>,
-    pub unevaluated_properties: Option<Id>,
+    pub dependents: Vec<(Str, DependencyRule)>,
+    pub unevaluated_properties: Option<SchemaId>,
 
     pub min_items: Option<i64>,
     pub max_items: Option<i64>,
-    pub unique: bool,
+    pub unique_items: bool,
     /// Schemas of the first items, by position.
-    pub tuple: Vec<Id>,
+    pub prefix_items: Vec<SchemaId>,
     /// Rule for the items after those.
-    pub items: Rest,
-    pub contains: Option<Id>,
+    pub items: AdditionalRule,
+    pub contains: Option<SchemaId>,
     pub min_contains: Option<i64>,
     pub max_contains: Option<i64>,
-    pub unevaluated_items: Option<Id>,
+    pub unevaluated_items: Option<SchemaId>,
 
     pub min_length: Option<i64>,
     pub max_length: Option<i64>,
@@ -248,7 +249,7 @@ pub struct Schema {
 
     pub minimum: Option<f64>,
     pub maximum: Option<f64>,
-    pub above: Option<f64>,
-    pub below: Option<f64>,
+    pub exclusive_minimum: Option<f64>,
+    pub exclusive_maximum: Option<f64>,
     pub multiple_of: Option<f64>,
 }

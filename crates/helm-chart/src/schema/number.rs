@@ -1,10 +1,10 @@
 //! Numbers in schemas and messages.
 
 use helm_template::data::Data;
-use helm_template::go::{Form, format_float};
+use helm_template::go::{FloatFormat, format_float};
 
 /// The value as a number.
-pub fn of(data: &Data) -> Option<f64> {
+pub fn to_f64(data: &Data) -> Option<f64> {
     match data {
         #[expect(clippy::cast_precision_loss, reason = "limits are floats")]
         Data::Int(n) => Some(*n as f64),
@@ -13,16 +13,16 @@ pub fn of(data: &Data) -> Option<f64> {
     }
 }
 
-pub fn is_whole(n: f64) -> bool {
+pub fn is_integer(n: f64) -> bool {
     n.fract() == 0.0
 }
 
 /// The value as a whole number.
-pub fn whole(data: &Data) -> Option<i64> {
+pub fn to_integer(data: &Data) -> Option<i64> {
     match data {
         Data::Int(n) => Some(*n),
         #[expect(clippy::cast_possible_truncation, reason = "whole, and as near as an i64 comes")]
-        Data::Float(n) if is_whole(*n) => Some(*n as i64),
+        Data::Float(n) if is_integer(*n) => Some(*n as i64),
         _ => None,
     }
 }
@@ -37,7 +37,7 @@ pub fn is_multiple(n: f64, of: f64) -> bool {
     match (raised(n_digits, n_scale - scale), raised(of_digits, of_scale - scale)) {
         (_, Some(0)) => false,
         (Some(n), Some(of)) => n % of == 0,
-        _ => is_whole(n / of),
+        _ => is_integer(n / of),
     }
 }
 
@@ -52,14 +52,14 @@ fn decimal(n: f64) -> (u128, i32) {
 }
 
 /// Formats as Go's `%g`.
-pub fn general(n: f64) -> String {
-    format_float(n, Form::General, None)
+pub fn format_general(n: f64) -> String {
+    format_float(n, FloatFormat::General, None)
 }
 
 /// Formats a float as Go's English printer: `1,234.5`, `1×10⁰⁶`.
-pub fn english(n: f64) -> String {
-    let text = general(n);
-    let Some((mantissa, exponent)) = text.split_once('e') else { return grouped(&text) };
+pub fn format_english(n: f64) -> String {
+    let text = format_general(n);
+    let Some((mantissa, exponent)) = text.split_once('e') else { return group_thousands(&text) };
     let raised = exponent.chars().filter_map(|c| match c {
         '-' => Some('⁻'),
         '1' => Some('¹'),
@@ -71,7 +71,7 @@ pub fn english(n: f64) -> String {
 }
 
 /// Inserts thousands separators.
-pub fn grouped(number: &str) -> String {
+pub fn group_thousands(number: &str) -> String {
     let (sign, number) = number.strip_prefix('-').map_or(("", number), |number| ("-", number));
     let (whole, fraction) = number.find('.').map_or((number, ""), |point| number.split_at(point));
     let mut grouped = String::from(sign);

@@ -15,7 +15,7 @@ use crate::chart::Chart;
 
 /// Schema, values, and the errors of Helm 3 and Helm 4.
 #[rustfmt::skip]
-const COMPLAINTS: &[(&str, &str, &str, &str)] = &[
+const VALIDATION_ERRORS: &[(&str, &str, &str, &str)] = &[
     (r#"{"properties":{"a":{"type":"integer"}}}"#, r#"{"a":"x"}"#, "c:\n- a: Invalid type. Expected: integer, given: string\n", "c:\n- at '/a': got string, want integer\n"),
     (r#"{"properties":{"a":{"type":"integer"}}}"#, r#"{"a":"\u007f"}"#, "c:\nyaml: control characters are not allowed", "c:\n- at '/a': got string, want integer\n"),
     (r#"{"properties":{"a":{"type":["string","null"]}}}"#, r#"{"a":1.5}"#, "c:\n- a: Invalid type. Expected: [string,null], given: number\n", "c:\n- at '/a': got number, want null or string\n"),
@@ -100,7 +100,7 @@ const COMPLAINTS: &[(&str, &str, &str, &str)] = &[
 
 /// Schemas that Helm 3 rejects.
 #[rustfmt::skip]
-const REFUSED: &[(&str, &str)] = &[
+const REJECTED_BY_HELM_3: &[(&str, &str)] = &[
     (r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"type":"strin"}}}"#, "c:\nhas a primitive type that is NOT VALID -- given: /strin/ Expected valid values are:[array boolean integer number null object string]"),
     (r#"{"properties":{"a":{"minLength":-1}}}"#, "c:\nminLength must be greater than or equal to 0"),
     (r#"{"properties":{"a":5}}"#, "c:\nExpected: valid schema, given: Invalid JSON"),
@@ -122,7 +122,7 @@ const REFUSED: &[(&str, &str)] = &[
 
 /// Schemas that Helm 4 rejects.
 #[rustfmt::skip]
-const REFUSED_BY_HELM_4: &[(&str, &str)] = &[
+const REJECTED_BY_HELM_4: &[(&str, &str)] = &[
     (r#"{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"type":"strin"}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'http://json-schema.org/draft-07/schema#'\n- at '/properties/a/type': 'anyOf' failed\n  - at '/properties/a/type': value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'\n  - at '/properties/a/type': got string, want array"),
     (r#"{"properties":{"a":{"type":"strin"}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'https://json-schema.org/draft/2020-12/schema#'\n- at '': 'allOf' failed\n  - at '/properties/a': 'allOf' failed\n    - at '/properties/a/type': 'anyOf' failed\n      - at '/properties/a/type': value must be one of 'array', 'boolean', 'integer', 'null', 'number', 'object', 'string'\n      - at '/properties/a/type': got string, want array"),
     (r#"{"$schema":"https://json-schema.org/draft/2019-09/schema","properties":{"a":{"minLength":-1}}}"#, "c:\n\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with 'https://json-schema.org/draft/2019-09/schema#'\n- at '': 'allOf' failed\n  - at '/properties/a': 'allOf' failed\n    - at '/properties/a/minLength': minimum: got -1, want 0"),
@@ -148,7 +148,7 @@ fn chart(schema: &str) -> Chart {
     chart
 }
 
-fn complaint(schema: &str, values: &Map, profile: Profile) -> String {
+fn validation_error(schema: &str, values: &Map, profile: Profile) -> String {
     let head = "values don't meet the specifications of the schema(s) in the following chart(s):\n";
     match check(&chart(schema), values, profile, &Budget::default(), &mut vec![]) {
         Ok(()) => String::new(),
@@ -157,30 +157,30 @@ fn complaint(schema: &str, values: &Map, profile: Profile) -> String {
 }
 
 #[test]
-fn values_are_judged_as_helm_judges_them() {
-    for (schema, values, helm3, helm4) in COMPLAINTS {
+fn check_reports_errors_like_helm() {
+    for (schema, values, helm3, helm4) in VALIDATION_ERRORS {
         let values = map(values);
-        assert_eq!(complaint(schema, &values, Profile::Helm3), *helm3, "Helm 3: {schema}");
-        assert_eq!(complaint(schema, &values, Profile::Helm4), *helm4, "Helm 4: {schema}");
+        assert_eq!(validation_error(schema, &values, Profile::Helm3), *helm3, "Helm 3: {schema}");
+        assert_eq!(validation_error(schema, &values, Profile::Helm4), *helm4, "Helm 4: {schema}");
     }
 }
 
 #[test]
-fn helm_3_refuses_a_schema_in_its_words() {
-    for (schema, error) in REFUSED {
-        assert_eq!(complaint(schema, &Map::new(), Profile::Helm3), *error, "{schema}");
+fn helm3_schema_errors_match_helm() {
+    for (schema, error) in REJECTED_BY_HELM_3 {
+        assert_eq!(validation_error(schema, &Map::new(), Profile::Helm3), *error, "{schema}");
     }
 }
 
 #[test]
-fn helm_4_refuses_a_schema_by_its_metaschema() {
-    for (schema, error) in REFUSED_BY_HELM_4 {
-        assert_eq!(complaint(schema, &Map::new(), Profile::Helm4), *error, "{schema}");
+fn helm4_validates_schema_against_metaschema() {
+    for (schema, error) in REJECTED_BY_HELM_4 {
+        assert_eq!(validation_error(schema, &Map::new(), Profile::Helm4), *error, "{schema}");
     }
 }
 
 #[test]
-fn charts_are_named_with_what_is_wrong_in_each() {
+fn check_lists_errors_by_chart() {
     let mut parent = chart(r#"{"required":["x"]}"#);
     let mut child = chart(r#"{"properties":{"a":{"type":"string"}}}"#);
     child.metadata.name = "sub".into();
@@ -193,7 +193,7 @@ fn charts_are_named_with_what_is_wrong_in_each() {
 }
 
 #[test]
-fn references_never_lead_astray() {
+fn check_rejects_cyclic_long_and_external_references() {
     let mut chain = String::from(r##"{"$ref":"#/$defs/d0","$defs":{"##);
     for n in 0..10_000 {
         let _ = write!(chain, r##""d{n}":{{"$ref":"#/$defs/d{}"}},"##, n + 1);
@@ -210,7 +210,7 @@ fn references_never_lead_astray() {
     ];
     for (schema, expected) in cases {
         for profile in [Profile::Helm3, Profile::Helm4] {
-            let complaint = complaint(schema, &map(r#"{"a":1}"#), profile);
+            let complaint = validation_error(schema, &map(r#"{"a":1}"#), profile);
             assert!(complaint.starts_with("c:\n"), "{complaint}");
             assert!(complaint.contains(expected), "{expected}: {complaint}");
         }
@@ -259,9 +259,9 @@ fn any_json() -> impl Strategy<Value = Data> {
 proptest! {
     #[test]
     fn no_schema_panics(schema in any_json(), values in any_json()) {
-        let schema = json::write(&schema, json::Style::Raw).unwrap();
+        let schema = json::write(&schema, json::JsonStyle::Raw).unwrap();
         let Value::Map(values) = Value::from(&values) else { return Ok(()) };
-        complaint(&schema, &values, Profile::Helm3);
-        complaint(&schema, &values, Profile::Helm4);
+        validation_error(&schema, &values, Profile::Helm3);
+        validation_error(&schema, &values, Profile::Helm4);
     }
 }

@@ -7,16 +7,16 @@ use helm_template::value::Str;
 use super::cursor::Cursor;
 
 /// Parses a value and advances past it.
-pub fn take(rest: &mut Cursor) -> Result<Data, Str> {
+pub fn take_value(rest: &mut Cursor) -> Result<Data, Str> {
     let text = rest.rest();
-    let end = extent(text.as_bytes());
+    let end = value_len(text.as_bytes());
     let value = json::parse(text.get(..end).unwrap_or(text))?;
     rest.advance(end);
     Ok(value)
 }
 
 /// Length of the value if it is valid; the parser reports errors.
-fn extent(text: &[u8]) -> usize {
+fn value_len(text: &[u8]) -> usize {
     match text.first() {
         Some(b'{' | b'[') => balanced(text),
         Some(b'"') => string(text),

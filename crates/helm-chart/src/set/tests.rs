@@ -1,21 +1,21 @@
 //! Parsed lines, compared with both Helm versions.
 
 use helm_template::data::{Data, Members};
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 use helm_template::profile::Profile;
 use proptest::prelude::*;
 
-use super::Kind::{self, File, Json, Literal, Text, Typed};
+use super::SetFlag::{self, File, Json, Literal, Text, Typed};
 use super::apply;
 
 /// The values before each line.
 const BASE: &str = r#"{"f":1.5,"l":["x",{"z":0},[1]],"m":{"k":"v"},"n":null,"s":"text"}"#;
 
-type Told = Result<&'static str, &'static str>;
+type ExpectedResult = Result<&'static str, &'static str>;
 
 /// A line, Helm 3's result, and Helm 4's where it differs.
 #[rustfmt::skip]
-const LINES: &[(Kind, &str, Told, Option<Told>)] = &[
+const LINES: &[(SetFlag, &str, ExpectedResult, Option<ExpectedResult>)] = &[
     (Typed, "a=1", Ok(r#"{"a":1,"f":1.5,"l":["x",{"z":0},[1]],"m":{"k":"v"},"n":null,"s":"text"}"#), None),
     (Typed, "a=", Ok(r#"{"a":"","f":1.5,"l":["x",{"z":0},[1]],"m":{"k":"v"},"n":null,"s":"text"}"#), None),
     (Typed, "a", Err(r#"key "a" has no value"#), None),
@@ -86,7 +86,7 @@ fn base() -> Members {
     }
 }
 
-fn applied(kind: Kind, line: &str, profile: Profile) -> Result<String, String> {
+fn apply_to_base(kind: SetFlag, line: &str, profile: Profile) -> Result<String, String> {
     let mut values = base();
     let mut open = |name: &str| {
         if name.starts_with("bad") {
@@ -96,14 +96,14 @@ fn applied(kind: Kind, line: &str, profile: Profile) -> Result<String, String> {
         }
     };
     apply(kind, line, &mut values, profile, &mut open).map_err(|error| error.to_string())?;
-    Ok(json::write(&Data::Map(values), Style::Raw).unwrap())
+    Ok(json::write(&Data::Map(values), JsonStyle::Raw).unwrap())
 }
 
 #[test]
-fn lines_become_what_helm_makes_of_them() {
+fn apply_matches_helm() {
     for (kind, line, helm3, helm4) in LINES {
         for (profile, told) in [(Profile::Helm3, *helm3), (Profile::Helm4, helm4.unwrap_or(*helm3))] {
-            let ours = applied(*kind, line, profile);
+            let ours = apply_to_base(*kind, line, profile);
             let ours = ours.as_ref().map(|text| text.trim_end()).map_err(String::as_str);
             assert_eq!(ours, told, "{kind:?} {line:?} {profile:?}");
         }
@@ -111,7 +111,7 @@ fn lines_become_what_helm_makes_of_them() {
 }
 
 #[test]
-fn whole_numbers_are_whole() {
+fn integers_stay_integers() {
     let mut values = Members::new();
     apply(Typed, "a=1,b=1.0", &mut values, Profile::Helm3, &mut |_| Err("no".into())).unwrap();
     assert_eq!(values.get("a"), Some(&Data::Int(1)));
@@ -119,12 +119,12 @@ fn whole_numbers_are_whole() {
 }
 
 #[test]
-fn what_would_eat_the_machine_is_refused() {
+fn apply_rejects_oversized_input() {
     let many = (0..100).map(|n| format!("k{n}[65536]=1")).collect::<Vec<_>>().join(",");
     let deep = format!("a{}=1", "[0]".repeat(100_000));
     for (line, expected) in [(many, "lists have more than 1048576 elements"), (deep, "more than 250 indexes")]
     {
-        let error = applied(Typed, &line, Profile::Helm4).unwrap_err();
+        let error = apply_to_base(Typed, &line, Profile::Helm4).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
 }
@@ -133,7 +133,7 @@ proptest! {
     #[test]
     fn no_line_panics(line in "[a-c\\[\\]{}.,=\\\\0-9\" n-]{0,30}", kind in 0..5_usize) {
         let kind = [Json, Typed, Text, File, Literal][kind];
-        let _ = applied(kind, &line, Profile::Helm3);
-        let _ = applied(kind, &line, Profile::Helm4);
+        let _ = apply_to_base(kind, &line, Profile::Helm3);
+        let _ = apply_to_base(kind, &line, Profile::Helm4);
     }
 }

@@ -6,24 +6,24 @@
 
 use std::collections::BTreeSet;
 
-use helm_template::budget::{Budget, count_members};
+use helm_template::budget::{Budget, count_member_values};
 use helm_template::data::{Data, Members};
 use helm_template::go::{print, printf, quote};
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
 use super::GLOBAL;
-use super::warning::Warning;
+use super::warning::ValuesWarning;
 use crate::chart::Chart;
 
 /// The parts of a chart that merging needs.
-pub trait Tree: Copy {
+pub trait ChartTree: Copy {
     fn name(&self) -> &str;
     fn values(&self) -> &Members;
     fn dependencies(&self) -> impl Iterator<Item = Self>;
 }
 
-impl Tree for &Chart {
+impl ChartTree for &Chart {
     fn name(&self) -> &str {
         &self.metadata.name
     }
@@ -58,42 +58,42 @@ pub enum CoalesceError {
 
 /// Merges `user` over the values of the chart and its subcharts. Nulls delete values and are then removed. The result
 /// shares nothing with its inputs.
-pub fn coalesce<T: Tree>(
+pub fn coalesce<T: ChartTree>(
     chart: T,
     user: &Members,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<Map, CoalesceError> {
     let exceeded = |why| CoalesceError::Budget { chart: chart.name().into(), why };
     let values = to_map(user, budget).map_err(exceeded)?;
-    Merging { profile, keep_nulls: false, budget, warnings }.root(chart, &values)?;
+    Merger { profile, keep_nulls: false, budget, warnings }.root(chart, &values)?;
     Ok(values)
 }
 
 /// Like [`coalesce`], without changing `values`: parts that `chart` cannot reach are shared, the rest is copied.
-pub(crate) fn coalesce_over<T: Tree>(
+pub(crate) fn coalesce_over<T: ChartTree>(
     chart: T,
     values: &Map,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<Map, CoalesceError> {
     let exceeded = |why| CoalesceError::Budget { chart: chart.name().into(), why };
     let values = copy_for(chart, values, budget).map_err(exceeded)?;
-    Merging { profile, keep_nulls: false, budget, warnings }.root(chart, &values)?;
+    Merger { profile, keep_nulls: false, budget, warnings }.root(chart, &values)?;
     Ok(values)
 }
 
 /// Merges the values of the chart and its subcharts, keeping nulls for a later [`coalesce`].
-pub(crate) fn merge<T: Tree>(
+pub(crate) fn merge<T: ChartTree>(
     chart: T,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<Map, CoalesceError> {
     let values = Map::new();
-    Merging { profile, keep_nulls: true, budget, warnings }.root(chart, &values)?;
+    Merger { profile, keep_nulls: true, budget, warnings }.root(chart, &values)?;
     Ok(values)
 }
 
@@ -103,9 +103,9 @@ pub(crate) fn merge_tables(
     from: &Map,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), Str> {
-    Merging { profile, keep_nulls: true, budget, warnings }.tables(onto, from, None, true)
+    Merger { profile, keep_nulls: true, budget, warnings }.tables(onto, from, None, true)
 }
 
 /// Adds the entries of `from` that `onto` does not have. Nulls delete.
@@ -114,13 +114,13 @@ pub(crate) fn coalesce_tables(
     from: &Map,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), Str> {
-    Merging { profile, keep_nulls: false, budget, warnings }.tables(onto, from, None, false)
+    Merger { profile, keep_nulls: false, budget, warnings }.tables(onto, from, None, false)
 }
 
 /// Merges `onto` over `from`. Nulls delete.
-pub fn over(onto: &Members, from: &Members, profile: Profile) -> Result<Members, Str> {
+pub fn merge_over(onto: &Members, from: &Members, profile: Profile) -> Result<Members, Str> {
     let budget = Budget::default();
     let merged = to_map(onto, &budget)?;
     coalesce_tables(&merged, &to_map(from, &budget)?, profile, &budget, &mut Vec::new())?;
@@ -130,7 +130,7 @@ pub fn over(onto: &Members, from: &Members, profile: Profile) -> Result<Members,
 /// Converts values to data. Shared tables are copied for each use.
 pub(crate) fn to_members(values: &Map, budget: &Budget<'_>) -> Result<Members, Str> {
     let values = Value::from(values.clone());
-    budget.take_values(values.count())?;
+    budget.allocate_values(values.count())?;
     match Data::try_from(&values)? {
         Data::Map(members) => Ok(members),
         // A map without entries may be nil.
@@ -141,61 +141,66 @@ pub(crate) fn to_members(values: &Map, budget: &Budget<'_>) -> Result<Members, S
 /// Budget steps to visit a table entry and to copy it for the merge.
 const STEPS_PER_ENTRY: u64 = 4;
 
-struct Merging<'w> {
+struct Merger<'w> {
     profile: Profile,
     keep_nulls: bool,
     budget: &'w Budget<'w>,
-    warnings: &'w mut Vec<Warning>,
+    warnings: &'w mut Vec<ValuesWarning>,
 }
 
 /// Path of the current value, formatted only for warnings.
 #[derive(Clone, Copy)]
-struct Path<'p> {
-    above: Option<&'p Path<'p>>,
+struct ValuesPath<'p> {
+    parent: Option<&'p ValuesPath<'p>>,
     key: &'p str,
 }
 
-impl Path<'_> {
-    fn spell(&self) -> String {
-        let above = self.above.map(Path::spell).unwrap_or_default();
+impl ValuesPath<'_> {
+    fn dotted(&self) -> String {
+        let above = self.parent.map(ValuesPath::dotted).unwrap_or_default();
         if above.is_empty() { self.key.to_owned() } else { format!("{above}.{}", self.key) }
     }
 }
 
 /// Reason why a merge stops: a subchart's values are not a table, or the budget is exceeded.
-enum Stop {
+enum MergeStop {
     Mismatch(TypeMismatch),
     Budget(Str),
 }
 
-impl From<Str> for Stop {
+impl From<Str> for MergeStop {
     fn from(why: Str) -> Self {
         Self::Budget(why)
     }
 }
 
-impl Merging<'_> {
-    fn root<T: Tree>(&mut self, chart: T, onto: &Map) -> Result<(), CoalesceError> {
+impl Merger<'_> {
+    fn root<T: ChartTree>(&mut self, chart: T, onto: &Map) -> Result<(), CoalesceError> {
         self.chart(chart, onto, None).map_err(|stop| match stop {
-            Stop::Mismatch(mismatch) => mismatch.into(),
-            Stop::Budget(why) => CoalesceError::Budget { chart: chart.name().into(), why },
+            MergeStop::Mismatch(mismatch) => mismatch.into(),
+            MergeStop::Budget(why) => CoalesceError::Budget { chart: chart.name().into(), why },
         })
     }
 
-    fn chart<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) -> Result<(), Stop> {
+    fn chart<T: ChartTree>(
+        &mut self,
+        chart: T,
+        onto: &Map,
+        above: Option<&ValuesPath>,
+    ) -> Result<(), MergeStop> {
         self.defaults(chart, onto, above)?;
-        let here = Path { above, key: chart.name() };
+        let here = ValuesPath { parent: above, key: chart.name() };
         for subchart in chart.dependencies() {
             let name = subchart.name();
             let inner = match onto.get(name) {
                 Some(Value::Map(table)) => table,
                 Some(other) => {
                     let value = printf("%t", &[other.unboxed()]);
-                    return Err(Stop::Mismatch(TypeMismatch { chart: name.into(), value }));
+                    return Err(MergeStop::Mismatch(TypeMismatch { chart: name.into(), value }));
                 }
                 None => {
-                    self.budget.take_values(1)?;
-                    self.moves(onto)?;
+                    self.budget.allocate_values(1)?;
+                    self.charge_move(onto)?;
                     let table = Map::new();
                     onto.insert(name, table.clone().into());
                     table
@@ -208,10 +213,15 @@ impl Merging<'_> {
     }
 
     /// Adds a chart's default values below the existing ones.
-    fn defaults<T: Tree>(&mut self, chart: T, onto: &Map, above: Option<&Path>) -> Result<(), Str> {
-        self.budget.take_values(count_members(chart.values()))?;
-        self.entries(chart.values().len())?;
-        let here = Path { above, key: chart.name() };
+    fn defaults<T: ChartTree>(
+        &mut self,
+        chart: T,
+        onto: &Map,
+        above: Option<&ValuesPath>,
+    ) -> Result<(), Str> {
+        self.budget.allocate_values(count_member_values(chart.values()))?;
+        self.charge_entries(chart.values().len())?;
+        let here = ValuesPath { parent: above, key: chart.name() };
         let drops_nulls = self.profile == Profile::Helm4;
         for (key, default) in chart.values() {
             let default = Value::from(default);
@@ -224,7 +234,7 @@ impl Merging<'_> {
                     {
                         drop_nulls(table);
                     }
-                    self.moves(onto)?;
+                    self.charge_move(onto)?;
                     onto.insert(key.clone(), default);
                 }
                 (Some(Value::Null | Value::Nil), _) if !self.keep_nulls => onto.remove(key),
@@ -232,17 +242,17 @@ impl Merging<'_> {
                     // Values for a subchart are merged again with that chart's own defaults, which nulls have yet to
                     // delete.
                     let keep = self.keep_nulls || {
-                        self.entries(chart.dependencies().count())?;
+                        self.charge_entries(chart.dependencies().count())?;
                         chart.dependencies().any(|subchart| subchart.name() == &**key)
                     };
                     if drops_nulls && !keep {
                         drop_nulls(&default);
                     }
-                    self.tables(&table, &default, Some(&Path { above: Some(&here), key }), keep)?;
+                    self.tables(&table, &default, Some(&ValuesPath { parent: Some(&here), key }), keep)?;
                 }
                 (Some(Value::Map(_)), default) if default.is_some() => {
-                    let text = format!("warning: skipped value for {}.{key}: Not a table.", here.spell());
-                    self.say("coalesce.go:237", &text)?;
+                    let text = format!("warning: skipped value for {}.{key}: Not a table.", here.dotted());
+                    self.warn("coalesce.go:237", &text)?;
                 }
                 _ => {}
             }
@@ -251,13 +261,13 @@ impl Merging<'_> {
     }
 
     /// Passes the globals of `from` down to `onto`. Tables inside them are shared, not copied.
-    fn globals(&mut self, onto: &Map, from: &Map, here: &Path) -> Result<(), Str> {
+    fn globals(&mut self, onto: &Map, from: &Map, here: &ValuesPath) -> Result<(), Str> {
         let inner = match onto.get(GLOBAL) {
             None => Map::new(),
             Some(Value::Map(table)) => table,
             Some(_) => {
                 let text = format!("warning: skipping globals because destination {GLOBAL} is not a table.");
-                return self.say("coalesce.go:138", &text);
+                return self.warn("coalesce.go:138", &text);
             }
         };
         let outer = match from.get(GLOBAL) {
@@ -265,31 +275,31 @@ impl Merging<'_> {
             Some(Value::Map(table)) => table,
             Some(_) => {
                 let text = format!("warning: skipping globals because source {GLOBAL} is not a table.");
-                return self.say("coalesce.go:145", &text);
+                return self.warn("coalesce.go:145", &text);
             }
         };
-        self.entries(outer.len())?;
+        self.charge_entries(outer.len())?;
         for (key, value) in outer.snapshot() {
-            self.budget.take_values(1)?;
+            self.budget.allocate_values(1)?;
             match (value, inner.get(&key)) {
                 (Value::Map(table), None) => {
-                    self.budget.take_values(table.len())?;
+                    self.budget.allocate_values(table.len())?;
                     inner.insert(key, shallow_copy(&table).into());
                 }
                 (Value::Map(table), Some(Value::Map(own))) => {
-                    self.budget.take_values(table.len())?;
+                    self.budget.allocate_values(table.len())?;
                     let table = shallow_copy(&table);
                     // Nulls are kept here; the merge of the subchart handles them.
-                    self.tables(&table, &own, Some(&Path { above: Some(here), key: &key }), true)?;
+                    self.tables(&table, &own, Some(&ValuesPath { parent: Some(here), key: &key }), true)?;
                     inner.insert(key, table.into());
                 }
                 (Value::Map(_), Some(_)) => {
                     let text =
                         format!("Conflict: cannot merge map onto non-map for {}. Skipping.", quote(&key));
-                    self.say("coalesce.go:161", &text)?;
+                    self.warn("coalesce.go:161", &text)?;
                 }
                 (_, Some(Value::Map(_))) => {
-                    self.say("coalesce.go:175", &format!("key {key} is table. Skipping"))?;
+                    self.warn("coalesce.go:175", &format!("key {key} is table. Skipping"))?;
                 }
                 (value, _) => inner.insert(key, value),
             }
@@ -299,16 +309,22 @@ impl Merging<'_> {
     }
 
     /// Adds the entries of `from` that `onto` does not have.
-    fn tables(&mut self, onto: &Map, from: &Map, above: Option<&Path>, keep_nulls: bool) -> Result<(), Str> {
-        self.entries(from.len())?;
+    fn tables(
+        &mut self,
+        onto: &Map,
+        from: &Map,
+        above: Option<&ValuesPath>,
+        keep_nulls: bool,
+    ) -> Result<(), Str> {
+        self.charge_entries(from.len())?;
         let entries = from.snapshot();
         if self.profile == Profile::Helm4 {
             // Helm 4 writes the nulls of one table into the other, where all users of that shared table see them.
-            self.entries(onto.len())?;
+            self.charge_entries(onto.len())?;
             for (key, value) in onto.snapshot() {
                 if value.is_nil() {
-                    self.budget.take_values(1)?;
-                    self.moves(from)?;
+                    self.budget.allocate_values(1)?;
+                    self.charge_move(from)?;
                     from.insert(key, Value::Null);
                 }
             }
@@ -320,62 +336,67 @@ impl Merging<'_> {
             };
             match onto.get(&key) {
                 None => {
-                    self.budget.take_values(1)?;
-                    self.moves(onto)?;
+                    self.budget.allocate_values(1)?;
+                    self.charge_move(onto)?;
                     onto.insert(key, value);
                 }
                 Some(Value::Null | Value::Nil) => {
                     if !keep_nulls && deletes {
                         onto.remove(&key);
                     } else if let (Profile::Helm3, Value::Map(_)) = (self.profile, &value) {
-                        self.lost(&value, above, &key)?;
+                        self.warn_lost_table(&value, above, &key)?;
                     }
                 }
                 Some(Value::Map(table)) => {
                     if let Value::Map(inner) = &value {
-                        self.tables(&table, inner, Some(&Path { above, key: &key }), keep_nulls)?;
+                        self.tables(
+                            &table,
+                            inner,
+                            Some(&ValuesPath { parent: above, key: &key }),
+                            keep_nulls,
+                        )?;
                     } else if value.is_some() {
-                        let path = Path { above, key: &key }.spell();
-                        self.prints(&value)?;
+                        let path = ValuesPath { parent: above, key: &key }.dotted();
+                        self.check_text_memory(&value)?;
                         let text = format!(
                             "warning: destination for {path} is a table. Ignoring non-table value ({})",
                             print(&value)
                         );
-                        self.say("coalesce.go:301", &text)?;
+                        self.warn("coalesce.go:301", &text)?;
                     }
                 }
-                Some(_) if matches!(value, Value::Map(_)) => self.lost(&value, above, &key)?,
+                Some(_) if matches!(value, Value::Map(_)) => self.warn_lost_table(&value, above, &key)?,
                 Some(_) => {}
             }
         }
         Ok(())
     }
 
-    fn lost(&mut self, table: &Value, above: Option<&Path>, key: &str) -> Result<(), Str> {
-        self.prints(table)?;
-        let path = Path { above, key }.spell();
+    fn warn_lost_table(&mut self, table: &Value, above: Option<&ValuesPath>, key: &str) -> Result<(), Str> {
+        self.check_text_memory(table)?;
+        let path = ValuesPath { parent: above, key }.dotted();
         let text = format!("warning: cannot overwrite table with non table for {path} ({})", print(table));
-        self.say("coalesce.go:298", &text)
+        self.warn("coalesce.go:298", &text)
     }
 
-    fn say(&mut self, place: &str, text: &str) -> Result<(), Str> {
-        self.budget.take(text.len())?;
-        self.warnings.push(Warning::logged(self.profile, place, text));
+    fn warn(&mut self, place: &str, text: &str) -> Result<(), Str> {
+        self.budget.allocate(text.len())?;
+        self.warnings.push(ValuesWarning::logged(self.profile, place, text));
         Ok(())
     }
 
     /// Counts visited table entries.
-    fn entries(&self, count: usize) -> Result<(), Str> {
+    fn charge_entries(&self, count: usize) -> Result<(), Str> {
         self.budget.charge(count as u64 * STEPS_PER_ENTRY)
     }
 
     /// Counts the entries moved by an insertion into or removal from a table.
-    fn moves(&self, table: &Map) -> Result<(), Str> {
+    fn charge_move(&self, table: &Map) -> Result<(), Str> {
         self.budget.charge(table.len() as u64 / 16)
     }
 
     /// Checks that the budget has memory for the text of a value.
-    fn prints(&self, value: &Value) -> Result<(), Str> {
+    fn check_text_memory(&self, value: &Value) -> Result<(), Str> {
         let extent = value.extent();
         self.budget.charge(extent as u64)?;
         self.budget.fits(extent)
@@ -383,14 +404,14 @@ impl Merging<'_> {
 }
 
 pub(crate) fn to_map(members: &Members, budget: &Budget<'_>) -> Result<Map, Str> {
-    budget.take_values(count_members(members))?;
+    budget.allocate_values(count_member_values(members))?;
     Ok(Map::from_entries(members.iter().map(|(key, value)| (key.clone(), value.into()))))
 }
 
 /// Copies the part of `values` that merging `chart` may change; the rest is shared.
-fn copy_for<T: Tree>(chart: T, values: &Map, budget: &Budget<'_>) -> Result<Map, Str> {
+fn copy_for<T: ChartTree>(chart: T, values: &Map, budget: &Budget<'_>) -> Result<Map, Str> {
     let subcharts: BTreeSet<Str> = chart.dependencies().map(|subchart| subchart.name().into()).collect();
-    budget.take_values(values.len().saturating_add(subcharts.len()))?;
+    budget.allocate_values(values.len().saturating_add(subcharts.len()))?;
     let reached = |key: &str| key == GLOBAL || chart.values().contains_key(key) || subcharts.contains(key);
     let copy = |(key, value): (Str, Value)| {
         let value = if reached(&key) { deep_copy(&value, budget)? } else { value };
@@ -409,7 +430,7 @@ fn deep_copy(value: &Value, budget: &Budget<'_>) -> Result<Value, Str> {
 
 /// Copies a map and its tables. Lists are shared: they are never changed in place.
 pub(crate) fn deep_copy_map(map: &Map, budget: &Budget<'_>) -> Result<Map, Str> {
-    budget.take_values(map.len())?;
+    budget.allocate_values(map.len())?;
     let entries = map.entries();
     let entries = entries.iter().map(|(key, value)| Ok((key.clone(), deep_copy(value, budget)?)));
     Ok(Map::from_entries(entries.collect::<Result<Vec<_>, Str>>()?))

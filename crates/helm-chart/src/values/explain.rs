@@ -5,54 +5,54 @@ use helm_template::value::{Map, Str, Value};
 
 use super::GLOBAL;
 use crate::chart::Chart;
-use crate::set::Kind;
+use crate::set::SetFlag;
 
 /// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// `values.yaml` of the chart or a subchart, with the names from the root chart down.
     Chart(Vec<Str>),
     /// A values file of the user.
     File(Str),
     /// A `--set` argument of the user.
-    Set(Kind, Str),
+    Set(SetFlag, Str),
     /// A global passed down to a subchart, with its origin.
-    Global(Box<Origin>),
+    Global(Box<ValueOrigin>),
     /// Created by merging: an imported value or an empty table.
     Merged,
 }
 
 /// A layer of user values.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Layer {
-    pub origin: Origin,
+pub struct UserValuesLayer {
+    pub origin: ValueOrigin,
     pub values: Members,
 }
 
 /// A leaf value: not a table, or an empty one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
+pub struct ExplainedValue {
     pub path: Vec<Str>,
     pub value: Data,
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
 /// Determines the origin of every leaf of `merged`. `chart` is the loaded chart before its dependencies were
 /// prepared; `layers` are ordered from weakest to strongest.
-pub fn explain(chart: &Chart, layers: &[Layer], merged: &Map) -> Result<Vec<Explained>, Str> {
+pub fn explain(chart: &Chart, layers: &[UserValuesLayer], merged: &Map) -> Result<Vec<ExplainedValue>, Str> {
     let mut found = Vec::new();
     let mut path = Vec::new();
     walk(merged, &mut path, &mut |path, value| {
         let value = Data::try_from(value)?;
-        found.push(Explained { path: path.to_vec(), value, origin: origin(chart, layers, path) });
+        found.push(ExplainedValue { path: path.to_vec(), value, origin: origin(chart, layers, path) });
         Ok(())
     })?;
     Ok(found)
 }
 
-type Visit<'v> = dyn FnMut(&[Str], &Value) -> Result<(), Str> + 'v;
+type LeafVisitor<'v> = dyn FnMut(&[Str], &Value) -> Result<(), Str> + 'v;
 
-fn walk(table: &Map, path: &mut Vec<Str>, visit: &mut Visit) -> Result<(), Str> {
+fn walk(table: &Map, path: &mut Vec<Str>, visit: &mut LeafVisitor) -> Result<(), Str> {
     for (key, value) in table.snapshot() {
         path.push(key);
         match &value {
@@ -64,8 +64,8 @@ fn walk(table: &Map, path: &mut Vec<Str>, visit: &mut Visit) -> Result<(), Str> 
     Ok(())
 }
 
-fn origin(chart: &Chart, layers: &[Layer], path: &[Str]) -> Origin {
-    if let Some(origin) = said(chart, layers, path) {
+fn origin(chart: &Chart, layers: &[UserValuesLayer], path: &[Str]) -> ValueOrigin {
+    if let Some(origin) = explicit_origin(chart, layers, path) {
         return origin;
     }
     // A global of a subchart may originate from the same global of a parent.
@@ -73,28 +73,28 @@ fn origin(chart: &Chart, layers: &[Layer], path: &[Str]) -> Origin {
         if &**key == GLOBAL && is_subchart(chart, &path[..at]) {
             let above: Vec<Str> = path[..at - 1].iter().chain(&path[at..]).cloned().collect();
             return match origin(chart, layers, &above) {
-                Origin::Merged => Origin::Merged,
-                handed @ Origin::Global(_) => handed,
-                own => Origin::Global(Box::new(own)),
+                ValueOrigin::Merged => ValueOrigin::Merged,
+                handed @ ValueOrigin::Global(_) => handed,
+                own => ValueOrigin::Global(Box::new(own)),
             };
         }
     }
-    Origin::Merged
+    ValueOrigin::Merged
 }
 
 /// Origin of exactly this path: user layers from the strongest, then the charts from the root down.
-fn said(chart: &Chart, layers: &[Layer], path: &[Str]) -> Option<Origin> {
-    let layer = layers.iter().rev().find(|layer| has(&layer.values, path));
-    layer.map(|layer| layer.origin.clone()).or_else(|| said_by_charts(chart, path, &mut Vec::new()))
+fn explicit_origin(chart: &Chart, layers: &[UserValuesLayer], path: &[Str]) -> Option<ValueOrigin> {
+    let layer = layers.iter().rev().find(|layer| has_value(&layer.values, path));
+    layer.map(|layer| layer.origin.clone()).or_else(|| chart_origin(chart, path, &mut Vec::new()))
 }
 
-fn said_by_charts(chart: &Chart, path: &[Str], names: &mut Vec<Str>) -> Option<Origin> {
+fn chart_origin(chart: &Chart, path: &[Str], names: &mut Vec<Str>) -> Option<ValueOrigin> {
     names.push(chart.metadata.name.clone());
-    if has(&chart.values, path) {
-        return Some(Origin::Chart(std::mem::take(names)));
+    if has_value(&chart.values, path) {
+        return Some(ValueOrigin::Chart(std::mem::take(names)));
     }
     let (first, rest) = path.split_first()?;
-    let found = subchart(chart, first).and_then(|subchart| said_by_charts(subchart, rest, names));
+    let found = subchart(chart, first).and_then(|subchart| chart_origin(subchart, rest, names));
     names.pop();
     found
 }
@@ -118,7 +118,7 @@ fn is_subchart(chart: &Chart, path: &[Str]) -> bool {
 }
 
 /// Whether there is a value other than null at the path; a null deletes the value.
-fn has(values: &Members, path: &[Str]) -> bool {
+fn has_value(values: &Members, path: &[Str]) -> bool {
     let Some((last, tables)) = path.split_last() else { return false };
     let mut table = values;
     for key in tables {

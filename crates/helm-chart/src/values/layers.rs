@@ -6,20 +6,20 @@ use helm_template::json;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use super::explain::{Layer, Origin};
+use super::explain::{UserValuesLayer, ValueOrigin};
 use super::read::read;
-use crate::set::{self, Kind};
+use crate::set::{self, SetFlag};
 
 /// A source of user values.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum ValuesSource {
     /// `--values`: a file and its content.
     File { name: Str, text: Bytes },
     /// A `--set` flag and its argument.
-    Set(Kind, Str),
+    Set(SetFlag, Str),
 }
 
-impl Source {
+impl ValuesSource {
     /// Files come first, then each kind of `--set`, whatever their order on the command line.
     fn rank(&self) -> usize {
         match self {
@@ -28,14 +28,14 @@ impl Source {
         }
     }
 
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> ValueOrigin {
         match self {
-            Self::File { name, .. } => Origin::File(name.clone()),
-            Self::Set(kind, line) => Origin::Set(*kind, line.clone()),
+            Self::File { name, .. } => ValueOrigin::File(name.clone()),
+            Self::Set(kind, line) => ValueOrigin::Set(*kind, line.clone()),
         }
     }
 
-    fn apply(&self, values: &mut Members, profile: Profile, open: &mut Open) -> Result<(), Str> {
+    fn apply(&self, values: &mut Members, profile: Profile, open: &mut OpenFile) -> Result<(), Str> {
         match self {
             Self::File { name, text } => {
                 let read = read(text, profile)
@@ -43,7 +43,7 @@ impl Source {
                 overlay(values, read);
                 Ok(())
             }
-            Self::Set(Kind::Json, line) => json_line(line, values, profile),
+            Self::Set(SetFlag::Json, line) => json_line(line, values, profile),
             Self::Set(kind, line) => set::apply(*kind, line, values, profile, open)
                 .map_err(|error| format!("failed parsing {} data: {error}", kind.flag()).into()),
         }
@@ -51,28 +51,32 @@ impl Source {
 }
 
 /// Reads a file named by `--set-file`.
-pub type Open<'o> = dyn FnMut(&str) -> Result<Str, Str> + 'o;
+pub type OpenFile<'o> = dyn FnMut(&str) -> Result<Str, Str> + 'o;
 
 /// Merges all sources.
-pub fn user_values(sources: &[Source], profile: Profile, open: &mut Open) -> Result<Members, Str> {
+pub fn user_values(sources: &[ValuesSource], profile: Profile, open: &mut OpenFile) -> Result<Members, Str> {
     let mut values = Members::new();
-    for source in in_order(sources) {
+    for source in sorted_sources(sources) {
         source.apply(&mut values, profile, open)?;
     }
     Ok(values)
 }
 
 /// Values of each source, from the weakest to the strongest.
-pub fn layers(sources: &[Source], profile: Profile, open: &mut Open) -> Result<Vec<Layer>, Str> {
-    let layer = |source: &Source| {
+pub fn layers(
+    sources: &[ValuesSource],
+    profile: Profile,
+    open: &mut OpenFile,
+) -> Result<Vec<UserValuesLayer>, Str> {
+    let layer = |source: &ValuesSource| {
         let mut values = Members::new();
         source.apply(&mut values, profile, open)?;
-        Ok(Layer { origin: source.origin(), values })
+        Ok(UserValuesLayer { origin: source.origin(), values })
     };
-    in_order(sources).into_iter().map(layer).collect()
+    sorted_sources(sources).into_iter().map(layer).collect()
 }
 
-fn in_order(sources: &[Source]) -> Vec<&Source> {
+fn sorted_sources(sources: &[ValuesSource]) -> Vec<&ValuesSource> {
     let mut ordered: Vec<_> = sources.iter().collect();
     ordered.sort_by_key(|source| source.rank());
     ordered
@@ -87,7 +91,7 @@ fn json_line(line: &str, values: &mut Members, profile: Profile) -> Result<(), S
         overlay(values, members);
         return Ok(());
     }
-    set::apply(Kind::Json, line, values, profile, &mut |_| Err("no file is read here".into()))
+    set::apply(SetFlag::Json, line, values, profile, &mut |_| Err("no file is read here".into()))
         .map_err(|_| format!("failed parsing --set-json data {line}").into())
 }
 

@@ -23,14 +23,14 @@ use helm_template::data::Members;
 use helm_template::profile::Profile;
 use helm_template::value::{Map, Str, Value};
 
-pub use coalesce::{CoalesceError, Tree, TypeMismatch, coalesce, over};
+pub use coalesce::{ChartTree, CoalesceError, TypeMismatch, coalesce, merge_over};
 pub(crate) use coalesce::{
     coalesce_over, coalesce_tables, deep_copy_map, merge, merge_tables, to_map, to_members,
 };
-pub use explain::{Explained, Layer, Origin, explain};
-pub use layers::{Source, layers, overlay, user_values};
+pub use explain::{ExplainedValue, UserValuesLayer, ValueOrigin, explain};
+pub use layers::{ValuesSource, layers, overlay, user_values};
 pub use read::read;
-pub use warning::{Attribute, Warning, quoted};
+pub use warning::{LogAttribute, ValuesWarning, quoted};
 
 use crate::chart::Chart;
 use crate::schema;
@@ -46,7 +46,7 @@ pub fn render_values(
     check: bool,
     profile: Profile,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<Map, Str> {
     let values =
         coalesce(chart, user, profile, budget, warnings).map_err(|error| Str::from(error.to_string()))?;

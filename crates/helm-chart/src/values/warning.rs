@@ -8,29 +8,34 @@ use helm_template::value::Str;
 
 /// A line for standard error, in the format of the profile's Helm version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
+pub struct ValuesWarning {
     line: Str,
 }
 
 /// Attribute of a Helm 4 log record.
-pub type Attribute<'a> = (&'a str, &'a str);
+pub type LogAttribute<'a> = (&'a str, &'a str);
 
-impl Warning {
+impl ValuesWarning {
     /// A line logged by Helm; Helm 3 includes the source location.
     pub fn logged(profile: Profile, place: &str, text: &str) -> Self {
-        Self::of(match profile {
+        Self::from_line(match profile {
             Profile::Helm3 => format!("{place}: {text}"),
             Profile::Helm4 => format!("level=INFO msg={}", quoted(text)),
         })
     }
 
     /// A warning that Helm 4 logs as a message with attributes.
-    pub fn structured(profile: Profile, helm3: (&str, &str), helm4: &str, attributes: &[Attribute]) -> Self {
+    pub fn structured(
+        profile: Profile,
+        helm3: (&str, &str),
+        helm4: &str,
+        attributes: &[LogAttribute],
+    ) -> Self {
         Self::with_level(profile, "WARN", helm3, helm4, attributes)
     }
 
-    /// Like [`Warning::structured`], at info level.
-    pub fn informed(profile: Profile, helm3: (&str, &str), helm4: &str, attributes: &[Attribute]) -> Self {
+    /// Like [`ValuesWarning::structured`], at info level.
+    pub fn informed(profile: Profile, helm3: (&str, &str), helm4: &str, attributes: &[LogAttribute]) -> Self {
         Self::with_level(profile, "INFO", helm3, helm4, attributes)
     }
 
@@ -39,9 +44,9 @@ impl Warning {
         level: &str,
         (place, text): (&str, &str),
         helm4: &str,
-        attributes: &[Attribute],
+        attributes: &[LogAttribute],
     ) -> Self {
-        Self::of(match profile {
+        Self::from_line(match profile {
             Profile::Helm3 => format!("{place}: {text}"),
             Profile::Helm4 => attributes.iter().fold(
                 format!("level={level} msg={}", quoted(helm4)),
@@ -53,7 +58,7 @@ impl Warning {
         })
     }
 
-    fn of(line: String) -> Self {
+    fn from_line(line: String) -> Self {
         Self { line: line.into() }
     }
 

@@ -3,9 +3,11 @@
 use std::rc::Rc;
 
 use helm_template::profile::Profile;
-use helm_template::value::{Field, Json, List, ListMethod, Method, NamedList, Object, Type, Value, light};
+use helm_template::value::{
+    Field, Json, List, ListMethod, Method, NamedList, Object, Type, Value, negligible_cost,
+};
 
-use super::record::Record;
+use super::record::StructValue;
 use crate::capabilities::{Capabilities, KubeVersion};
 
 pub fn capabilities(capabilities: &Capabilities, profile: Profile) -> Value {
@@ -15,47 +17,53 @@ pub fn capabilities(capabilities: &Capabilities, profile: Profile) -> Value {
     };
     let api_versions = capabilities.api_versions.iter().cloned().map(Value::String);
     let fields = vec![
-        always("KubeVersion", kube_version(&capabilities.kube_version, profile)),
-        always("APIVersions", List::named(versions, api_versions).into()),
-        always("HelmVersion", helm_version(profile)),
+        json_field("KubeVersion", kube_version(&capabilities.kube_version, profile)),
+        json_field("APIVersions", List::named(versions, api_versions).into()),
+        json_field("HelmVersion", helm_version(profile)),
     ];
-    let record =
-        Record { method: |name| (name == "Copy").then_some(COPY), ..Record::new(name, fields).pointer() };
+    let record = StructValue {
+        method: |name| (name == "Copy").then_some(COPY),
+        ..StructValue::new(name, fields).pointer()
+    };
     Value::Object(Rc::new(record))
 }
 
-fn always(name: &'static str, value: Value) -> Field {
+fn json_field(name: &'static str, value: Value) -> Field {
     Field { name, json: Json::Always(name), value }
 }
 
 const COPY: Method = Method {
     params: &[],
     variadic: false,
-    weight: light,
+    cost: negligible_cost,
     run: |object, _| {
-        let Some(record) = object.as_any().downcast_ref::<Record>() else { return Ok(Value::Nil) };
-        let fields = record.fields.iter().map(|field| always(field.name, field.value.clone())).collect();
-        Ok(Value::Object(Rc::new(Record {
+        let Some(record) = object.as_any().downcast_ref::<StructValue>() else { return Ok(Value::Nil) };
+        let fields = record.fields.iter().map(|field| json_field(field.name, field.value.clone())).collect();
+        Ok(Value::Object(Rc::new(StructValue {
             method: record.method,
-            ..Record::new(record.type_name, fields).pointer()
+            ..StructValue::new(record.type_name, fields).pointer()
         })))
     },
 };
 
 fn kube_version(version: &KubeVersion, profile: Profile) -> Value {
-    let mut fields = vec![always("Version", Value::String(version.version.clone()))];
+    let mut fields = vec![json_field("Version", Value::String(version.version.clone()))];
     let name = match profile {
         Profile::Helm3 => "chartutil.KubeVersion",
         Profile::Helm4 => {
-            let value = Value::String(version.plain.clone());
+            let value = Value::String(version.without_suffix.clone());
             fields.push(Field { name: "normalizedVersion", json: Json::Private, value });
             "common.KubeVersion"
         }
     };
-    fields.push(always("Major", Value::String(version.major.clone())));
-    fields.push(always("Minor", Value::String(version.minor.clone())));
-    let shown = Some(version.plain.clone());
-    Value::Object(Rc::new(Record { method: version_method, shown, ..Record::new(name, fields) }))
+    fields.push(json_field("Major", Value::String(version.major.clone())));
+    fields.push(json_field("Minor", Value::String(version.minor.clone())));
+    let shown = Some(version.without_suffix.clone());
+    Value::Object(Rc::new(StructValue {
+        method: version_method,
+        display: shown,
+        ..StructValue::new(name, fields)
+    }))
 }
 
 fn version_method(name: &str) -> Option<Method> {
@@ -64,12 +72,12 @@ fn version_method(name: &str) -> Option<Method> {
         "GitVersion" => |object: &dyn Object, _: &[Value]| Ok(object.field("Version").unwrap_or_default()),
         _ => return None,
     };
-    Some(Method { params: &[], variadic: false, weight: light, run })
+    Some(Method { params: &[], variadic: false, cost: negligible_cost, run })
 }
 
 /// Build information of the Helm version that is followed.
 fn helm_version(profile: Profile) -> Value {
-    let filled = |name, json, value: &str| Field { name, json: Json::Filled(json), value: value.into() };
+    let filled = |name, json, value: &str| Field { name, json: Json::OmitEmpty(json), value: value.into() };
     let fields = match profile {
         Profile::Helm3 => vec![
             filled("Version", "version", "v3.17.3"),
@@ -85,7 +93,7 @@ fn helm_version(profile: Profile) -> Value {
             filled("KubeClientVersion", "kube_client_version", "v1.37"),
         ],
     };
-    Value::Object(Rc::new(Record::new("version.BuildInfo", fields)))
+    Value::Object(Rc::new(StructValue::new("version.BuildInfo", fields)))
 }
 
 static VERSIONS_HELM3: NamedList = NamedList { name: "chartutil.VersionSet", method: versions_method };

@@ -10,21 +10,21 @@ use helm_chart::File;
 use helm_template::data::{Data, Members};
 use helm_template::go::{base64, print_bytes};
 use helm_template::profile::Profile;
-use helm_template::value::{Kind, List, Method, Object, Str, Type, Value, light};
+use helm_template::value::{Kind, List, Method, Object, Str, Type, Value, negligible_cost};
 use helm_template::yaml;
 
 use crate::glob::Glob;
 
 /// Files sorted by name.
-pub struct Files {
-    entries: Vec<Rc<Entry>>,
+pub struct FilesObject {
+    entries: Vec<Rc<FileObject>>,
     profile: Profile,
     /// The printed form, cached because it is long and charts that accidentally use their root context as a key request it repeatedly.
     printed: OnceCell<String>,
 }
 
 /// A file. Conversions for templates are cached.
-struct Entry {
+struct FileObject {
     name: Str,
     data: Bytes,
     text: OnceCell<Value>,
@@ -32,9 +32,9 @@ struct Entry {
     lines: OnceCell<Value>,
 }
 
-impl Entry {
+impl FileObject {
     fn text(&self) -> Value {
-        self.text.get_or_init(|| Value::string_of(self.data.to_vec())).clone()
+        self.text.get_or_init(|| Value::string_from_bytes(self.data.to_vec())).clone()
     }
 
     fn bytes(&self) -> Value {
@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-impl Files {
+impl FilesObject {
     /// Of two files with the same name, the later wins.
     pub fn new(files: &[File], profile: Profile) -> Self {
         let mut entries: Vec<_> = files
@@ -63,7 +63,7 @@ impl Files {
             .rev()
             .map(|File { name, data }| {
                 let (text, bytes, lines) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-                Rc::new(Entry { name: name.clone(), data: data.clone(), text, bytes, lines })
+                Rc::new(FileObject { name: name.clone(), data: data.clone(), text, bytes, lines })
             })
             .collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -71,7 +71,7 @@ impl Files {
         Self { entries, profile, printed: OnceCell::new() }
     }
 
-    fn get(&self, name: &str) -> Option<&Entry> {
+    fn get(&self, name: &str) -> Option<&FileObject> {
         let at = self.entries.binary_search_by(|entry| (*entry.name).cmp(name)).ok()?;
         self.entries.get(at).map(Rc::as_ref)
     }
@@ -79,13 +79,13 @@ impl Files {
     /// The files that match a pattern. A malformed pattern matches all files.
     fn glob(&self, pattern: &str) -> Self {
         let glob = Glob::new(pattern);
-        let found = |entry: &&Rc<Entry>| glob.as_ref().is_none_or(|glob| glob.matches(&entry.name));
+        let found = |entry: &&Rc<FileObject>| glob.as_ref().is_none_or(|glob| glob.matches(&entry.name));
         let entries = self.entries.iter().filter(found).cloned().collect();
         Self { entries, profile: self.profile, printed: OnceCell::new() }
     }
 
     /// Encodes a map keyed by base name. Of two files with the same base name the last wins; in Go either may win.
-    fn as_yaml(&self, content: impl Fn(&Entry) -> Data) -> Value {
+    fn as_yaml(&self, content: impl Fn(&FileObject) -> Data) -> Value {
         let members: Members = self.entries.iter().map(|entry| (entry.base(), content(entry))).collect();
         // An encoding error gives an empty string, as with `toYaml`.
         let text = yaml::write(&Data::Map(members)).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Files {
     }
 }
 
-impl Object for Files {
+impl Object for FilesObject {
     fn type_name(&self) -> &'static str {
         "engine.files"
     }
@@ -114,7 +114,7 @@ impl Object for Files {
     }
 
     fn print(&self) -> Cow<'_, str> {
-        self.printed.get_or_init(|| printed(&self.entries)).into()
+        self.printed.get_or_init(|| print_files(&self.entries)).into()
     }
 
     fn extent(&self) -> usize {
@@ -128,14 +128,14 @@ impl Object for Files {
 
     /// A missing file reads as empty.
     fn field(&self, name: &str) -> Option<Value> {
-        Some(self.get(name).map_or_else(|| Value::Bytes([].into()), Entry::bytes))
+        Some(self.get(name).map_or_else(|| Value::Bytes([].into()), FileObject::bytes))
     }
 
     fn method(&self, name: &str) -> Option<Method> {
         METHODS.iter().find(|(known, ..)| *known == name).map(|(_, params, weight, run)| Method {
             params,
             variadic: false,
-            weight: *weight,
+            cost: *weight,
             run: *run,
         })
     }
@@ -155,7 +155,7 @@ impl Object for Files {
 
     fn equals(&self, other: &dyn Object) -> bool {
         let Some(other) = other.as_any().downcast_ref::<Self>() else { return false };
-        let same = |(a, b): (&Rc<Entry>, &Rc<Entry>)| a.name == b.name && a.data == b.data;
+        let same = |(a, b): (&Rc<FileObject>, &Rc<FileObject>)| a.name == b.name && a.data == b.data;
         self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(same)
     }
 
@@ -164,7 +164,7 @@ impl Object for Files {
     }
 }
 
-fn printed(files: &[Rc<Entry>]) -> String {
+fn print_files(files: &[Rc<FileObject>]) -> String {
     let mut out = String::from("map[");
     for (at, entry) in files.iter().enumerate() {
         out.push_str(if at > 0 { " " } else { "" });
@@ -176,41 +176,41 @@ fn printed(files: &[Rc<Entry>]) -> String {
     out
 }
 
-type Weight = fn(&dyn Object, &[Value]) -> usize;
-type Run = fn(&dyn Object, &[Value]) -> Result<Value, Str>;
+type MethodCost = fn(&dyn Object, &[Value]) -> usize;
+type MethodBody = fn(&dyn Object, &[Value]) -> Result<Value, Str>;
 
 #[rustfmt::skip]
-const METHODS: &[(&str, &[Type], Weight, Run)] = &[
-    ("Get",       &[Type::String], light,    |files, args| {
-        Ok(of(files)?.get(&name(args)).map_or_else(|| "".into(), Entry::text))
+const METHODS: &[(&str, &[Type], MethodCost, MethodBody)] = &[
+    ("Get",       &[Type::String], negligible_cost,    |files, args| {
+        Ok(downcast(files)?.get(&name_argument(args)).map_or_else(|| "".into(), FileObject::text))
     }),
-    ("GetBytes",  &[Type::String], light,    |files, args| {
-        Ok(of(files)?.get(&name(args)).map_or_else(|| Value::Bytes([].into()), Entry::bytes))
+    ("GetBytes",  &[Type::String], negligible_cost,    |files, args| {
+        Ok(downcast(files)?.get(&name_argument(args)).map_or_else(|| Value::Bytes([].into()), FileObject::bytes))
     }),
-    ("Glob",      &[Type::String], of_names, |files, args| Ok(Value::Object(Rc::new(of(files)?.glob(&name(args)))))),
-    ("Lines",     &[Type::String], light,    |files, args| of(files)?.lines(&name(args))),
-    ("AsConfig",  &[],             of_all,   |files, _| {
-        Ok(of(files)?.as_yaml(|entry| Data::string(String::from_utf8_lossy(&entry.data))))
+    ("Glob",      &[Type::String], glob_cost, |files, args| Ok(Value::Object(Rc::new(downcast(files)?.glob(&name_argument(args)))))),
+    ("Lines",     &[Type::String], negligible_cost,    |files, args| downcast(files)?.lines(&name_argument(args))),
+    ("AsConfig",  &[],             total_size,   |files, _| {
+        Ok(downcast(files)?.as_yaml(|entry| Data::string(String::from_utf8_lossy(&entry.data))))
     }),
-    ("AsSecrets", &[],             of_all,   |files, _| Ok(of(files)?.as_yaml(|entry| Data::string(base64(&entry.data))))),
+    ("AsSecrets", &[],             total_size,   |files, _| Ok(downcast(files)?.as_yaml(|entry| Data::string(base64(&entry.data))))),
 ];
 
 /// Cost of matching a pattern against every name, character by character.
-fn of_names(object: &dyn Object, args: &[Value]) -> usize {
+fn glob_cost(object: &dyn Object, args: &[Value]) -> usize {
     const PER_LETTER: usize = 64;
-    let Ok(files) = of(object) else { return 0 };
+    let Ok(files) = downcast(object) else { return 0 };
     let letters: usize = files.entries.iter().map(|entry| entry.name.len()).sum();
-    letters.saturating_mul(PER_LETTER.max(4 * name(args).len()))
+    letters.saturating_mul(PER_LETTER.max(4 * name_argument(args).len()))
 }
 
-fn of_all(object: &dyn Object, _: &[Value]) -> usize {
+fn total_size(object: &dyn Object, _: &[Value]) -> usize {
     object.extent()
 }
 
-fn of(object: &dyn Object) -> Result<&Files, Str> {
+fn downcast(object: &dyn Object) -> Result<&FilesObject, Str> {
     object.as_any().downcast_ref().ok_or_else(|| "internal error: no files".into())
 }
 
-fn name(args: &[Value]) -> Cow<'_, str> {
+fn name_argument(args: &[Value]) -> Cow<'_, str> {
     args.first().and_then(Value::text).unwrap_or_default()
 }

@@ -6,16 +6,16 @@ use helm_chart::{Dependency, Maintainer, Metadata};
 use helm_template::profile::Profile;
 use helm_template::value::{Field, Json, List, Map, NamedList, Str, Value};
 
-use super::record::Record;
+use super::record::StructValue;
 
 pub fn metadata(metadata: &Metadata, is_root: bool, profile: Profile) -> Value {
     let fields = fields(metadata, profile);
     let is_root = Field { name: "IsRoot", json: Json::Always("IsRoot"), value: is_root.into() };
     match profile {
         Profile::Helm3 => {
-            let inner = Value::Object(Rc::new(Record::new("chart.Metadata", fields)));
+            let inner = Value::Object(Rc::new(StructValue::new("chart.Metadata", fields)));
             let inner = Field { name: "Metadata", json: Json::Embedded, value: inner };
-            Value::Object(Rc::new(Record::new(
+            Value::Object(Rc::new(StructValue::new(
                 "struct { chart.Metadata; IsRoot bool }",
                 vec![inner, is_root],
             )))
@@ -30,7 +30,7 @@ fn map(fields: impl IntoIterator<Item = Field>) -> Value {
 }
 
 fn text(name: &'static str, json: &'static str, text: &Str) -> Field {
-    Field { name, json: Json::Filled(json), value: Value::String(text.clone()) }
+    Field { name, json: Json::OmitEmpty(json), value: Value::String(text.clone()) }
 }
 
 fn texts(texts: &[Str], profile: Profile) -> Value {
@@ -61,7 +61,7 @@ fn fields(metadata: &Metadata, profile: Profile) -> Vec<Field> {
         dependencies,
         chart_type,
     } = metadata;
-    let filled = |name, json, value| Field { name, json: Json::Filled(json), value };
+    let filled = |name, json, value| Field { name, json: Json::OmitEmpty(json), value };
     let notes = if annotations.is_empty() { Map::nil_strings() } else { Map::strings() };
     for (key, value) in annotations {
         notes.insert(key.clone(), Value::String(value.clone()));
@@ -111,7 +111,7 @@ fn structs(
 ) -> Value {
     match profile {
         Profile::Helm3 => {
-            let items = items.map(|fields| Value::Object(Rc::new(Record::new(name, fields).pointer())));
+            let items = items.map(|fields| Value::Object(Rc::new(StructValue::new(name, fields).pointer())));
             match List::named(list, items) {
                 none if none.is_empty() => List::nil_named(list),
                 items => items,
@@ -131,7 +131,7 @@ fn dependency(dependency: &Dependency, profile: Profile) -> Vec<Field> {
     let Dependency { name, version, repository, condition, tags, enabled, import_values, alias } = dependency;
     let always =
         |name, json, text: &Str| Field { name, json: Json::Always(json), value: Value::String(text.clone()) };
-    let filled = |name, json, value| Field { name, json: Json::Filled(json), value };
+    let filled = |name, json, value| Field { name, json: Json::OmitEmpty(json), value };
     let imports = match import_values.as_slice() {
         [] if profile == Profile::Helm3 => List::nil(),
         values => List::any(values.iter().map(Value::from)),

@@ -6,7 +6,7 @@ mod metadata;
 mod record;
 
 pub use capabilities::capabilities;
-pub use files::Files;
+pub use files::FilesObject;
 pub use metadata::metadata;
 
 #[cfg(test)]

@@ -7,24 +7,24 @@ use helm_template::go::print;
 use helm_template::value::{Field, Json, Kind, Method, Object, Str, Value};
 
 /// A struct, or a pointer to one.
-pub struct Record {
+pub struct StructValue {
     pub type_name: &'static str,
-    pub pointer: bool,
+    pub is_pointer: bool,
     pub fields: Vec<Field>,
     pub method: fn(&str) -> Option<Method>,
     /// The output of an action instead of the fields, for a struct with a `String` method.
-    pub shown: Option<Str>,
+    pub display: Option<Str>,
 }
 
-impl Record {
+impl StructValue {
     /// A struct without methods.
     pub fn new(type_name: &'static str, fields: Vec<Field>) -> Self {
-        Self { type_name, pointer: false, fields, method: |_| None, shown: None }
+        Self { type_name, is_pointer: false, fields, method: |_| None, display: None }
     }
 
     #[must_use]
     pub fn pointer(self) -> Self {
-        Self { pointer: true, ..self }
+        Self { is_pointer: true, ..self }
     }
 
     fn printed(&self) -> String {
@@ -33,21 +33,21 @@ impl Record {
     }
 }
 
-impl Object for Record {
+impl Object for StructValue {
     fn type_name(&self) -> &str {
         self.type_name
     }
 
     fn kind(&self) -> Kind {
-        if self.pointer { Kind::Ptr } else { Kind::Struct }
+        if self.is_pointer { Kind::Ptr } else { Kind::Struct }
     }
 
     fn print(&self) -> Cow<'_, str> {
-        format!("{}{}", if self.pointer { "&" } else { "" }, self.printed()).into()
+        format!("{}{}", if self.is_pointer { "&" } else { "" }, self.printed()).into()
     }
 
     fn show(&self) -> Cow<'_, str> {
-        self.shown.as_deref().map_or_else(|| self.printed().into(), Cow::Borrowed)
+        self.display.as_deref().map_or_else(|| self.printed().into(), Cow::Borrowed)
     }
 
     fn field(&self, name: &str) -> Option<Value> {

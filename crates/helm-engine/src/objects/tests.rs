@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use helm_chart::{Chart, File, Metadata};
 use helm_template::data::Members;
-use helm_template::json::{Style, write_value};
-use helm_template::outside::Outside;
+use helm_template::env::RenderEnv;
+use helm_template::json::{JsonStyle, write_value};
 use helm_template::profile::Profile;
 use helm_template::value::Value;
 
 use super::*;
-use crate::{Capabilities, Engine, Prepared, Request};
+use crate::{Capabilities, Engine, EngineRequest, ParsedChart};
 
 #[rustfmt::skip]
 const ROWS: &[(&str, &str, &str)] = &[
@@ -98,17 +98,17 @@ fn render(expression: &str, profile: Profile) -> String {
     let template = file("templates/a.yaml", format!("{{{{ {expression} }}}}").as_bytes());
     let files = vec![file("f.txt", b"hello"), file("g/h.bin", &[0xff, 0])];
     let chart = Chart { metadata, templates: vec![template], files, ..Chart::default() };
-    let (values, capabilities) = (Members::new(), Capabilities::default_of(profile));
-    let request = Request::new("x", &values, &capabilities);
-    let files = Engine::new(profile).files(&Prepared::new(chart), &request, Outside::NOWHERE);
+    let (values, capabilities) = (Members::new(), Capabilities::default_for(profile));
+    let request = EngineRequest::new("x", &values, &capabilities);
+    let files = Engine::new(profile).render_files(&ParsedChart::new(chart), &request, RenderEnv::NULL);
     files.map_or_else(
-        |failure| failure.why,
+        |failure| failure.message,
         |files| files.iter().map(|file| String::from_utf8_lossy(&file.content).into_owned()).collect(),
     )
 }
 
 #[test]
-fn objects_are_printed_as_go_prints_them() {
+fn objects_print_like_go() {
     let mut wrong = String::new();
     for (expression, three, four) in ROWS {
         for (profile, wanted) in [(Profile::Helm3, three), (Profile::Helm4, four)] {
@@ -132,7 +132,7 @@ fn chart(profile: Profile) -> Value {
 }
 
 fn json(value: &Value) -> String {
-    write_value(value, Style::Plain).unwrap()
+    write_value(value, JsonStyle::Plain).unwrap()
 }
 
 fn field(value: &Value, name: &str) -> Value {
@@ -144,18 +144,18 @@ fn field(value: &Value, name: &str) -> Value {
 }
 
 #[test]
-fn structs_are_json_in_the_order_of_their_fields() {
+fn structs_encode_fields_in_declaration_order() {
     let chart = chart(Profile::Helm3);
     assert_eq!(json(&chart), r#"{"name":"c","version":"1.2.3","apiVersion":"v2","IsRoot":true}"#);
     for (profile, version, minor) in [(Profile::Helm3, "v1.32.0", "32"), (Profile::Helm4, "v1.37.0", "37")] {
-        let capabilities = capabilities(&Capabilities::default_of(profile), profile);
+        let capabilities = capabilities(&Capabilities::default_for(profile), profile);
         let want = format!(r#"{{"Version":"{version}","Major":"1","Minor":"{minor}"}}"#);
         assert_eq!(json(&field(&capabilities, "KubeVersion")), want);
     }
 }
 
 #[test]
-fn what_a_chart_does_not_have_is_nil() {
+fn missing_chart_fields_are_nil() {
     for (name, three, four) in [
         ("Annotations", "null", "null"),
         ("Keywords", "null", "[]"),

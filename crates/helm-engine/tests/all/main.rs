@@ -11,10 +11,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::format_collect, clippy::format_push_string, reason = "made once, and read more easily")]
 
+mod budget_shares;
 mod differential;
 mod errors;
+mod helm_program;
 mod hostile;
-mod ours;
+mod longshore;
 mod parity;
-mod real;
-mod shares;

@@ -9,26 +9,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use flate2::read::GzDecoder;
 use helm_template::profile::Profile;
 
-use crate::ours;
-use crate::real::{corpus, said};
+use crate::helm_program::{corpus, print_uncaptured};
+use crate::longshore;
 
 #[test]
-fn charts_come_out_as_helm_3_prints_them() {
+fn charts_match_helm3() {
     check(Profile::Helm3, "golden", "mask");
 }
 
 #[test]
-fn charts_come_out_as_helm_4_prints_them() {
+fn charts_match_helm4() {
     check(Profile::Helm4, "golden4", "golden4.mask");
 }
 
 /// Row of the corpus index.
-pub struct Chart {
+pub struct CorpusChart {
     pub id: String,
     values: Option<String>,
 }
 
-impl Chart {
+impl CorpusChart {
     /// Arguments of `template`.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments = vec!["x".to_owned(), format!("{}.tgz", self.id)];
@@ -50,12 +50,16 @@ fn check(profile: Profile, golden: &str, mask: &str) {
         }
     });
     let different = different.into_inner().unwrap();
-    said(&format!("{profile:?}: {} of {} charts equal", charts.len() - different.len(), charts.len()));
+    print_uncaptured(&format!(
+        "{profile:?}: {} of {} charts equal",
+        charts.len() - different.len(),
+        charts.len()
+    ));
     assert!(!charts.is_empty() && different.is_empty(), "{}", different.join("\n"));
 }
 
 /// Runs in parallel on all processors.
-pub fn for_each(charts: &[Chart], look: impl Fn(&Chart) + Sync) {
+pub fn for_each(charts: &[CorpusChart], look: impl Fn(&CorpusChart) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -68,13 +72,13 @@ pub fn for_each(charts: &[Chart], look: impl Fn(&Chart) + Sync) {
     });
 }
 
-pub fn index(folder: &Path) -> Vec<Chart> {
+pub fn index(folder: &Path) -> Vec<CorpusChart> {
     let text = std::fs::read_to_string(folder.join("INDEX.tsv")).expect("the corpus has an index");
     let mut rows = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     let head = rows.next().expect("the index has a head");
     let column = |name| head.iter().position(|word| *word == name).expect("the index has this column");
     let (id, values) = (column("id"), column("values"));
-    rows.map(|row| Chart {
+    rows.map(|row| CorpusChart {
         id: row[id].to_owned(),
         values: Some(row[values].to_owned()).filter(|file| file != "-"),
     })
@@ -82,7 +86,13 @@ pub fn index(folder: &Path) -> Vec<Chart> {
 }
 
 /// First difference to the recording, except in masked lines.
-fn difference(folder: &Path, chart: &Chart, profile: Profile, golden: &str, mask: &str) -> Option<String> {
+fn difference(
+    folder: &Path,
+    chart: &CorpusChart,
+    profile: Profile,
+    golden: &str,
+    mask: &str,
+) -> Option<String> {
     let file = |end: &str| folder.join(format!("{}.{end}", chart.id));
     let mut wanted = Vec::new();
     let packed = std::fs::File::open(file(&format!("{golden}.yaml.gz"))).expect("the chart has a recording");
@@ -91,7 +101,7 @@ fn difference(folder: &Path, chart: &Chart, profile: Profile, golden: &str, mask
         .map(|text| text.split_whitespace().map(|number| number.parse().expect("a line number")).collect())
         .unwrap_or_default();
 
-    let ours = ours::template(folder, &chart.arguments(), profile);
+    let ours = longshore::template(folder, &chart.arguments(), profile);
     if ours.stdout.is_empty() && !wanted.is_empty() {
         return Some(ours.stderr);
     }

@@ -2,61 +2,61 @@
 
 use std::sync::Arc;
 
-use domain::Kind;
+use domain::ErrorKind;
 use helm_chart::{Chart, dependencies};
-use helm_template::budget::{Budget, Limits, VALUE_BYTES};
+use helm_template::budget::{Budget, RenderLimits, VALUE_BYTES};
 use helm_template::data::Members;
 use helm_template::profile::Profile;
-use kube_apply::{Discovery, Object, Options, Way, apply, live};
+use kube_apply::{ApplyOptions, ApplyStrategy, Discovery, Object, apply, read_live};
 use serde_json::Value;
 
 use super::operation::Operation;
 use crate::error::Error;
-use crate::render::{PoolAdmission, ReadyChart, RenderError, ReservedBytes};
+use crate::render::{PoolAdmission, PreparedChart, RenderError, ReservedBytes};
 
 /// Parsed CRDs. Their memory stays reserved until they are dropped.
 #[derive(Default)]
-pub struct Definitions {
+pub struct ParsedCrds {
     pub objects: Vec<Object>,
     _reserved: Option<ReservedBytes>,
 }
 
 /// Returns the CRDs of a chart and its enabled subcharts that the cluster does not serve yet. Makes no calls if the
 /// chart has no CRDs, the usual case.
-pub async fn missing(
+pub async fn find_missing(
     operation: &Operation<'_>,
-    chart: &Arc<ReadyChart>,
+    chart: &Arc<PreparedChart>,
     values: &Arc<Members>,
     profile: Profile,
-) -> Result<Definitions, Error> {
-    if !any(chart.chart()) {
-        return Ok(Definitions::default());
+) -> Result<ParsedCrds, Error> {
+    if !has_crds(chart.chart()) {
+        return Ok(ParsedCrds::default());
     }
-    let reserved = operation.share().reserve_objects(bytes(chart.chart())).map_err(RenderError::from)?;
+    let reserved = operation.share().reserve_objects(crd_bytes(chart.chart())).map_err(RenderError::from)?;
     let (chart, values) = (chart.clone(), values.clone());
     let flow = operation.helm.flow.as_deref().unwrap_or(operation.namespace);
     let read = operation.helm.renderer.run(flow, move |ticket| {
         let admission = PoolAdmission::new(ticket);
-        let budget = Budget::new(Limits::default(), &admission);
-        let read = definitions(chart.chart(), &values, profile, &budget);
+        let budget = Budget::new(RenderLimits::default(), &admission);
+        let read = parse_crds(chart.chart(), &values, profile, &budget);
         admission.failure().map_or(read, |error| Err(Error::Render(error.into())))
     });
     let mut objects = read.await.map_err(Error::Render)??;
     objects.retain(|object| !is_served(object, &operation.target.discovery));
     if objects.is_empty() {
-        return Ok(Definitions::default());
+        return Ok(ParsedCrds::default());
     }
-    let found = live(&operation.target_of_definitions(), &objects).await.map_err(|failure| Error::Crd {
+    let found = read_live(&operation.crd_target(), &objects).await.map_err(|failure| Error::Crd {
         file: failure.source.clone().unwrap_or_default(),
         kind: failure.kind(),
         why: failure.to_string(),
     })?;
     let missing = found.into_iter().filter(|live| live.value.is_none()).map(|live| live.object);
-    Ok(Definitions { objects: missing.collect(), _reserved: reserved })
+    Ok(ParsedCrds { objects: missing.collect(), _reserved: reserved })
 }
 
 /// Parses all CRDs.
-fn definitions(
+fn parse_crds(
     chart: &Chart,
     values: &Members,
     profile: Profile,
@@ -66,15 +66,14 @@ fn definitions(
     // Errors of dependencies are reported by the rendering, with Helm's messages.
     let Ok(settled) = settled else { return Ok(Vec::new()) };
     let mut objects = Vec::new();
-    collect(&settled, &mut objects, budget)?;
+    collect_crds(&settled, &mut objects, budget)?;
     Ok(objects)
 }
 
 /// Creates CRDs and waits until the cluster serves their kinds.
-pub async fn make(operation: &Operation<'_>, definitions: &[Object]) -> Result<(), Error> {
-    let options = Options::new(Way::ServerSide { force_conflicts: false });
-    let made =
-        apply(&operation.target_of_definitions(), &[], definitions, &options, operation.run.tell).await;
+pub async fn create_and_wait(operation: &Operation<'_>, definitions: &[Object]) -> Result<(), Error> {
+    let options = ApplyOptions::new(ApplyStrategy::ServerSide { force_conflicts: false });
+    let made = apply(&operation.crd_target(), &[], definitions, &options, operation.options.progress).await;
     made.map(|_| ()).map_err(|error| {
         let source = error.failures.first().and_then(|failure| failure.source.clone());
         Error::Crd { file: source.unwrap_or_default(), kind: error.kind(), why: error.to_string() }
@@ -82,22 +81,25 @@ pub async fn make(operation: &Operation<'_>, definitions: &[Object]) -> Result<(
 }
 
 /// Total size of the CRD files of a chart and its subcharts.
-fn bytes(chart: &Chart) -> usize {
+fn crd_bytes(chart: &Chart) -> usize {
     let own = chart.crds().map(|file| file.data.len());
-    own.chain(chart.dependencies.iter().map(bytes)).fold(0, usize::saturating_add)
+    own.chain(chart.dependencies.iter().map(crd_bytes)).fold(0, usize::saturating_add)
 }
 
-fn any(chart: &Chart) -> bool {
-    chart.crds().next().is_some() || chart.dependencies.iter().any(any)
+fn has_crds(chart: &Chart) -> bool {
+    chart.crds().next().is_some() || chart.dependencies.iter().any(has_crds)
 }
 
-fn collect(chart: &Chart, objects: &mut Vec<Object>, budget: &Budget<'_>) -> Result<(), Error> {
+fn collect_crds(chart: &Chart, objects: &mut Vec<Object>, budget: &Budget<'_>) -> Result<(), Error> {
     for file in chart.crds() {
-        let wrong =
-            |why: &str| Error::Crd { file: file.name.to_string(), why: why.to_owned(), kind: Kind::Invalid };
+        let wrong = |why: &str| Error::Crd {
+            file: file.name.to_string(),
+            why: why.to_owned(),
+            kind: ErrorKind::Invalid,
+        };
         // A value takes at least two bytes of YAML; the number of punctuation characters bounds the number of values.
         let marks = file.data.iter().filter(|byte| b",:-[{\n".contains(byte)).count();
-        let counted = budget.take_values(marks.saturating_add(file.data.len() / VALUE_BYTES));
+        let counted = budget.allocate_values(marks.saturating_add(file.data.len() / VALUE_BYTES));
         counted.map_err(|why| wrong(&format!("definitions of chart {}: {why}", chart.metadata.name)))?;
         let parsed = Object::parse_all(&String::from_utf8_lossy(&file.data));
         let parsed = parsed.map_err(|error| wrong(&error.to_string()))?;
@@ -106,7 +108,7 @@ fn collect(chart: &Chart, objects: &mut Vec<Object>, budget: &Budget<'_>) -> Res
         }
         objects.extend(parsed.into_iter().map(|object| object.with_source(Some(file.name.to_string()))));
     }
-    chart.dependencies.iter().try_for_each(|child| collect(child, objects, budget))
+    chart.dependencies.iter().try_for_each(|child| collect_crds(child, objects, budget))
 }
 
 /// Whether the cluster serves every version of the kind that a CRD defines.
@@ -120,6 +122,6 @@ fn is_served(definition: &Object, discovery: &Discovery) -> bool {
     served.peek().is_some()
         && served.all(|version| {
             let name = version["name"].as_str().unwrap_or_default();
-            discovery.known(&format!("{group}/{name}"), kind).is_some()
+            discovery.get_cached(&format!("{group}/{name}"), kind).is_some()
         })
 }

@@ -5,22 +5,22 @@
 //!
 //! Modules:
 //!
-//! - [`ask`]: options of every action
-//! - [`plan`]: decides the next step from the history of a release
-//! - [`footprint`]: objects that may be in the cluster
+//! - [`options`]: options of every action
+//! - [`history`]: decides the next step from the history of a release
+//! - [`inventory`]: objects that may be in the cluster
 //! - [`values`]: values of the next revision
 //! - [`post_render`]: changes rendered objects before they are written
 //! - [`operation`]: parts that all actions share; one module per action follows
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
-pub mod ask;
 mod crds;
 mod document;
-mod footprint;
+pub mod history;
 mod install;
+mod inventory;
 mod operation;
-pub mod plan;
+pub mod options;
 mod post_render;
 mod recover;
 mod rollback;
@@ -32,7 +32,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
-pub use ask::{
-    Applying, Content, DryRun, Install, PostRender, Propagation, Recovered, Rollback, Room, Run, Test,
-    Uninstall, Uninstalled, Upgrade, Values, Wait,
+pub use options::{
+    ActionOptions, ApplyMode, CapacityCheck, ContentSource, DryRun, Install, PostRenderer, Propagation,
+    RecoveryOutcome, Rollback, Test, Uninstall, UninstallResult, Upgrade, ValuesPolicy, WaitMode,
 };

@@ -1,38 +1,39 @@
 //! Rolls a release back to an earlier revision.
 
-use helm_engine::{Event, names};
-use kube_apply::{Applied, remove};
+use helm_engine::{HookEvent, names};
+use kube_apply::{ApplyResult, remove};
 
-use super::ask::{Content, DryRun, Rollback};
-use super::install::Draft;
-use super::operation::{Course, History, Operation};
-use super::plan::{Step, next, plan};
-use crate::error::{Cause, Error};
+use super::history::{HistoryDecision, decide, next_revision};
+use super::install::RenderedRelease;
+use super::operation::{History, Operation, RevisionRun};
+use super::options::{ContentSource, DryRun, Rollback};
+use crate::error::{Error, FailureCause};
 use crate::helm::Helm;
-use crate::record::{Info, Record, Status};
+use crate::record::{Record, RevisionInfo, Status};
 use crate::trust::Origin;
 
 /// Maximum length of a description in characters.
-const LONGEST: usize = 256;
+const MAX_DESCRIPTION_LEN: usize = 256;
 
 impl Helm {
     /// Rolls back to a revision. Returns the new record; for a dry run, the record that would be written.
     pub async fn rollback(&self, ask: &Rollback<'_>) -> Result<Record, Error> {
-        names::check(&ask.name)
-            .map_err(|_| Error::Name(format!("prepareRollback: Release name is invalid: {}", ask.name)))?;
+        names::check(&ask.name).map_err(|_| {
+            Error::InvalidName(format!("prepareRollback: Release name is invalid: {}", ask.name))
+        })?;
         if ask.revision < 0 {
-            return Err(Error::BadRevision);
+            return Err(Error::InvalidRevision);
         }
-        let length = ask.run.description.as_ref().map_or(0, |said| said.chars().count());
-        if length > LONGEST {
-            return Err(Error::Description(length));
+        let length = ask.options.description.as_ref().map_or(0, |said| said.chars().count());
+        if length > MAX_DESCRIPTION_LEN {
+            return Err(Error::DescriptionTooLong(length));
         }
-        let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
-        if ask.run.dry_run == DryRun::No {
-            return self.held(&ask.namespace, &ask.name, Box::pin(operation.rollback(ask))).await;
+        let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.options);
+        if ask.options.dry_run == DryRun::No {
+            return self.with_lock(&ask.namespace, &ask.name, Box::pin(operation.rollback(ask))).await;
         }
         let history = operation.history().await?;
-        Ok(Box::pin(operation.draft_rollback(ask, &history)).await?.0.record)
+        Ok(Box::pin(operation.build_rollback(ask, &history)).await?.0.record)
     }
 }
 
@@ -41,31 +42,32 @@ impl Operation<'_> {
     pub async fn rollback(&self, ask: &Rollback<'_>) -> Result<Record, Error> {
         let history = loop {
             let history = self.history().await?;
-            match plan(&history.view()) {
-                Step::Interrupted { revision } => {
-                    let pending = history.open(self, revision).await?;
-                    self.interrupt(pending).await?;
+            match decide(&history.revisions()) {
+                HistoryDecision::Interrupted { revision } => {
+                    let pending = history.load(self, revision).await?;
+                    self.fail_interrupted(pending).await?;
                 }
-                Step::FinishUninstall { .. } => Box::pin(self.finish_uninstall()).await?,
-                Step::Install { .. } | Step::Upgrade { .. } => break history,
+                HistoryDecision::FinishUninstall { .. } => Box::pin(self.finish_uninstall()).await?,
+                HistoryDecision::Install { .. } | HistoryDecision::Upgrade { .. } => break history,
             }
         };
-        let (Draft { record, objects, mask }, origin) = self.draft_rollback(ask, &history).await?;
-        let restored = Self::restored(ask, &history)?;
+        let (RenderedRelease { record, objects, mask }, origin) = self.build_rollback(ask, &history).await?;
+        let restored = Self::revision_to_restore(ask, &history)?;
         // The content was not rendered in this operation, so reserved objects are not written.
         let own = self.target_without_reserved();
-        let target = if origin == Origin::Own { &own } else { &self.foreign };
-        let (way, _) = self.way(Some(&record));
-        let before = self.standing(&history, record.version.saturating_sub(1)).await?;
-        let looked = self.look("rollback", target, (&before, &objects), way, &mask).await?;
+        let target = if origin == Origin::Own { &own } else { &self.untrusted_target };
+        let (way, _) = self.apply_strategy(Some(&record));
+        let before = self.installed_objects(&history, record.version.saturating_sub(1)).await?;
+        let looked = self.plan_writes("rollback", target, (&before, &objects), way, &mask).await?;
 
         let description = record.info.description.clone();
-        let stored = self.begin(&history, &record, origin, Some(restored)).await?;
-        let mut course = Course { operation: self, target, stored, objects: &objects, way, mask };
-        let mut applied = Applied::default();
-        let events = [Event::PreRollback, Event::PostRollback];
-        let outcome = match Box::pin(course.run(events, &before, looked, &mut applied)).await {
-            Ok(()) => course.deployed(&history, &description).await.map_err(Cause::Storage),
+        let stored = self.create_first_record(&history, &record, origin, Some(restored)).await?;
+        let mut course =
+            RevisionRun { operation: self, target, stored, objects: &objects, strategy: way, mask };
+        let mut applied = ApplyResult::default();
+        let events = [HookEvent::PreRollback, HookEvent::PostRollback];
+        let outcome = match Box::pin(course.execute(events, &before, looked, &mut applied)).await {
+            Ok(()) => course.set_deployed(&history, &description).await.map_err(FailureCause::Storage),
             Err(cause) => Err(cause),
         };
         match outcome {
@@ -76,64 +78,73 @@ impl Operation<'_> {
 
     async fn rollback_failed(
         &self,
-        mut course: Course<'_>,
-        cause: Cause,
-        applied: &Applied,
+        mut course: RevisionRun<'_>,
+        cause: FailureCause,
+        applied: &ApplyResult,
         ask: &Rollback<'_>,
     ) -> Error {
-        if cause.is_overtaken() {
-            return course.overtaken().await;
+        if cause.is_concurrent_change() {
+            return course.clean_up_superseded().await;
         }
-        let (why, kind) = (course.mask.over(&cause.to_string()), cause.kind());
+        let (why, kind) = (course.mask.mask_text(&cause.to_string()), cause.kind());
         let (words, mut said) = match cause {
-            Cause::NotReady(_) => ("Release", format!("release {} failed: {why}", self.name)),
+            FailureCause::NotReady(_) => ("Release", format!("release {} failed: {why}", self.name)),
             _ => ("Rollback", why.clone()),
         };
-        if let Err(error) = course.failed(&format!("{words} {:?} failed: {why}", self.name)).await {
-            return if error.is_overtaken() { course.overtaken().await } else { error.into() };
+        if let Err(error) = course.set_failed(&format!("{words} {:?} failed: {why}", self.name)).await {
+            return if error.is_concurrent_change() {
+                course.clean_up_superseded().await
+            } else {
+                error.into()
+            };
         }
         if ask.cleanup_on_fail
-            && let Err(error) = remove(course.target, &applied.created, &self.cleanup(), self.run.tell).await
+            && let Err(error) =
+                remove(course.target, &applied.created, &self.cleanup_options(), self.options.progress).await
         {
             said = format!(
                 "an error occurred while cleaning up resources. original rollback error: {why}: unable to cleanup \
                  resources: {}",
-                course.mask.over(&error.to_string())
+                course.mask.mask_text(&error.to_string())
             );
         }
         Error::Failed { said, kind, record: Box::new(course.stored.record) }
     }
 
     /// The revision to restore.
-    fn restored(ask: &Rollback<'_>, history: &History) -> Result<i64, Error> {
+    fn revision_to_restore(ask: &Rollback<'_>, history: &History) -> Result<i64, Error> {
         let last = history.entries().last().ok_or(Error::NotFound)?;
-        Ok(if ask.revision == 0 { last.head.revision.saturating_sub(1) } else { ask.revision })
+        Ok(if ask.revision == 0 { last.meta.revision.saturating_sub(1) } else { ask.revision })
     }
 
     /// Builds the new revision from the content of an old one. Also returns the origin of that content.
-    async fn draft_rollback(&self, ask: &Rollback<'_>, history: &History) -> Result<(Draft, Origin), Error> {
+    async fn build_rollback(
+        &self,
+        ask: &Rollback<'_>,
+        history: &History,
+    ) -> Result<(RenderedRelease, Origin), Error> {
         let last = history.entries().last().ok_or(Error::NotFound)?;
-        let to = Self::restored(ask, history)?;
-        let old = history.open(self, to).await?.record;
+        let to = Self::revision_to_restore(ask, history)?;
+        let old = history.load(self, to).await?.record;
         let origin = self.helm.origin(&old);
-        let last = self.storage.open(last).await?.record;
-        let said = ask.run.description.clone().unwrap_or_else(|| format!("Rollback to {to}"));
-        let (_, apply_method) = self.way(Some(&old));
+        let last = self.storage.load(last).await?.record;
+        let said = ask.options.description.clone().unwrap_or_else(|| format!("Rollback to {to}"));
+        let (_, apply_method) = self.apply_strategy(Some(&old));
         let record = Record {
-            version: next(last.version),
+            version: next_revision(last.version),
             namespace: last.namespace,
-            info: Info {
+            info: RevisionInfo {
                 first_deployed: last.info.first_deployed,
                 last_deployed: self.helm.clock.now().into(),
                 status: Status::PendingRollback,
                 description: said,
                 rollback_revision: if apply_method.is_some() { to } else { 0 },
                 notes: old.info.notes.clone(),
-                ..Info::default()
+                ..RevisionInfo::default()
             },
             apply_method,
             ..old
         };
-        Ok((self.settle(record, Content::Stored).await?, origin))
+        Ok((self.run_post_renderer(record, ContentSource::Stored).await?, origin))
     }
 }

@@ -2,33 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use helm_engine::{Event, names};
-use kube_apply::{Applied, Object, Removal, remove};
+use helm_engine::{HookEvent, names};
+use kube_apply::{ApplyResult, Object, RemoveOptions, remove};
 
-use super::ask::{DryRun, Install, Rollback, Run, Upgrade};
-use super::install::{Draft, check_labels};
-use super::operation::{Course, History, Operation};
-use super::plan::{self, Step, plan};
+use super::history::{self, HistoryDecision, decide};
+use super::install::{RenderedRelease, reject_system_labels};
+use super::operation::{History, Operation, RevisionRun};
+use super::options::{ActionOptions, DryRun, Install, Rollback, Upgrade};
 use super::values;
-use crate::error::{Cause, Error};
+use crate::error::{Error, FailureCause};
 use crate::helm::Helm;
-use crate::record::{Info, Record, Status};
-use crate::render::What;
+use crate::record::{Record, RevisionInfo, Status};
+use crate::render::RenderRequest;
 use crate::trust::Origin;
 
 impl Helm {
     /// Upgrades a release. Returns its record; for a dry run, the record that would be written.
     pub async fn upgrade(&self, ask: &Upgrade<'_>) -> Result<Record, Error> {
-        names::check(&ask.name).map_err(|_| Error::Name(format!("release name is invalid: {}", ask.name)))?;
-        check_labels(&ask.labels)?;
-        let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.run);
-        if ask.run.dry_run != DryRun::No {
-            return Box::pin(operation.rehearse_upgrade(ask)).await;
+        names::check(&ask.name)
+            .map_err(|_| Error::InvalidName(format!("release name is invalid: {}", ask.name)))?;
+        reject_system_labels(&ask.labels)?;
+        let operation = Operation::new(self, &ask.namespace, &ask.name, &ask.options);
+        if ask.options.dry_run != DryRun::No {
+            return Box::pin(operation.dry_run_upgrade(ask)).await;
         }
         if ask.install {
-            Box::pin(operation.make_namespace(&ask.as_install())).await?;
+            Box::pin(operation.create_namespace(&ask.as_install())).await?;
         }
-        self.held(&ask.namespace, &ask.name, Box::pin(operation.upgrade(ask))).await
+        self.with_lock(&ask.namespace, &ask.name, Box::pin(operation.upgrade(ask))).await
     }
 }
 
@@ -47,7 +48,7 @@ impl<'r> Upgrade<'r> {
             subchart_notes: self.subchart_notes,
             replace: true,
             atomic: self.atomic,
-            run: self.run.clone(),
+            options: self.options.clone(),
         }
     }
 }
@@ -57,42 +58,48 @@ impl Operation<'_> {
     pub async fn upgrade(&self, ask: &Upgrade<'_>) -> Result<Record, Error> {
         loop {
             let history = self.history().await?;
-            match plan(&history.view()) {
-                Step::Install { revision } if ask.install => {
+            match decide(&history.revisions()) {
+                HistoryDecision::Install { revision } if ask.install => {
                     return Box::pin(self.install(&ask.as_install(), &history, revision)).await;
                 }
-                Step::Install { .. } => return Err(Error::NoneDeployed { name: self.name.to_owned() }),
-                Step::Interrupted { revision } => {
-                    let pending = history.open(self, revision).await?;
-                    self.interrupt(pending).await?;
+                HistoryDecision::Install { .. } => {
+                    return Err(Error::NoneDeployed { name: self.name.to_owned() });
                 }
-                Step::FinishUninstall { .. } => Box::pin(self.finish_uninstall()).await?,
-                Step::Upgrade { revision, base } => {
+                HistoryDecision::Interrupted { revision } => {
+                    let pending = history.load(self, revision).await?;
+                    self.fail_interrupted(pending).await?;
+                }
+                HistoryDecision::FinishUninstall { .. } => Box::pin(self.finish_uninstall()).await?,
+                HistoryDecision::Upgrade { revision, base } => {
                     return Box::pin(self.upgrade_from(ask, &history, base, revision)).await;
                 }
             }
         }
     }
 
-    async fn rehearse_upgrade(&self, ask: &Upgrade<'_>) -> Result<Record, Error> {
+    async fn dry_run_upgrade(&self, ask: &Upgrade<'_>) -> Result<Record, Error> {
         let history = self.history().await?;
-        let (base, revision) = match plan(&history.view()) {
-            Step::Upgrade { revision, base } => (base, revision),
-            Step::Install { .. } if ask.install => {
+        let (base, revision) = match decide(&history.revisions()) {
+            HistoryDecision::Upgrade { revision, base } => (base, revision),
+            HistoryDecision::Install { .. } if ask.install => {
                 return Box::pin(self.helm.install(&ask.as_install())).await;
             }
-            Step::Install { .. } => return Err(Error::NoneDeployed { name: self.name.to_owned() }),
-            Step::Interrupted { .. } | Step::FinishUninstall { .. } => return Err(Error::Pending),
+            HistoryDecision::Install { .. } => {
+                return Err(Error::NoneDeployed { name: self.name.to_owned() });
+            }
+            HistoryDecision::Interrupted { .. } | HistoryDecision::FinishUninstall { .. } => {
+                return Err(Error::Pending);
+            }
         };
-        let base = history.open(self, base).await?.record;
-        let mut draft = self.draft_upgrade(ask, &history, &base, revision).await?;
-        if ask.run.dry_run == DryRun::Server {
-            let before = self.standing(&history, base.version).await?;
-            let (way, objects) = (self.way(Some(&base)).0, (&before, &*draft.objects));
-            self.look("update", &self.target, objects, way, &draft.mask).await?;
+        let base = history.load(self, base).await?.record;
+        let mut draft = self.render_upgrade(ask, &history, &base, revision).await?;
+        if ask.options.dry_run == DryRun::Server {
+            let before = self.installed_objects(&history, base.version).await?;
+            let (way, objects) = (self.apply_strategy(Some(&base)).0, (&before, &*draft.objects));
+            self.plan_writes("update", &self.target, objects, way, &draft.mask).await?;
         }
         draft.record.info.description =
-            ask.run.description.clone().unwrap_or_else(|| "Dry run complete".to_owned());
+            ask.options.description.clone().unwrap_or_else(|| "Dry run complete".to_owned());
         Ok(draft.record)
     }
 
@@ -103,20 +110,27 @@ impl Operation<'_> {
         base: i64,
         revision: i64,
     ) -> Result<Record, Error> {
-        let base = history.open(self, base).await?.record;
-        let Draft { record, objects, mask } = self.draft_upgrade(ask, history, &base, revision).await?;
-        let (way, _) = self.way(Some(&base));
-        let before = self.standing(history, base.version).await?;
-        let looked = self.look("update", &self.target, (&before, &objects), way, &mask).await?;
-        self.fits("update", &before, &objects, &mask).await?;
+        let base = history.load(self, base).await?.record;
+        let RenderedRelease { record, objects, mask } =
+            self.render_upgrade(ask, history, &base, revision).await?;
+        let (way, _) = self.apply_strategy(Some(&base));
+        let before = self.installed_objects(history, base.version).await?;
+        let looked = self.plan_writes("update", &self.target, (&before, &objects), way, &mask).await?;
+        self.check_capacity("update", &before, &objects, &mask).await?;
 
-        let stored = self.begin(history, &record, Origin::Own, None).await?;
-        let mut course =
-            Course { operation: self, target: &self.target, stored, objects: &objects, way, mask };
-        let mut applied = Applied::default();
-        let events = [Event::PreUpgrade, Event::PostUpgrade];
-        let outcome = match Box::pin(course.run(events, &before, looked, &mut applied)).await {
-            Ok(()) => course.deployed(history, "Upgrade complete").await.map_err(Cause::Storage),
+        let stored = self.create_first_record(history, &record, Origin::Own, None).await?;
+        let mut course = RevisionRun {
+            operation: self,
+            target: &self.target,
+            stored,
+            objects: &objects,
+            strategy: way,
+            mask,
+        };
+        let mut applied = ApplyResult::default();
+        let events = [HookEvent::PreUpgrade, HookEvent::PostUpgrade];
+        let outcome = match Box::pin(course.execute(events, &before, looked, &mut applied)).await {
+            Ok(()) => course.set_deployed(history, "Upgrade complete").await.map_err(FailureCause::Storage),
             Err(cause) => Err(cause),
         };
         match outcome {
@@ -129,49 +143,54 @@ impl Operation<'_> {
 
     async fn upgrade_failed(
         &self,
-        mut course: Course<'_>,
-        cause: Cause,
+        mut course: RevisionRun<'_>,
+        cause: FailureCause,
         created: &[Object],
         history: &History,
         ask: &Upgrade<'_>,
     ) -> Error {
-        if cause.is_overtaken() {
-            return course.overtaken().await;
+        if cause.is_concurrent_change() {
+            return course.clean_up_superseded().await;
         }
-        let (why, kind) = (course.mask.over(&cause.to_string()), cause.kind());
-        if let Err(error) = course.failed(&format!("Upgrade {:?} failed: {why}", self.name)).await {
-            return if error.is_overtaken() { course.overtaken().await } else { error.into() };
+        let (why, kind) = (course.mask.mask_text(&cause.to_string()), cause.kind());
+        if let Err(error) = course.set_failed(&format!("Upgrade {:?} failed: {why}", self.name)).await {
+            return if error.is_concurrent_change() {
+                course.clean_up_superseded().await
+            } else {
+                error.into()
+            };
         }
         let mask = course.mask.clone();
         let record = Box::new(course.stored.record);
         let said = |said| Error::Failed { said, kind, record };
         if ask.cleanup_on_fail
-            && let Err(error) = remove(&self.target, created, &self.cleanup(), self.run.tell).await
+            && let Err(error) =
+                remove(&self.target, created, &self.cleanup_options(), self.options.progress).await
         {
             return said(format!(
                 "an error occurred while cleaning up resources. original upgrade error: {why}: unable to cleanup \
                  resources: {}",
-                mask.over(&error.to_string())
+                mask.mask_text(&error.to_string())
             ));
         }
         if !ask.atomic {
             return said(why);
         }
-        let Some(revision) = plan::succeeded(&history.view()) else {
+        let Some(revision) = history::newest_successful(&history.revisions()) else {
             return said(format!(
                 "unable to find a previously successful release when attempting to rollback. original upgrade error: \
                  {why}"
             ));
         };
-        let run = Run { description: None, max_history: 0, ..ask.run.clone() };
+        let run = ActionOptions { description: None, max_history: 0, ..ask.options.clone() };
         let rollback = Rollback {
             name: ask.name.clone(),
             namespace: ask.namespace.clone(),
             revision,
             cleanup_on_fail: false,
-            run,
+            options: run,
         };
-        let operation = Operation::new(self.helm, self.namespace, self.name, &rollback.run);
+        let operation = Operation::new(self.helm, self.namespace, self.name, &rollback.options);
         said(match Box::pin(operation.rollback(&rollback)).await {
             Ok(_) => format!(
                 "release {} failed, and has been rolled back due to rollback-on-failure being set: {why}",
@@ -186,50 +205,53 @@ impl Operation<'_> {
     }
 
     /// Remove options for objects created by a failed upgrade: only owned objects, without waiting.
-    pub fn cleanup(&self) -> Removal {
-        Removal { wait_until: None, ..self.removal() }
+    pub fn cleanup_options(&self) -> RemoveOptions {
+        RemoveOptions { wait_until: None, ..self.remove_options() }
     }
 
-    async fn draft_upgrade(
+    async fn render_upgrade(
         &self,
         ask: &Upgrade<'_>,
         history: &History,
         base: &Record,
         revision: i64,
-    ) -> Result<Draft, Error> {
+    ) -> Result<RenderedRelease, Error> {
         let profile = self.helm.profile;
-        let settled = values::settle(&ask.chart, &ask.values, base, ask.old_values, profile);
+        let settled = values::resolve(&ask.chart, &ask.values, base, ask.values_policy, profile);
         let (chart, values) = settled.map_err(|why| Error::Values(why.to_string()))?;
-        let what = What {
+        let what = RenderRequest {
             check_schema: !ask.skip_schema,
             subchart_notes: ask.subchart_notes,
-            may_look_up: ask.run.dry_run != DryRun::Client,
-            ..What::upgrade(self.name, self.namespace, revision, profile)
+            is_lookup_enabled: ask.options.dry_run != DryRun::Client,
+            ..RenderRequest::upgrade(self.name, self.namespace, revision, profile)
         };
-        let rendering = self.helm.renderer.render(&self.helm.cluster(), &chart, &values, &what).await?;
-        let last = history.entries().last().map(|last| last.head.labels.clone()).unwrap_or_default();
+        let rendering = self.helm.renderer.render(&self.helm.lookup_target(), &chart, &values, &what).await?;
+        let last = history.entries().last().map(|last| last.meta.labels.clone()).unwrap_or_default();
         let record = Record {
             name: self.name.to_owned(),
             namespace: self.namespace.to_owned(),
             version: revision,
-            info: Info {
+            info: RevisionInfo {
                 first_deployed: base.info.first_deployed,
                 last_deployed: self.helm.clock.now().into(),
                 status: Status::PendingUpgrade,
                 description: "Preparing upgrade".to_owned(),
-                ..Info::default()
+                ..RevisionInfo::default()
             },
             config: values.as_ref().clone(),
-            labels: merged(last, &ask.labels),
-            apply_method: self.way(Some(base)).1,
+            labels: merge_labels(last, &ask.labels),
+            apply_method: self.apply_strategy(Some(base)).1,
             ..Record::default()
         };
-        self.draft(record, rendering).await
+        self.build_release(record, rendering).await
     }
 }
 
 /// Merges labels; the value `null` removes a label.
-fn merged(mut labels: BTreeMap<String, String>, over: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+fn merge_labels(
+    mut labels: BTreeMap<String, String>,
+    over: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     labels.extend(over.iter().map(|(key, value)| (key.clone(), value.clone())));
     labels.retain(|_, value| value != "null");
     labels

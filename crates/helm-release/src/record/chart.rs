@@ -12,11 +12,11 @@ use std::sync::{Arc, OnceLock};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use helm_chart::metadata::{Draft, Lock};
+use helm_chart::metadata::{Lock, MetadataDraft};
 use helm_chart::{Chart, File};
-use helm_template::Unwritable;
+use helm_template::EncodeError;
 use helm_template::data::{Data, Members};
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 use serde::Deserialize;
@@ -27,25 +27,25 @@ use super::codec;
 use super::wire::nothing;
 
 /// Annotation of a chart in a record whose templates and files were left out.
-pub const LEFT_OUT: &str = "longshore.dev/left-out";
+pub const LEFT_OUT_ANNOTATION: &str = "longshore.dev/left-out";
 
 /// A chart as stored in a record. Cheap to clone; clones share the text.
 #[derive(Clone, Default)]
-pub struct ChartRecord(Option<Arc<Inner>>);
+pub struct ChartRecord(Option<Arc<ChartRecordInner>>);
 
-struct Inner {
+struct ChartRecordInner {
     /// The chart as JSON.
     text: Box<str>,
     /// `{"chart":`, the text and a comma, compressed as one member of a gzip stream.
-    packed: OnceLock<Bytes>,
+    compressed: OnceLock<Bytes>,
     /// The same chart without templates and files.
-    less: OnceLock<ChartRecord>,
+    without_files: OnceLock<ChartRecord>,
 }
 
 /// Chart metadata that can be read without decoding the chart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct ChartHead {
+pub struct ChartMetadata {
     #[serde(deserialize_with = "nothing")]
     pub name: String,
     #[serde(deserialize_with = "nothing")]
@@ -63,13 +63,13 @@ pub struct ChartHead {
     #[serde(deserialize_with = "nothing")]
     pub annotations: BTreeMap<String, String>,
     #[serde(deserialize_with = "nothing")]
-    pub dependencies: Vec<DependencyHead>,
+    pub dependencies: Vec<DependencyMetadata>,
 }
 
 /// A dependency in the chart metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct DependencyHead {
+pub struct DependencyMetadata {
     #[serde(deserialize_with = "nothing")]
     pub name: String,
     #[serde(deserialize_with = "nothing")]
@@ -90,19 +90,23 @@ pub enum ChartError {
 impl ChartRecord {
     /// Serializes a chart as Helm does. `chart` must be processed for its dependencies: their conditions and imports
     /// change its metadata and values.
-    pub fn new(chart: &Chart, profile: Profile) -> Result<Self, Unwritable> {
+    pub fn new(chart: &Chart, profile: Profile) -> Result<Self, EncodeError> {
         let text = write(chart, profile)?;
-        Ok(Self::of_text(text.into()))
+        Ok(Self::from_text(text.into()))
     }
 
-    fn of_text(text: Box<str>) -> Self {
-        Self(Some(Arc::new(Inner { text, packed: OnceLock::new(), less: OnceLock::new() })))
+    fn from_text(text: Box<str>) -> Self {
+        Self(Some(Arc::new(ChartRecordInner {
+            text,
+            compressed: OnceLock::new(),
+            without_files: OnceLock::new(),
+        })))
     }
 
-    pub(super) fn of_raw(text: Option<&RawValue>) -> Self {
+    pub(super) fn from_raw(text: Option<&RawValue>) -> Self {
         match text.map(RawValue::get) {
             None | Some("null") => Self(None),
-            Some(text) => Self::of_text(text.into()),
+            Some(text) => Self::from_text(text.into()),
         }
     }
 
@@ -112,26 +116,26 @@ impl ChartRecord {
     }
 
     /// Length of the text in bytes.
-    pub fn weight(&self) -> usize {
+    pub fn text_len(&self) -> usize {
         self.text().map_or(0, str::len)
     }
 
     /// `{"chart":…,` compressed. Computed once.
-    pub(super) fn packed(&self) -> Option<Bytes> {
+    pub(super) fn compressed(&self) -> Option<Bytes> {
         let inner = self.0.as_ref()?;
         let pack = || codec::gzip(&[b"{\"chart\":", inner.text.as_bytes(), b","]).into();
-        Some(inner.packed.get_or_init(pack).clone())
+        Some(inner.compressed.get_or_init(pack).clone())
     }
 
     /// The chart metadata; empty if the chart cannot be decoded.
-    pub fn head(&self) -> ChartHead {
+    pub fn metadata(&self) -> ChartMetadata {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Top {
             #[serde(deserialize_with = "nothing")]
-            metadata: ChartHead,
+            metadata: ChartMetadata,
         }
-        self.read::<Top>().map(|top| top.metadata).unwrap_or_default()
+        self.parse::<Top>().map(|top| top.metadata).unwrap_or_default()
     }
 
     /// The chart's `values.yaml` after dependency processing.
@@ -142,23 +146,27 @@ impl ChartRecord {
             #[serde(borrow)]
             values: Option<&'t RawValue>,
         }
-        members(self.read::<Top<'_>>()?.values)
+        parse_members(self.parse::<Top<'_>>()?.values)
     }
 
     /// Decodes the whole chart, without subcharts.
     pub fn chart(&self, profile: Profile) -> Result<Chart, ChartError> {
-        let top: Top<'_> = self.read()?;
-        let mut draft = Draft::empty();
+        let top: Top<'_> = self.parse()?;
+        let mut draft = MetadataDraft::empty();
         let metadata = top.metadata.map_or("{}", RawValue::get);
         draft.add(metadata.as_bytes(), profile).map_err(|why| ChartError::Metadata(why.to_string()))?;
         let lock = top.lock.map_or("null", RawValue::get);
         Ok(Chart {
             metadata: draft.finish(profile).map_err(|why| ChartError::Metadata(why.to_string()))?,
             lock: Lock::parse(lock.as_bytes(), profile).map_err(|why| ChartError::Json(why.to_string()))?,
-            values: members(top.values)?,
-            schema: top.schema.map(|text| bytes_of(&text)).transpose()?.filter(|schema| !schema.is_empty()),
-            templates: files(top.templates)?,
-            files: files(top.files)?,
+            values: parse_members(top.values)?,
+            schema: top
+                .schema
+                .map(|text| decode_base64(&text))
+                .transpose()?
+                .filter(|schema| !schema.is_empty()),
+            templates: decode_files(top.templates)?,
+            files: decode_files(top.files)?,
             ..Chart::default()
         })
     }
@@ -167,27 +175,29 @@ impl ChartRecord {
     pub(crate) fn without_files(&self) -> Self {
         let Some(inner) = &self.0 else { return self.clone() };
         // A chart that cannot be decoded has no files to leave out.
-        let less = || less(&inner.text).map_or_else(|| self.clone(), |text| Self::of_text(text.into()));
-        inner.less.get_or_init(less).clone()
+        let less = || {
+            json_without_files(&inner.text).map_or_else(|| self.clone(), |text| Self::from_text(text.into()))
+        };
+        inner.without_files.get_or_init(less).clone()
     }
 
     /// Whether templates and files were left out because the record was too large.
     pub fn is_partial(&self) -> bool {
-        self.head().annotations.contains_key(LEFT_OUT)
+        self.metadata().annotations.contains_key(LEFT_OUT_ANNOTATION)
     }
 
-    fn read<'t, T: Deserialize<'t> + Default>(&'t self) -> Result<T, ChartError> {
+    fn parse<'t, T: Deserialize<'t> + Default>(&'t self) -> Result<T, ChartError> {
         let Some(text) = self.text() else { return Ok(T::default()) };
         serde_json::from_str(text).map_err(|error| ChartError::Json(error.to_string()))
     }
 }
 
 /// Removes templates and files from the JSON of a chart and adds the annotation.
-fn less(text: &str) -> Option<String> {
+fn json_without_files(text: &str) -> Option<String> {
     let mut top: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
     let mut metadata: Map<String, Value> = serde_json::from_str(top.get("metadata")?.get()).ok()?;
     let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
-    annotations.as_object_mut()?.insert(LEFT_OUT.into(), "templates,files".into());
+    annotations.as_object_mut()?.insert(LEFT_OUT_ANNOTATION.into(), "templates,files".into());
     top.insert("metadata".into(), serde_json::value::to_raw_value(&metadata).ok()?);
     for key in ["templates", "files"] {
         top.insert(key.into(), RawValue::from_string("null".into()).ok()?);
@@ -202,23 +212,23 @@ struct Top<'t> {
     metadata: Option<&'t RawValue>,
     #[serde(borrow)]
     lock: Option<&'t RawValue>,
-    templates: Option<Vec<Option<PackedFile>>>,
+    templates: Option<Vec<Option<EncodedFile>>>,
     #[serde(borrow)]
     values: Option<&'t RawValue>,
     schema: Option<String>,
-    files: Option<Vec<Option<PackedFile>>>,
+    files: Option<Vec<Option<EncodedFile>>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct PackedFile {
+struct EncodedFile {
     #[serde(deserialize_with = "nothing")]
     name: String,
     #[serde(deserialize_with = "nothing")]
     data: String,
 }
 
-fn members(text: Option<&RawValue>) -> Result<Members, ChartError> {
+fn parse_members(text: Option<&RawValue>) -> Result<Members, ChartError> {
     let Some(text) = text else { return Ok(Members::new()) };
     match json::parse(text.get()).map_err(|why| ChartError::Json(why.to_string()))? {
         Data::Map(members) => Ok(members),
@@ -227,19 +237,21 @@ fn members(text: Option<&RawValue>) -> Result<Members, ChartError> {
     }
 }
 
-fn files(packed: Option<Vec<Option<PackedFile>>>) -> Result<Vec<File>, ChartError> {
+fn decode_files(packed: Option<Vec<Option<EncodedFile>>>) -> Result<Vec<File>, ChartError> {
     let packed = packed.into_iter().flatten().flatten();
-    packed.map(|file| Ok(File { name: file.name.as_str().into(), data: bytes_of(&file.data)? })).collect()
+    packed
+        .map(|file| Ok(File { name: file.name.as_str().into(), data: decode_base64(&file.data)? }))
+        .collect()
 }
 
-fn bytes_of(text: &str) -> Result<Bytes, ChartError> {
+fn decode_base64(text: &str) -> Result<Bytes, ChartError> {
     let bytes = BASE64_STANDARD.decode(text);
     bytes.map(Bytes::from).map_err(|error| ChartError::Json(error.to_string()))
 }
 
-fn write(chart: &Chart, profile: Profile) -> Result<String, Unwritable> {
+fn write(chart: &Chart, profile: Profile) -> Result<String, EncodeError> {
     let lock = chart.lock.as_ref().map_or(Data::Null, lock_data);
-    let schema = chart.schema.as_ref().map_or(Data::Null, |schema| encoded(schema));
+    let schema = chart.schema.as_ref().map_or(Data::Null, |schema| encode_base64(schema));
     let mut members = Members::from([
         ("metadata".into(), chart.metadata.to_data()),
         ("lock".into(), lock),
@@ -252,7 +264,7 @@ fn write(chart: &Chart, profile: Profile) -> Result<String, Unwritable> {
         // Helm 4 always writes this field; for charts without a schema it is Go's zero time.
         members.insert("schemamodtime".into(), Data::string("0001-01-01T00:00:00Z"));
     }
-    json::write(&Data::Map(members), Style::Plain)
+    json::write(&Data::Map(members), JsonStyle::Plain)
 }
 
 fn lock_data(lock: &Lock) -> Data {
@@ -270,13 +282,13 @@ fn file_list(files: &[File]) -> Data {
     let one = |File { name, data }: &File| {
         Data::Map(Members::from([
             ("name".into(), Data::String(name.clone())),
-            ("data".into(), encoded(data)),
+            ("data".into(), encode_base64(data)),
         ]))
     };
     if files.is_empty() { Data::Null } else { Data::List(files.iter().map(one).collect()) }
 }
 
-fn encoded(bytes: &[u8]) -> Data {
+fn encode_base64(bytes: &[u8]) -> Data {
     Data::String(Str::from(BASE64_STANDARD.encode(bytes)))
 }
 
@@ -291,7 +303,7 @@ impl PartialEq for ChartRecord {
 
 impl Debug for ChartRecord {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let head = self.head();
+        let head = self.metadata();
         write!(f, "{} {}", head.name, head.version)
     }
 }

@@ -13,23 +13,23 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use helm_template::data::{Data, Members};
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::chart::ChartRecord;
 use super::hook::HookRecord;
 use super::wire::{self, nothing};
-use super::{ApplyMethod, Info, Record};
+use super::{ApplyMethod, Record, RevisionInfo};
 
 /// Maximum decompressed size of a record. Real records have some hundred kilobytes.
 pub const MAX_UNPACKED: usize = 32 << 20;
 
 /// Helm uses level 9, which takes twice the time to save 5 % of the bytes.
-const LEVEL: Compression = Compression::new(6);
+const COMPRESSION_LEVEL: Compression = Compression::new(6);
 
 /// Magic number of gzip. Older records are not compressed.
-const MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 
 /// Error of decoding a record.
 #[derive(Debug, thiserror::Error)]
@@ -54,11 +54,11 @@ pub struct EncodeError(String);
 
 /// Wire format of a record. The chart is only deserialized here; it is written as a separate gzip member.
 #[derive(Serialize, Deserialize)]
-struct Wire<'w> {
+struct RecordWire<'w> {
     #[serde(default, skip_serializing_if = "is_empty", deserialize_with = "nothing")]
     name: Cow<'w, str>,
     #[serde(default, deserialize_with = "nothing")]
-    info: Cow<'w, Info>,
+    info: Cow<'w, RevisionInfo>,
     #[serde(borrow, default, skip_serializing)]
     chart: Option<&'w RawValue>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,8 +93,8 @@ impl Record {
 
     /// Encodes the record for its Secret. Also returns the length of its JSON.
     pub(crate) fn encode_measured(&self) -> Result<(String, usize), EncodeError> {
-        let rest = self.rest()?;
-        let packed = match self.chart.packed() {
+        let rest = self.json_without_chart()?;
+        let packed = match self.chart.compressed() {
             // The second member continues the JSON object, so its opening brace is dropped.
             Some(chart) => [&*chart, &gzip(&[&rest[1..]])].concat(),
             None => gzip(&[&rest]),
@@ -112,9 +112,9 @@ impl Record {
     }
 
     /// JSON of all fields except the chart.
-    fn rest(&self) -> Result<Vec<u8>, EncodeError> {
-        let config = (!self.config.is_empty()).then(|| raw(&self.config)).transpose()?;
-        let wire = Wire {
+    fn json_without_chart(&self) -> Result<Vec<u8>, EncodeError> {
+        let config = (!self.config.is_empty()).then(|| raw_json(&self.config)).transpose()?;
+        let wire = RecordWire {
             name: Cow::Borrowed(&self.name),
             info: Cow::Borrowed(&self.info),
             chart: None,
@@ -131,13 +131,13 @@ impl Record {
     /// Decodes the content of a Secret, written by any Helm client. User labels are not part of it.
     pub fn decode(text: &[u8]) -> Result<Self, DecodeError> {
         let bytes = BASE64_STANDARD.decode(text).map_err(DecodeError::Base64)?;
-        let json = if bytes.starts_with(&MAGIC) { unpack(&bytes)? } else { bytes };
-        Self::of_json(&json)
+        let json = if bytes.starts_with(&GZIP_MAGIC) { decompress(&bytes)? } else { bytes };
+        Self::from_json(&json)
     }
 
     /// Decodes the JSON of a record.
-    pub fn of_json(json: &[u8]) -> Result<Self, DecodeError> {
-        let wire: Wire<'_> = serde_json::from_slice(json)
+    pub fn from_json(json: &[u8]) -> Result<Self, DecodeError> {
+        let wire: RecordWire<'_> = serde_json::from_slice(json)
             .map_err(|error| DecodeError::Json { line: error.line(), column: error.column() })?;
         let config = match wire.config.as_deref().map(|text| json::parse(text.get())) {
             None | Some(Ok(Data::Null)) => Members::new(),
@@ -149,18 +149,19 @@ impl Record {
             namespace: wire.namespace.into_owned(),
             version: wire.version,
             info: wire.info.into_owned(),
-            chart: ChartRecord::of_raw(wire.chart),
+            chart: ChartRecord::from_raw(wire.chart),
             config,
             manifest: wire.manifest.into_owned(),
             hooks: wire.hooks.into_owned(),
             labels: BTreeMap::new(),
-            apply_method: ApplyMethod::read(&wire.apply_method),
+            apply_method: ApplyMethod::parse(&wire.apply_method),
         })
     }
 
     /// The decoded JSON as Helm marshals it.
     pub fn to_json(&self) -> Result<String, EncodeError> {
-        let rest = String::from_utf8(self.rest()?).map_err(|error| EncodeError(error.to_string()))?;
+        let rest =
+            String::from_utf8(self.json_without_chart()?).map_err(|error| EncodeError(error.to_string()))?;
         Ok(match self.chart.text() {
             Some(chart) => format!("{{\"chart\":{chart},{}", &rest[1..]),
             None => rest,
@@ -181,7 +182,7 @@ fn data_bytes(data: &Data) -> usize {
 }
 
 /// Decompressed size of a record if below `limit`. For larger ones an estimate, without decompressing them.
-pub(crate) fn unpacked_bytes(text: &[u8], limit: usize) -> usize {
+pub(crate) fn decompressed_bytes(text: &[u8], limit: usize) -> usize {
     let about = text.len().saturating_mul(8).clamp(limit, MAX_UNPACKED);
     if text.len() >= limit {
         return about;
@@ -197,15 +198,15 @@ pub(crate) fn unpacked_bytes(text: &[u8], limit: usize) -> usize {
     }
 }
 
-fn raw(members: &Members) -> Result<Box<RawValue>, EncodeError> {
-    let text = json::write(&Data::Map(members.clone()), Style::Plain);
+fn raw_json(members: &Members) -> Result<Box<RawValue>, EncodeError> {
+    let text = json::write(&Data::Map(members.clone()), JsonStyle::Plain);
     let text = text.map_err(|error| EncodeError(error.to_string()))?;
     RawValue::from_string(text).map_err(|error| EncodeError(error.to_string()))
 }
 
 /// Compresses the concatenated pieces as one gzip member.
 pub(crate) fn gzip(pieces: &[&[u8]]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), LEVEL);
+    let mut encoder = GzEncoder::new(Vec::new(), COMPRESSION_LEVEL);
     for piece in pieces {
         encoder.write_all(piece).expect("a vector takes whatever is written to it");
     }
@@ -213,7 +214,7 @@ pub(crate) fn gzip(pieces: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Decompresses a gzip stream of at most [`MAX_UNPACKED`] bytes.
-pub(crate) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+pub(crate) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     const LIMIT: u64 = MAX_UNPACKED as u64 + 1;
     let mut unpacked = Vec::new();
     MultiGzDecoder::new(bytes).take(LIMIT).read_to_end(&mut unpacked).map_err(DecodeError::Gzip)?;

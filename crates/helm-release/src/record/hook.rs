@@ -2,10 +2,10 @@
 
 use std::fmt::{Debug, Formatter};
 
-use helm_engine::{Event, Hook};
+use helm_engine::{Hook, HookEvent};
 use serde::{Deserialize, Serialize};
 
-use super::moment::Moment;
+use super::time::HelmTime;
 use super::wire::{self, nothing};
 
 /// A hook and the result of its last run.
@@ -38,17 +38,17 @@ pub struct HookRecord {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastRun {
-    #[serde(skip_serializing_if = "Moment::is_absent", deserialize_with = "nothing")]
-    pub started_at: Moment,
-    #[serde(skip_serializing_if = "Moment::is_absent", deserialize_with = "nothing")]
-    pub completed_at: Moment,
+    #[serde(skip_serializing_if = "HelmTime::is_absent", deserialize_with = "nothing")]
+    pub started_at: HelmTime,
+    #[serde(skip_serializing_if = "HelmTime::is_absent", deserialize_with = "nothing")]
+    pub completed_at: HelmTime,
     #[serde(deserialize_with = "nothing")]
-    pub phase: Phase,
+    pub phase: HookPhase,
 }
 
 /// Result of a hook's last run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Phase {
+pub enum HookPhase {
     /// Never ran.
     #[default]
     #[serde(rename = "")]
@@ -61,7 +61,7 @@ pub enum Phase {
 }
 
 impl HookRecord {
-    pub fn runs_at(&self, event: Event) -> bool {
+    pub fn runs_at(&self, event: HookEvent) -> bool {
         self.events.iter().any(|name| name == event.name())
     }
 }

@@ -5,24 +5,24 @@
 //!
 //! Modules:
 //!
-//! - [`moment`]: times as Go writes them
+//! - [`time`]: times as Go writes them
 //! - [`chart`]: the chart inside a record
 //! - [`hook`], hooks
 //! - [`status`]: status of a revision
 //! - [`codec`]: encoding and decoding
 //!
 //! Invariant: `Debug` output never shows values, manifests or notes. See also: `crate::storage` (Secrets),
-//! `crate::storage::fit` (records that are too large).
+//! `crate::storage::encode` (records that are too large).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod chart;
 mod codec;
 mod hook;
-mod moment;
 mod status;
 #[cfg(test)]
 mod tests;
+mod time;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -31,12 +31,12 @@ use std::fmt::{Debug, Formatter};
 use helm_template::data::Members;
 use serde::{Deserialize, Serialize};
 
-pub use chart::{ChartHead, ChartRecord};
+pub use chart::{ChartMetadata, ChartRecord};
 pub use codec::{DecodeError, EncodeError, MAX_UNPACKED};
-pub(crate) use codec::{gzip, unpack, unpacked_bytes};
-pub use hook::{HookRecord, LastRun, Phase};
-pub use moment::Moment;
+pub(crate) use codec::{decompress, decompressed_bytes, gzip};
+pub use hook::{HookPhase, HookRecord, LastRun};
 pub use status::Status;
+pub use time::HelmTime;
 
 use wire::nothing;
 
@@ -47,7 +47,7 @@ pub struct Record {
     pub namespace: String,
     /// Revision number; the installation is 1.
     pub version: i64,
-    pub info: Info,
+    pub info: RevisionInfo,
     pub chart: ChartRecord,
     /// Values given by the user.
     pub config: Members,
@@ -63,13 +63,13 @@ pub struct Record {
 /// Status and times of a revision.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Info {
-    #[serde(skip_serializing_if = "Moment::is_absent", deserialize_with = "nothing")]
-    pub first_deployed: Moment,
-    #[serde(skip_serializing_if = "Moment::is_absent", deserialize_with = "nothing")]
-    pub last_deployed: Moment,
-    #[serde(skip_serializing_if = "Moment::is_absent", deserialize_with = "nothing")]
-    pub deleted: Moment,
+pub struct RevisionInfo {
+    #[serde(skip_serializing_if = "HelmTime::is_absent", deserialize_with = "nothing")]
+    pub first_deployed: HelmTime,
+    #[serde(skip_serializing_if = "HelmTime::is_absent", deserialize_with = "nothing")]
+    pub last_deployed: HelmTime,
+    #[serde(skip_serializing_if = "HelmTime::is_absent", deserialize_with = "nothing")]
+    pub deleted: HelmTime,
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "nothing")]
     pub description: String,
     #[serde(deserialize_with = "nothing")]
@@ -98,7 +98,7 @@ impl ApplyMethod {
     }
 
     /// Parses as Helm 4 does: anything but server-side is client-side.
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         match text {
             "" => None,
             "ssa" => Some(Self::ServerSide),
@@ -116,7 +116,7 @@ impl Record {
 
 impl Record {
     /// Writes absent times as Helm 3 does, in a record in Helm 3's format.
-    pub(crate) fn settle_moments(&mut self) {
+    pub(crate) fn normalize_times(&mut self) {
         if self.apply_method.is_some() {
             return;
         }
@@ -124,7 +124,7 @@ impl Record {
         let runs = self.hooks.iter_mut().map(|hook| &mut hook.last_run);
         let runs = runs.flat_map(|run| [&mut run.started_at, &mut run.completed_at]);
         for moment in info.into_iter().chain(runs).filter(|moment| moment.is_absent()) {
-            *moment = Moment::Empty;
+            *moment = HelmTime::Empty;
         }
     }
 }
@@ -141,7 +141,7 @@ impl Debug for Record {
     }
 }
 
-impl Debug for Info {
+impl Debug for RevisionInfo {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Info")
             .field("status", &self.status)

@@ -49,7 +49,7 @@ impl Status {
         }
     }
 
-    pub fn read(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         Self::ALL.into_iter().find(|status| status.as_str() == text).unwrap_or_default()
     }
 

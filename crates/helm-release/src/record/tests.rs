@@ -14,11 +14,11 @@ fn text() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), "\\PC{0,12}", "[<>&\"\\\\\u{2028}\n\t]{0,6}"]
 }
 
-fn moment() -> impl Strategy<Value = Moment> {
+fn any_time() -> impl Strategy<Value = HelmTime> {
     let offset = (-12 * 60..=14 * 60).prop_map(|minutes| Offset::from_seconds(minutes * 60).unwrap());
     let at = (0_i64..4_000_000_000, 0_i32..1_000_000_000, offset)
-        .prop_map(|(second, nanos, offset)| Moment::At(Timestamp::new(second, nanos).unwrap(), offset));
-    prop_oneof![Just(Moment::Absent), Just(Moment::Empty), at]
+        .prop_map(|(second, nanos, offset)| HelmTime::At(Timestamp::new(second, nanos).unwrap(), offset));
+    prop_oneof![Just(HelmTime::Absent), Just(HelmTime::Empty), at]
 }
 
 fn data() -> impl Strategy<Value = Data> {
@@ -41,15 +41,19 @@ fn members(inner: impl Strategy<Value = Data>) -> impl Strategy<Value = Members>
 }
 
 fn hook() -> impl Strategy<Value = HookRecord> {
-    let phase =
-        prop_oneof![Just(Phase::Never), Just(Phase::Running), Just(Phase::Failed), Just(Phase::Unknown)];
-    (text(), text(), any::<i64>(), prop::collection::vec(text(), 0..3), moment(), phase).prop_map(
+    let phase = prop_oneof![
+        Just(HookPhase::Never),
+        Just(HookPhase::Running),
+        Just(HookPhase::Failed),
+        Just(HookPhase::Unknown)
+    ];
+    (text(), text(), any::<i64>(), prop::collection::vec(text(), 0..3), any_time(), phase).prop_map(
         |(name, manifest, weight, events, started_at, phase)| HookRecord {
             name,
             manifest,
             weight,
             events,
-            last_run: LastRun { started_at, completed_at: Moment::Absent, phase },
+            last_run: LastRun { started_at, completed_at: HelmTime::Absent, phase },
             ..HookRecord::default()
         },
     )
@@ -59,7 +63,7 @@ prop_compose! {
     fn record()(
         (name, namespace, manifest, notes, description) in (text(), text(), text(), text(), text()),
         version in any::<i64>(),
-        (first_deployed, last_deployed, deleted) in (moment(), moment(), moment()),
+        (first_deployed, last_deployed, deleted) in (any_time(), any_time(), any_time()),
         status in prop::sample::select(Status::ALL.to_vec()),
         config in members(data()),
         values in members(data()),
@@ -71,7 +75,7 @@ prop_compose! {
         let profile = helm_template::profile::Profile::Helm4;
         Record {
             name, namespace, version, manifest, config, hooks, apply_method,
-            info: Info { first_deployed, last_deployed, deleted, description, status, rollback_revision: 0, notes },
+            info: RevisionInfo { first_deployed, last_deployed, deleted, description, status, rollback_revision: 0, notes },
             chart: if has_chart { ChartRecord::new(&chart, profile).unwrap() } else { ChartRecord::default() },
             labels: std::collections::BTreeMap::new(),
         }
@@ -83,7 +87,7 @@ proptest! {
     fn what_is_encoded_is_decoded(record in record()) {
         let again = Record::decode(record.encode().unwrap().as_bytes()).unwrap();
         prop_assert!(again == record, "{}\n{}", again.to_json().unwrap(), record.to_json().unwrap());
-        let clear = Record::of_json(record.to_json().unwrap().as_bytes()).unwrap();
+        let clear = Record::from_json(record.to_json().unwrap().as_bytes()).unwrap();
         prop_assert!(clear == record);
     }
 
@@ -92,15 +96,15 @@ proptest! {
         let _ = Record::decode(&bytes);
         let _ = Record::decode(BASE64_STANDARD.encode(&bytes).as_bytes());
         let _ = Record::decode(BASE64_STANDARD.encode(gzip(&[&bytes])).as_bytes());
-        let _ = Record::of_json(text.as_bytes());
+        let _ = Record::from_json(text.as_bytes());
     }
 
     #[test]
     fn no_field_of_another_type_breaks_the_reader(field in prop::sample::select(FIELDS.to_vec()), value in data()) {
-        let value = helm_template::json::write(&value, helm_template::json::Style::Plain).unwrap();
+        let value = helm_template::json::write(&value, helm_template::json::JsonStyle::Plain).unwrap();
         let json = format!("{{\"name\":\"a\",\"{field}\":{value}}}");
-        if let Ok(record) = Record::of_json(json.as_bytes()) {
-            let _ = (record.chart.head(), record.chart.values().is_ok(), record.chart.is_partial());
+        if let Ok(record) = Record::from_json(json.as_bytes()) {
+            let _ = (record.chart.metadata(), record.chart.values().is_ok(), record.chart.is_partial());
             let _ = record.chart.chart(helm_template::profile::Profile::Helm4);
             let _ = record.chart.without_files();
             record.encode().unwrap();
@@ -112,7 +116,7 @@ const FIELDS: [&str; 9] =
     ["name", "info", "chart", "config", "manifest", "hooks", "version", "namespace", "apply_method"];
 
 #[test]
-fn times_are_written_as_go_writes_them() {
+fn times_round_trip_in_gos_format() {
     for text in [
         "2026-11-15T22:54:56.487013286Z",
         "2026-11-15T22:54:56.31307554Z",
@@ -123,24 +127,24 @@ fn times_are_written_as_go_writes_them() {
         "",
     ] {
         let json = serde_json::Value::from(text);
-        let moment: Moment = serde_json::from_value(json.clone()).unwrap();
+        let moment: HelmTime = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(serde_json::to_value(moment).unwrap(), json);
-        assert_eq!(moment.at().is_some(), text.starts_with("20"), "{text}");
+        assert_eq!(moment.timestamp().is_some(), text.starts_with("20"), "{text}");
     }
     for text in ["yesterday", "2024-02-30T00:00:00Z", "2024-02-29T23:59:59", "2024-02-29"] {
-        assert!(serde_json::from_value::<Moment>(text.into()).is_err(), "{text}");
+        assert!(serde_json::from_value::<HelmTime>(text.into()).is_err(), "{text}");
     }
 }
 
 #[test]
-fn a_record_that_is_not_compressed_is_read() {
+fn uncompressed_record_is_decoded() {
     let text = BASE64_STANDARD.encode(r#"{"name":"old","version":2,"info":null,"hooks":null,"config":null}"#);
     let record = Record::decode(text.as_bytes()).unwrap();
     assert_eq!((record.name.as_str(), record.version, record.info.status), ("old", 2, Status::Unknown));
 }
 
 #[test]
-fn a_record_that_unpacks_to_too_much_is_refused() {
+fn record_with_too_large_content_is_rejected() {
     let zeros = vec![b' '; MAX_UNPACKED + 1];
     let bomb = BASE64_STANDARD.encode(gzip(&[&zeros]));
     assert!(bomb.len() < 100_000);
@@ -148,21 +152,21 @@ fn a_record_that_unpacks_to_too_much_is_refused() {
 }
 
 #[test]
-fn what_an_error_says_is_nothing_of_what_was_read() {
+fn decode_errors_do_not_disclose_content() {
     for json in [r#"{"config": {"password": canary}}"#, r#"{"config": "canary"}"#, r#"{"version": "canary"}"#]
     {
-        let error = Record::of_json(json.as_bytes()).unwrap_err();
+        let error = Record::from_json(json.as_bytes()).unwrap_err();
         let said = format!("{error} {error:?}");
         assert!(!said.contains("canary"), "{said}");
     }
 }
 
 #[test]
-fn the_words_of_states_are_those_of_the_json() {
+fn status_names_match_the_json() {
     for status in Status::ALL {
         assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
-        assert_eq!(Status::read(status.as_str()), status);
+        assert_eq!(Status::parse(status.as_str()), status);
     }
-    assert_eq!(Status::read("moving"), Status::Unknown);
+    assert_eq!(Status::parse("moving"), Status::Unknown);
     assert_eq!(serde_json::from_value::<Status>("moving".into()).unwrap(), Status::Unknown);
 }

@@ -2,19 +2,19 @@
 
 use std::cell::Cell;
 
-use governor::work::{Ticket, WorkError};
+use governor::work::{WorkContext, WorkError};
 use helm_template::budget::Admission;
 use helm_template::value::Str;
 
 /// Reserves the memory of a budget on the ticket of the work. Stores the first failure, because the engine reports it
 /// as an error of the chart.
 pub struct PoolAdmission<'t> {
-    ticket: &'t Ticket,
+    ticket: &'t WorkContext,
     failure: Cell<Option<WorkError>>,
 }
 
 impl<'t> PoolAdmission<'t> {
-    pub fn new(ticket: &'t Ticket) -> Self {
+    pub fn new(ticket: &'t WorkContext) -> Self {
         Self { ticket, failure: Cell::new(None) }
     }
 
@@ -23,7 +23,7 @@ impl<'t> PoolAdmission<'t> {
         self.failure.get()
     }
 
-    pub(super) fn ticket(&self) -> &'t Ticket {
+    pub(super) fn ticket(&self) -> &'t WorkContext {
         self.ticket
     }
 

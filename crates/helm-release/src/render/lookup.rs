@@ -9,55 +9,65 @@ use std::time::{Duration, Instant};
 use domain::names::check_name;
 use helm_template::budget::Admission as _;
 use helm_template::data::{Data, Members};
-use helm_template::outside;
+use helm_template::env;
 use helm_template::value::Str;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, TypeMeta};
 use kube_apply::Discovery;
-use kube_apply::discovery::{FindError, Kind};
+use kube_apply::discovery::{KindLookupError, ServedKind};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
-use super::Cluster;
+use super::LookupTarget;
 use super::admission::PoolAdmission;
 
 /// Maximum lookups per rendering.
-const MOST: usize = 1_000;
+const MAX_LOOKUPS: usize = 1_000;
 /// Total time a rendering may wait for lookups.
-const PATIENCE: Duration = Duration::from_mins(1);
+const LOOKUP_TIMEOUT: Duration = Duration::from_mins(1);
 /// Maximum objects in one list.
-const ITEMS: usize = 10_000;
+const MAX_LIST_ITEMS: usize = 10_000;
 /// Objects per page of a list.
-const PAGE: u32 = 100;
+const PAGE_SIZE: u32 = 100;
 /// Maximum bytes of JSON read by all lookups of a rendering.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_LOOKUP_BYTES: usize = 16 << 20;
 /// Memory per byte of JSON: an object is parsed twice, and each string is stored in both structures.
-const BYTES_PER_BYTE: u64 = 4;
+const MEMORY_PER_JSON_BYTE: u64 = 4;
 
-pub(super) struct Lookup<'c> {
+pub(super) struct ClusterLookup<'c> {
     runtime: Handle,
-    cluster: &'c Cluster,
-    asked: Cell<usize>,
-    waited: Cell<Duration>,
+    cluster: &'c LookupTarget,
+    lookups: Cell<usize>,
+    wait_time: Cell<Duration>,
     admission: &'c PoolAdmission<'c>,
-    read: Cell<usize>,
+    bytes_read: Cell<usize>,
     /// Whether discovery was already refreshed in this rendering.
-    refreshed: Cell<bool>,
+    is_discovery_refreshed: Cell<bool>,
 }
 
-impl<'c> Lookup<'c> {
-    pub(super) fn new(runtime: Handle, cluster: &'c Cluster, admission: &'c PoolAdmission<'c>) -> Self {
+impl<'c> ClusterLookup<'c> {
+    pub(super) fn new(runtime: Handle, cluster: &'c LookupTarget, admission: &'c PoolAdmission<'c>) -> Self {
         let (asked, waited, refreshed) = (Cell::new(0), Cell::new(Duration::ZERO), Cell::new(false));
-        Self { runtime, cluster, asked, waited, admission, read: Cell::new(0), refreshed }
+        Self {
+            runtime,
+            cluster,
+            lookups: asked,
+            wait_time: waited,
+            admission,
+            bytes_read: Cell::new(0),
+            is_discovery_refreshed: refreshed,
+        }
     }
 
     /// Counts bytes read from the cluster and reserves memory for them.
-    fn count(&self, object: &Value) -> Result<(), Str> {
+    fn reserve_bytes(&self, object: &Value) -> Result<(), Str> {
         let bytes = serde_json::to_string(object).map_or(0, |text| text.len());
-        self.read.set(self.read.get().saturating_add(bytes));
-        if self.read.get() > MOST_BYTES {
-            return Err(format!("the templates look up more than {MOST_BYTES} bytes of the cluster").into());
+        self.bytes_read.set(self.bytes_read.get().saturating_add(bytes));
+        if self.bytes_read.get() > MAX_LOOKUP_BYTES {
+            return Err(
+                format!("the templates look up more than {MAX_LOOKUP_BYTES} bytes of the cluster").into()
+            );
         }
-        self.admission.reserve(bytes as u64 * BYTES_PER_BYTE)
+        self.admission.reserve(bytes as u64 * MEMORY_PER_JSON_BYTE)
     }
 
     pub(super) fn discovery(&self) -> &Discovery {
@@ -65,30 +75,33 @@ impl<'c> Lookup<'c> {
     }
 }
 
-impl outside::Cluster for Lookup<'_> {
+impl env::Cluster for ClusterLookup<'_> {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Data, Str> {
-        self.asked.set(self.asked.get() + 1);
-        if self.asked.get() > MOST {
-            return Err(format!("the templates ask the cluster more than {MOST} times").into());
+        self.lookups.set(self.lookups.get() + 1);
+        if self.lookups.get() > MAX_LOOKUPS {
+            return Err(format!("the templates ask the cluster more than {MAX_LOOKUPS} times").into());
         }
-        let left = PATIENCE.saturating_sub(self.waited.get());
+        let left = LOOKUP_TIMEOUT.saturating_sub(self.wait_time.get());
         let begun = Instant::now();
-        let asked = tokio::time::timeout(left, self.ask(api_version, kind, namespace, name));
+        let asked = tokio::time::timeout(left, self.read(api_version, kind, namespace, name));
         let found = self.admission.ticket().wait(&self.runtime, async {
             let found = asked.await;
-            self.waited.set(self.waited.get() + begun.elapsed());
+            self.wait_time.set(self.wait_time.get() + begun.elapsed());
             found
         });
         let found = found.map_err(|error| self.admission.fail(error))?;
-        let late = format!("the cluster kept the templates waiting for more than {} s", PATIENCE.as_secs());
+        let late =
+            format!("the cluster kept the templates waiting for more than {} s", LOOKUP_TIMEOUT.as_secs());
         found.map_err(|_| Str::from(late))?
     }
 }
 
-impl Lookup<'_> {
-    async fn ask(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Data, Str> {
-        let Some(Kind { resource, namespaced }) = self.kind(api_version, kind).await? else {
-            return Ok(none());
+impl ClusterLookup<'_> {
+    async fn read(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Data, Str> {
+        let Some(ServedKind { resource, is_namespaced: namespaced }) =
+            self.find_kind(api_version, kind).await?
+        else {
+            return Ok(empty_map());
         };
         // Both become segments of an API path.
         for name in [namespace, name].into_iter().filter(|name| !name.is_empty()) {
@@ -100,20 +113,24 @@ impl Lookup<'_> {
         } else {
             Api::all_with(client, &resource)
         };
-        if name.is_empty() { self.list(&api, &resource).await } else { self.one(&api, name).await }
+        if name.is_empty() {
+            self.list_objects(&api, &resource).await
+        } else {
+            self.get_object(&api, name).await
+        }
     }
 
     /// Returns `None` if the version is served but the kind is not: Helm then finds no object.
-    async fn kind(&self, api_version: &str, kind: &str) -> Result<Option<Kind>, Str> {
-        let Cluster { client, discovery, .. } = self.cluster;
-        if let Some(known) = discovery.known(api_version, kind) {
+    async fn find_kind(&self, api_version: &str, kind: &str) -> Result<Option<ServedKind>, Str> {
+        let LookupTarget { client, discovery, .. } = self.cluster;
+        if let Some(known) = discovery.get_cached(api_version, kind) {
             return Ok(Some(known));
         }
-        if !self.refreshed.replace(true) {
+        if !self.is_discovery_refreshed.replace(true) {
             match discovery.find(client, api_version, kind).await {
                 Ok(found) => return Ok(Some(found)),
-                Err(FindError::Read(error)) => return Err(told(error)),
-                Err(FindError::Unknown { .. }) => {}
+                Err(KindLookupError::Read(error)) => return Err(message(error)),
+                Err(KindLookupError::Unknown { .. }) => {}
             }
         }
         if discovery.api_versions().iter().any(|served| served == api_version) {
@@ -127,30 +144,30 @@ impl Lookup<'_> {
     }
 }
 
-impl Lookup<'_> {
-    async fn one(&self, api: &Api<DynamicObject>, name: &str) -> Result<Data, Str> {
-        match api.get_opt(name).await.map_err(told)? {
-            Some(object) => self.data_of(&object),
-            None => Ok(none()),
+impl ClusterLookup<'_> {
+    async fn get_object(&self, api: &Api<DynamicObject>, name: &str) -> Result<Data, Str> {
+        match api.get_opt(name).await.map_err(message)? {
+            Some(object) => self.object_data(&object),
+            None => Ok(empty_map()),
         }
     }
 
-    async fn list(&self, api: &Api<DynamicObject>, resource: &ApiResource) -> Result<Data, Str> {
-        let mut params = ListParams::default().limit(PAGE);
+    async fn list_objects(&self, api: &Api<DynamicObject>, resource: &ApiResource) -> Result<Data, Str> {
+        let mut params = ListParams::default().limit(PAGE_SIZE);
         let mut items = Vec::new();
         loop {
             let page = match api.list(&params).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(none()),
-                page => page.map_err(told)?,
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(empty_map()),
+                page => page.map_err(message)?,
             };
             for mut object in page.items {
                 // Items of a list omit `apiVersion` and `kind`; set them, as Go does.
                 let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
                 object.types.get_or_insert(TypeMeta { api_version, kind });
-                items.push(self.data_of(&object)?);
+                items.push(self.object_data(&object)?);
             }
-            if items.len() > ITEMS {
-                return Err(format!("a list of the cluster has more than {ITEMS} objects").into());
+            if items.len() > MAX_LIST_ITEMS {
+                return Err(format!("a list of the cluster has more than {MAX_LIST_ITEMS} objects").into());
             }
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
@@ -166,19 +183,19 @@ impl Lookup<'_> {
         }
     }
 
-    fn data_of(&self, object: &DynamicObject) -> Result<Data, Str> {
-        let Ok(value) = serde_json::to_value(object) else { return Ok(none()) };
-        self.count(&value)?;
-        Ok(data(&value))
+    fn object_data(&self, object: &DynamicObject) -> Result<Data, Str> {
+        let Ok(value) = serde_json::to_value(object) else { return Ok(empty_map()) };
+        self.reserve_bytes(&value)?;
+        Ok(to_data(&value))
     }
 }
 
-fn none() -> Data {
+fn empty_map() -> Data {
     Data::Map(Members::new())
 }
 
 /// The cluster's own message, as Helm reports it.
-fn told(error: kube::Error) -> Str {
+fn message(error: kube::Error) -> Str {
     match error {
         kube::Error::Api(status) => status.message.as_str().into(),
         error => error.to_string().into(),
@@ -186,7 +203,7 @@ fn told(error: kube::Error) -> Str {
 }
 
 /// Integers stay integers, as in Go's unstructured objects.
-fn data(value: &Value) -> Data {
+fn to_data(value: &Value) -> Data {
     match value {
         Value::Null => Data::Null,
         Value::Bool(truth) => Data::Bool(*truth),
@@ -195,11 +212,11 @@ fn data(value: &Value) -> Data {
             None => Data::Float(number.as_f64().unwrap_or_default()),
         },
         Value::String(text) => Data::string(text.as_str()),
-        Value::Array(items) => Data::List(items.iter().map(data).collect()),
-        Value::Object(members) => Data::Map(members_of(members)),
+        Value::Array(items) => Data::List(items.iter().map(to_data).collect()),
+        Value::Object(members) => Data::Map(to_members(members)),
     }
 }
 
-fn members_of(members: &Map<String, Value>) -> Members {
-    members.iter().map(|(key, value)| (key.as_str().into(), data(value))).collect()
+fn to_members(members: &Map<String, Value>) -> Members {
+    members.iter().map(|(key, value)| (key.as_str().into(), to_data(value))).collect()
 }

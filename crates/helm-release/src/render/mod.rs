@@ -7,7 +7,7 @@
 //! See also: the engine (`helm_engine`), uses of a rendering (`crate::actions`).
 
 mod admission;
-pub mod charts;
+pub mod chart_cache;
 mod lookup;
 pub mod operations;
 pub mod share;
@@ -15,14 +15,14 @@ pub mod share;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::failure::Kind;
-use governor::Rejected;
-use governor::work::{Ticket, WorkError, WorkLimits, WorkPool};
-use helm_engine::{Capabilities, Crd, Engine, KubeVersion, Manifest, Request, Stage, output};
+use domain::error::ErrorKind;
+use governor::AdmissionError;
+use governor::work::{WorkContext, WorkError, WorkLimits, WorkPool};
+use helm_engine::{Capabilities, Crd, Engine, EngineRequest, KubeVersion, Manifest, RenderStage, output};
 use helm_host::Host;
 use helm_template::budget::Admission as _;
 use helm_template::data::Members;
-use helm_template::outside::Outside;
+use helm_template::env::RenderEnv;
 use helm_template::profile::Profile;
 use kube::Client;
 use kube_apply::Discovery;
@@ -31,27 +31,27 @@ use tokio::runtime::Handle;
 use crate::record::{ChartRecord, HookRecord};
 
 pub use admission::PoolAdmission;
-pub use charts::{Charts, ReadyChart};
-pub use governor::bytes::Reserved as ReservedBytes;
-use lookup::Lookup;
-use operations::Operations;
-use share::Share;
+pub use chart_cache::{PreparedChart, PreparedChartCache};
+pub use governor::bytes::ByteReservation as ReservedBytes;
+use lookup::ClusterLookup;
+use operations::OperationBudget;
+use share::PoolShare;
 
 /// Renders charts for any number of concurrent callers. Cheap to clone; clones share state.
 #[derive(Clone)]
-pub struct Renderer(Arc<Inner>);
+pub struct Renderer(Arc<RendererInner>);
 
-struct Inner {
+struct RendererInner {
     helm3: Engine,
     helm4: Engine,
     host: Host,
     pool: WorkPool,
-    operations: Operations,
+    operations: OperationBudget,
 }
 
 /// The cluster of a rendering, with the identity used for `lookup`.
 #[derive(Clone)]
-pub struct Cluster {
+pub struct LookupTarget {
     /// Client with the caller's identity.
     pub client: Client,
     pub discovery: Discovery,
@@ -62,7 +62,7 @@ pub struct Cluster {
 /// Options of a rendering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a word of Helm's command line")]
-pub struct What {
+pub struct RenderRequest {
     pub name: String,
     pub namespace: String,
     pub revision: i64,
@@ -73,12 +73,12 @@ pub struct What {
     /// Include notes of subcharts.
     pub subchart_notes: bool,
     /// Allow `lookup` to read from the cluster. If false it finds nothing, as in Helm's client-side dry run.
-    pub may_look_up: bool,
+    pub is_lookup_enabled: bool,
 }
 
 /// Result of a rendering.
 #[derive(Debug)]
-pub struct Rendering {
+pub struct RenderOutput {
     /// The chart for the record.
     pub chart: ChartRecord,
     /// Manifests in install order.
@@ -100,14 +100,14 @@ pub enum RenderError {
     #[error("{why}")]
     Templates { why: String, warnings: Vec<String> },
     #[error("the chart cannot be written into a record: {0}")]
-    Unwritable(String),
+    RecordEncoding(String),
     /// The pool has no slot or memory available; retry later.
     #[error("rendering was put off: {0}")]
-    Rejected(Rejected),
+    Rejected(AdmissionError),
     #[error("rendering took longer than {} s", .0.as_secs())]
     DeadlineExceeded(Duration),
     #[error("the rendering broke off")]
-    Broken,
+    Aborted,
 }
 
 impl From<WorkError> for RenderError {
@@ -116,24 +116,24 @@ impl From<WorkError> for RenderError {
             WorkError::Rejected(rejected) => Self::Rejected(rejected),
             WorkError::DeadlineExceeded(deadline) => Self::DeadlineExceeded(deadline),
             // A cancelled rendering has no caller left.
-            WorkError::Interrupted(_) => Self::DeadlineExceeded(DEADLINE),
-            WorkError::Panicked => Self::Broken,
+            WorkError::Interrupted(_) => Self::DeadlineExceeded(RENDER_TIMEOUT),
+            WorkError::Panicked => Self::Aborted,
         }
     }
 }
 
 impl RenderError {
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Values { .. } | Self::Templates { .. } | Self::Unwritable(_) => Kind::Invalid,
-            Self::Rejected(_) => Kind::Exhausted,
-            Self::DeadlineExceeded(_) => Kind::Timeout,
-            Self::Broken => Kind::Internal,
+            Self::Values { .. } | Self::Templates { .. } | Self::RecordEncoding(_) => ErrorKind::Invalid,
+            Self::Rejected(_) => ErrorKind::Exhausted,
+            Self::DeadlineExceeded(_) => ErrorKind::Timeout,
+            Self::Aborted => ErrorKind::Internal,
         }
     }
 }
 
-impl What {
+impl RenderRequest {
     /// Options of an installation.
     pub fn install(name: &str, namespace: &str, profile: Profile) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl What {
             profile,
             check_schema: true,
             subchart_notes: false,
-            may_look_up: true,
+            is_lookup_enabled: true,
         }
     }
 
@@ -154,12 +154,12 @@ impl What {
     }
 }
 
-impl Rendering {
+impl RenderOutput {
     /// Manifests in the text format of a record.
     pub fn manifest(&self) -> String {
         let mut text = Vec::new();
         for manifest in &self.manifests {
-            output::write(&mut text, (&manifest.source, &manifest.content));
+            output::write_document(&mut text, (&manifest.source, &manifest.content));
         }
         String::from_utf8_lossy(&text).into_owned()
     }
@@ -172,18 +172,18 @@ impl Default for Renderer {
 }
 
 /// Maximum time of one rendering, including waits for the cluster.
-const DEADLINE: Duration = Duration::from_mins(2);
+const RENDER_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Bytes reserved before a rendering starts. Its budget reserves more as it grows.
-const BASE_BYTES: u64 = 4 << 20;
+const INITIAL_BYTES: u64 = 4 << 20;
 
 /// Maximum bytes of an error, and of all warnings together. Longer ones are cut before they are stored.
-const MESSAGE_BYTES: usize = 64 << 10;
-const WARNINGS_BYTES: usize = 256 << 10;
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
+const MAX_WARNINGS_BYTES: usize = 256 << 10;
 
 /// Limits for the manifests and hooks of a release: bytes, and values estimated by counting punctuation.
-const MANIFEST_BYTES: usize = 16 << 20;
-const MANIFEST_VALUES: usize = 2_000_000;
+const MAX_MANIFEST_BYTES: usize = 16 << 20;
+const MAX_MANIFEST_VALUES: usize = 2_000_000;
 
 /// Limits of a pool for renderings: one slot per processor; per flow half of the slots and the memory budget of one
 /// rendering.
@@ -209,8 +209,8 @@ impl Renderer {
     /// A renderer that shares a pool with other heavy work.
     pub fn with_pool(pool: WorkPool) -> Self {
         let (helm3, helm4) = (Engine::new(Profile::Helm3), Engine::new(Profile::Helm4));
-        let operations = Operations::default();
-        Self(Arc::new(Inner { helm3, helm4, host: Host::new(), pool, operations }))
+        let operations = OperationBudget::default();
+        Self(Arc::new(RendererInner { helm3, helm4, host: Host::new(), pool, operations }))
     }
 
     pub fn pool(&self) -> &WorkPool {
@@ -218,25 +218,25 @@ impl Renderer {
     }
 
     /// Memory budget of running operations.
-    pub fn operations(&self) -> &Operations {
+    pub fn operations(&self) -> &OperationBudget {
         &self.0.operations
     }
 
     /// Renders a chart. Cancel-safe: dropping the future stops the rendering.
     pub async fn render(
         &self,
-        cluster: &Cluster,
-        chart: &Arc<ReadyChart>,
+        cluster: &LookupTarget,
+        chart: &Arc<PreparedChart>,
         values: &Arc<Members>,
-        what: &What,
-    ) -> Result<Rendering, RenderError> {
+        what: &RenderRequest,
+    ) -> Result<RenderOutput, RenderError> {
         let (inner, cluster) = (self.0.clone(), cluster.clone());
         let (chart, values, what) = (chart.clone(), values.clone(), what.clone());
         let runtime = Handle::current();
         let flow = cluster.flow.clone().unwrap_or_else(|| what.namespace.as_str().into());
         self.run(&flow, move |ticket| {
             let admission = PoolAdmission::new(ticket);
-            let lookup = Lookup::new(runtime, &cluster, &admission);
+            let lookup = ClusterLookup::new(runtime, &cluster, &admission);
             let rendered = inner.render(&lookup, &admission, &chart, &values, &what);
             match admission.failure() {
                 Some(error) if rendered.is_err() => Err(error.into()),
@@ -247,66 +247,69 @@ impl Renderer {
     }
 
     /// Share of a flow, for work on manifests and records.
-    pub fn share(&self, flow: &str) -> Share {
-        Share::new(&self.0.pool, flow)
+    pub fn share(&self, flow: &str) -> PoolShare {
+        PoolShare::new(&self.0.pool, flow)
     }
 
     /// Runs other heavy work on rendered objects in the share of a flow.
     pub async fn run<T: Send + 'static>(
         &self,
         flow: &str,
-        work: impl FnOnce(&Ticket) -> T + Send + 'static,
+        work: impl FnOnce(&WorkContext) -> T + Send + 'static,
     ) -> Result<T, RenderError> {
         let pool = &self.0.pool;
-        Ok(pool.run(pool.flow(flow), BASE_BYTES, DEADLINE, work).await?)
+        Ok(pool.run(pool.flow(flow), INITIAL_BYTES, RENDER_TIMEOUT, work).await?)
     }
 }
 
-impl Inner {
+impl RendererInner {
     fn render(
         &self,
-        lookup: &Lookup<'_>,
+        lookup: &ClusterLookup<'_>,
         admission: &PoolAdmission<'_>,
-        chart: &ReadyChart,
+        chart: &PreparedChart,
         values: &Members,
-        what: &What,
-    ) -> Result<Rendering, RenderError> {
+        what: &RenderRequest,
+    ) -> Result<RenderOutput, RenderError> {
         let engine = match what.profile {
             Profile::Helm3 => &self.helm3,
             Profile::Helm4 => &self.helm4,
         };
         let capabilities = capabilities(lookup.discovery());
-        let request = Request {
+        let request = EngineRequest {
             namespace: &what.namespace,
             revision: what.revision,
             is_upgrade: what.is_upgrade,
             check_schema: what.check_schema,
             subchart_notes: what.subchart_notes,
-            ..Request::new(&what.name, values, &capabilities)
+            ..EngineRequest::new(&what.name, values, &capabilities)
         };
-        let nowhere = Outside { admission, ..self.host.outside() };
-        let outside = if what.may_look_up { Outside { cluster: lookup, ..nowhere } } else { nowhere };
+        let nowhere = RenderEnv { admission, ..self.host.render_env() };
+        let outside = if what.is_lookup_enabled { RenderEnv { cluster: lookup, ..nowhere } } else { nowhere };
         match engine.render(chart.prepared(), &request, outside) {
             Ok(release) => {
                 check_size(&release).map_err(|why| RenderError::Templates { why, warnings: Vec::new() })?;
                 // `admission` stores the failure.
-                let reserved = admission.reserve(charts::record_bytes(&release.chart));
-                reserved.map_err(|_| RenderError::Broken)?;
+                let reserved = admission.reserve(chart_cache::record_bytes(&release.chart));
+                reserved.map_err(|_| RenderError::Aborted)?;
                 let record = chart.record(&release.chart, what.profile);
-                Ok(Rendering {
-                    chart: record.map_err(|why| RenderError::Unwritable(why.to_string()))?,
+                Ok(RenderOutput {
+                    chart: record.map_err(|why| RenderError::RecordEncoding(why.to_string()))?,
                     manifests: release.manifests,
                     hooks: release.hooks.iter().map(HookRecord::from).collect(),
                     notes: release.notes,
                     crds: release.crds,
-                    warnings: shortened(release.warnings),
+                    warnings: truncate_warnings(release.warnings),
                 })
             }
             Err(failure) => {
-                let (why, warnings) = (cut(failure.why), shortened(failure.warnings));
+                let (why, warnings) =
+                    (truncate_message(failure.message), truncate_warnings(failure.warnings));
                 Err(match failure.stage {
-                    Stage::Values => RenderError::Values { why, warnings },
-                    Stage::Templates | Stage::Manifests(_) => RenderError::Templates { why, warnings },
+                    RenderStage::Values => RenderError::Values { why, warnings },
+                    RenderStage::Templates | RenderStage::Manifests(_) => {
+                        RenderError::Templates { why, warnings }
+                    }
                 })
             }
         }
@@ -324,31 +327,33 @@ fn check_size(release: &helm_engine::Release) -> Result<(), String> {
         values = values.saturating_add(text.iter().filter(|byte| b",:-[{\n".contains(byte)).count());
     }
     let chart = &release.chart.metadata.name;
-    if bytes > MANIFEST_BYTES {
-        return Err(format!("chart {chart}: its manifests have {bytes} bytes (limit {MANIFEST_BYTES})"));
+    if bytes > MAX_MANIFEST_BYTES {
+        return Err(format!("chart {chart}: its manifests have {bytes} bytes (limit {MAX_MANIFEST_BYTES})"));
     }
-    if values > MANIFEST_VALUES {
-        return Err(format!("chart {chart}: its manifests have too many values (limit {MANIFEST_VALUES})"));
+    if values > MAX_MANIFEST_VALUES {
+        return Err(format!(
+            "chart {chart}: its manifests have too many values (limit {MAX_MANIFEST_VALUES})"
+        ));
     }
     Ok(())
 }
 
 /// Truncates an error to the size that a status can hold.
-fn cut(mut text: String) -> String {
+fn truncate_message(mut text: String) -> String {
     let whole = text.len();
-    if whole > MESSAGE_BYTES {
-        text.truncate(text.floor_char_boundary(MESSAGE_BYTES));
+    if whole > MAX_MESSAGE_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_MESSAGE_BYTES));
         return format!("{text}… ({whole} bytes in all)");
     }
     text
 }
 
 /// Truncates warnings to the limit and appends the number of omitted ones.
-fn shortened(mut warnings: Vec<String>) -> Vec<String> {
+fn truncate_warnings(mut warnings: Vec<String>) -> Vec<String> {
     let mut bytes = 0_usize;
     let fit = warnings.iter().take_while(|line| {
         bytes = bytes.saturating_add(line.len());
-        bytes <= WARNINGS_BYTES
+        bytes <= MAX_WARNINGS_BYTES
     });
     let (fit, all) = (fit.count(), warnings.len());
     if fit < all {
@@ -365,7 +370,7 @@ fn capabilities(discovery: &Discovery) -> Capabilities {
     Capabilities {
         kube_version: KubeVersion {
             version: whole.into(),
-            plain: whole.into(),
+            without_suffix: whole.into(),
             major: version.major.as_str().into(),
             minor: version.minor.as_str().into(),
         },

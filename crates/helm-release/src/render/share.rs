@@ -7,7 +7,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use governor::bytes::Reserved;
+use governor::bytes::ByteReservation;
 pub use governor::work::WorkError;
 use governor::work::WorkPool;
 use governor::{Flow, priority};
@@ -20,28 +20,28 @@ pub const INLINE_BYTES: usize = 64 << 10;
 /// Bytes reserved per byte of a large input: its text and the result.
 const RESERVED_PER_BYTE: u64 = 4;
 
-/// Bytes reserved per byte of a manifest while its objects are in memory, up to [`MOST_OBJECT_BYTES`]. That cap is
+/// Bytes reserved per byte of a manifest while its objects are in memory, up to [`MAX_OBJECT_BYTES`]. That cap is
 /// below the share of one flow, so that the largest manifest can be processed.
-const OBJECTS_PER_BYTE: u64 = 16;
-const MOST_OBJECT_BYTES: u64 = 160 << 20;
+const OBJECT_BYTES_PER_BYTE: u64 = 16;
+const MAX_OBJECT_BYTES: u64 = 160 << 20;
 
 /// Maximum time of work on one input.
-const DEADLINE: Duration = Duration::from_mins(1);
+const WORK_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A flow's share of a pool. Cheap to clone.
 #[derive(Clone)]
-pub struct Share {
+pub struct PoolShare {
     pool: WorkPool,
     flow: Flow,
 }
 
 /// Parsed objects of a manifest. Their memory stays reserved on the pool until they are dropped.
-pub struct Parsed {
+pub struct ParsedObjects {
     objects: Vec<Object>,
-    _reserved: Option<Reserved>,
+    _reserved: Option<ByteReservation>,
 }
 
-impl Deref for Parsed {
+impl Deref for ParsedObjects {
     type Target = [Object];
 
     fn deref(&self) -> &[Object] {
@@ -60,10 +60,10 @@ pub enum ManifestError {
 
 /// Memory of the objects of manifests of `bytes` length.
 fn object_bytes(bytes: usize) -> u64 {
-    u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(OBJECTS_PER_BYTE).min(MOST_OBJECT_BYTES)
+    u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(OBJECT_BYTES_PER_BYTE).min(MAX_OBJECT_BYTES)
 }
 
-impl Share {
+impl PoolShare {
     pub(super) fn new(pool: &WorkPool, flow: &str) -> Self {
         Self { pool: pool.clone(), flow: pool.flow(flow) }
     }
@@ -88,7 +88,7 @@ impl Share {
         self.run_reserving(bytes, object_bytes(bytes), work).await
     }
 
-    /// Like [`Share::run_on_objects`], for work whose memory is already reserved.
+    /// Like [`PoolShare::run_on_objects`], for work whose memory is already reserved.
     pub async fn run_on_reserved<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -107,11 +107,11 @@ impl Share {
         if bytes < INLINE_BYTES {
             return Ok(work());
         }
-        self.pool.run(self.flow, reserved, DEADLINE, |_| work()).await
+        self.pool.run(self.flow, reserved, WORK_TIMEOUT, |_| work()).await
     }
 
     /// Reserves memory for the objects of manifests of `bytes` length, until dropped. Small ones need no reservation.
-    pub fn reserve_objects(&self, bytes: usize) -> Result<Option<Reserved>, WorkError> {
+    pub fn reserve_objects(&self, bytes: usize) -> Result<Option<ByteReservation>, WorkError> {
         if bytes < INLINE_BYTES {
             return Ok(None);
         }
@@ -119,7 +119,7 @@ impl Share {
     }
 
     /// Parses a manifest whose objects are held while waiting for the cluster.
-    pub async fn parse(&self, manifest: String) -> Result<Parsed, ManifestError> {
+    pub async fn parse(&self, manifest: String) -> Result<ParsedObjects, ManifestError> {
         let bytes = manifest.len();
         let reserved = self.reserve_objects(bytes)?;
         let parse = move || Object::parse_all(&manifest);
@@ -127,13 +127,13 @@ impl Share {
             None => parse()?,
             Some(_) => self.run_on_reserved(bytes, parse).await??,
         };
-        Ok(Parsed { objects, _reserved: reserved })
+        Ok(ParsedObjects { objects, _reserved: reserved })
     }
 
-    /// Like [`Share::run`], for work that must not be rejected because its cause already happened, such as recording
+    /// Like [`PoolShare::run`], for work that must not be rejected because its cause already happened, such as recording
     /// objects that are in the cluster. If the pool rejects it, it runs on a blocking thread; the number of
     /// operations bounds these.
-    pub async fn finish<T: Send + 'static>(
+    pub async fn run_guaranteed<T: Send + 'static>(
         &self,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
@@ -157,7 +157,7 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    use governor::Rejected;
+    use governor::AdmissionError;
     use governor::work::WorkLimits;
 
     use super::*;
@@ -175,7 +175,7 @@ mod tests {
             bytes,
             bytes_per_flow: bytes,
         });
-        let share = Share::new(&pool, "shop");
+        let share = PoolShare::new(&pool, "shop");
         let (release, blocked) = mpsc::channel::<()>();
         let running = tokio::spawn({
             let share = share.clone();
@@ -186,12 +186,15 @@ mod tests {
         }
         assert_eq!(share.run(INLINE_BYTES - 1, || 1).await, Ok(1));
         let refused = share.run(INLINE_BYTES, || 2).await;
-        assert!(matches!(refused, Err(WorkError::Rejected(Rejected::Timeout(_)))), "{refused:?}");
-        assert_eq!(share.finish(INLINE_BYTES, || 3).await, Ok(3), "what is done already is recorded");
+        assert!(matches!(refused, Err(WorkError::Rejected(AdmissionError::Timeout(_)))), "{refused:?}");
+        assert_eq!(share.run_guaranteed(INLINE_BYTES, || 3).await, Ok(3), "what is done already is recorded");
         release.send(()).unwrap();
         assert_eq!(running.await.unwrap(), Ok(true));
         assert_eq!(share.run(INLINE_BYTES, || 4).await, Ok(4));
-        assert_eq!(share.run(usize::MAX, || 5).await, Err(WorkError::Rejected(Rejected::FlowBytes(bytes))));
+        assert_eq!(
+            share.run(usize::MAX, || 5).await,
+            Err(WorkError::Rejected(AdmissionError::FlowBytes(bytes)))
+        );
         assert_eq!(pool.bytes().held, 0);
     }
 
@@ -223,9 +226,9 @@ mod tests {
     #[tokio::test]
     async fn objects_of_large_manifest_are_parsed_on_pool_and_reserved_until_dropped() {
         let pool = pool();
-        let share = Share::new(&pool, "shop");
+        let share = PoolShare::new(&pool, "shop");
         let text = manifest(INLINE_BYTES);
-        let expected = text.len() as u64 * OBJECTS_PER_BYTE;
+        let expected = text.len() as u64 * OBJECT_BYTES_PER_BYTE;
         let parsed = share.parse(text).await.unwrap();
         assert!(!parsed.is_empty());
         assert_eq!(pool.bytes().held, expected);
@@ -246,11 +249,14 @@ mod tests {
     #[tokio::test]
     async fn manifests_held_by_one_flow_are_bounded() {
         let pool = pool();
-        let share = Share::new(&pool, "shop");
+        let share = PoolShare::new(&pool, "shop");
         let text = manifest(150 << 10);
         let held = share.parse(text.clone()).await.unwrap();
         let refused = share.parse(text).await.err();
-        assert!(matches!(refused, Some(ManifestError::Work(WorkError::Rejected(Rejected::FlowBytes(_))))));
+        assert!(matches!(
+            refused,
+            Some(ManifestError::Work(WorkError::Rejected(AdmissionError::FlowBytes(_))))
+        ));
         drop(held);
         assert_eq!(pool.bytes().held, 0);
     }

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use crate::record::{Record, Status};
 
 /// Label keys reserved by Helm.
-pub const SYSTEM: &[&str] = &["name", "owner", "status", "version", "createdAt", "modifiedAt"];
+pub const SYSTEM_LABELS: &[&str] = &["name", "owner", "status", "version", "createdAt", "modifiedAt"];
 
-pub(super) const CREATED: &str = "createdAt";
-pub(super) const MODIFIED: &str = "modifiedAt";
+pub(super) const CREATED_AT: &str = "createdAt";
+pub(super) const MODIFIED_AT: &str = "modifiedAt";
 
 /// Whether none of the keys is reserved by Helm.
-pub fn are_free(labels: &BTreeMap<String, String>) -> bool {
-    labels.keys().all(|key| !SYSTEM.contains(&key.as_str()))
+pub fn has_no_system_labels(labels: &BTreeMap<String, String>) -> bool {
+    labels.keys().all(|key| !SYSTEM_LABELS.contains(&key.as_str()))
 }
 
 /// The user's labels among all labels of the Secret.
-pub(super) fn of_user(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let free = labels.iter().filter(|(key, _)| !SYSTEM.contains(&key.as_str()));
+pub(super) fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let free = labels.iter().filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str()));
     free.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// All labels of a record.
-pub(super) fn of(record: &Record) -> BTreeMap<String, String> {
+pub(super) fn for_record(record: &Record) -> BTreeMap<String, String> {
     let mut labels = record.labels.clone();
     labels.extend([
         ("name".to_owned(), record.name.clone()),
@@ -39,5 +39,5 @@ pub(super) fn selector(name: Option<&str>) -> String {
 }
 
 pub(super) fn status(labels: &BTreeMap<String, String>) -> Status {
-    labels.get("status").map_or(Status::Unknown, |text| Status::read(text))
+    labels.get("status").map_or(Status::Unknown, |text| Status::parse(text))
 }

@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
-use kube_access::patience::is_out_of_reach;
+use kube_access::timeout::is_unreachable;
 use tokio::time::sleep;
 
 use super::{Storage, error};
 
 /// Delays between retries, enough to replace a broken connection. Longer outages are left to recovery.
-const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(80)];
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(80)];
 
 impl Storage {
     /// Creates a Secret, or replaces it if it carries a `resourceVersion`.
     pub(super) async fn write(&self, secret: &Secret) -> kube::Result<Secret> {
         let mut written = self.send(secret).await;
-        for pause in PAUSES {
+        for pause in RETRY_DELAYS {
             match written {
-                Err(error) if is_out_of_reach(&error) => sleep(pause).await,
+                Err(error) if is_unreachable(&error) => sleep(pause).await,
                 written => return written,
             }
             written = self.send(secret).await;
-            let unclear = written.as_ref().err().is_some_and(|error| error::code(error) == Some(409));
+            let unclear = written.as_ref().err().is_some_and(|error| error::status_code(error) == Some(409));
             // The conflict may come from an earlier attempt of ours.
-            if unclear && let Some(found) = self.same(secret).await? {
+            if unclear && let Some(found) = self.find_equal(secret).await? {
                 return Ok(found);
             }
         }
@@ -44,7 +44,7 @@ impl Storage {
     }
 
     /// The stored Secret, if its data equals that of `wanted`.
-    async fn same(&self, wanted: &Secret) -> kube::Result<Option<Secret>> {
+    async fn find_equal(&self, wanted: &Secret) -> kube::Result<Option<Secret>> {
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
         let found = self.secrets.get_opt(name).await?;
         Ok(found.filter(|found| found.data == wanted.data))

@@ -6,11 +6,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod acts;
-mod helms;
-mod hold;
+mod actions;
+mod fixture;
+mod helm_cli;
 mod interop;
+mod lock;
 mod records;
 mod render;
 mod storage;
-mod world;

@@ -2,7 +2,7 @@
 
 use governor::work::{WorkLimits, WorkPool};
 use helm_release::record::Record;
-use helm_release::render::{Charts, ReadyChart, Renderer, What};
+use helm_release::render::{PreparedChart, PreparedChartCache, RenderRequest, Renderer};
 use helm_template::profile::Profile;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
@@ -10,9 +10,9 @@ use kube_embedded::access::User;
 use kube_embedded::cluster::Cluster;
 use serde_json::{Value, json};
 
-use crate::helms::HELMS;
+use crate::fixture::{chart, lookup_target, record, render_chart, values};
+use crate::helm_cli::HELM_VARIABLES;
 use crate::records::{RECORDED, recording};
-use crate::world::{chart, cluster, record, rendered, values};
 
 /// Removes fields that cannot match a recording: times, and fields that Helm 3.22 took over from later versions.
 fn without_times(text: &str) -> Value {
@@ -34,9 +34,9 @@ fn without_times(text: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rendering_makes_the_record_that_helm_makes() {
+async fn rendering_matches_records_of_helm() {
     let client = Cluster::in_memory().await.client(User::admin());
-    for helm in HELMS {
+    for helm in HELM_VARIABLES {
         let profile = if helm == "LONGSHORE_HELM_4_3" { Profile::Helm4 } else { Profile::Helm3 };
         for name in RECORDED {
             let theirs = String::from_utf8(recording(helm, name)).unwrap();
@@ -46,36 +46,39 @@ async fn a_rendering_makes_the_record_that_helm_makes() {
                 "plain.v2" => "{text: bye, count: 4, word: open}",
                 _ => "{child: {size: 5}}",
             });
-            let mut what = What::install(release, "default", profile);
+            let mut what = RenderRequest::install(release, "default", profile);
             if name == "plain.v2" {
-                what = What::upgrade(release, "default", 2, profile);
+                what = RenderRequest::upgrade(release, "default", 2, profile);
             }
-            let rendering = rendered(&client, &chart(release, profile), &said, &what).await.unwrap();
+            let rendering = render_chart(&client, &chart(release, profile), &said, &what).await.unwrap();
             let ours = record(&what, &rendering, &said);
             assert_eq!(without_times(&ours.to_json().unwrap()), without_times(&theirs), "{helm} {name}");
-            let theirs = Record::of_json(theirs.as_bytes()).unwrap();
+            let theirs = Record::from_json(theirs.as_bytes()).unwrap();
             assert_eq!(ours.info.notes, theirs.info.notes, "{helm} {name}");
         }
     }
 }
 
-fn chart_with(template: &str) -> std::sync::Arc<ReadyChart> {
+fn chart_with(template: &str) -> std::sync::Arc<PreparedChart> {
     let file = |name: &str, text: &str| helm_chart::File { name: name.into(), data: text.to_owned().into() };
     let mut plain = chart("umbrella", Profile::Helm4).chart().clone();
     plain.metadata.dependencies.clear();
     plain.dependencies.clear();
     plain.templates = vec![file("templates/a.yaml", template)];
-    std::sync::Arc::new(ReadyChart::new(plain))
+    std::sync::Arc::new(PreparedChart::new(plain))
 }
 
 async fn text(client: &kube::Client, template: &str, may_look_up: bool) -> Result<String, String> {
-    let what = What { may_look_up, ..What::install("r", "default", Profile::Helm4) };
-    let done = rendered(client, &chart_with(template), &values("{}"), &what).await;
+    let what = RenderRequest {
+        is_lookup_enabled: may_look_up,
+        ..RenderRequest::install("r", "default", Profile::Helm4)
+    };
+    let done = render_chart(client, &chart_with(template), &values("{}"), &what).await;
     done.map(|rendering| rendering.manifest()).map_err(|error| error.to_string())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn templates_see_the_cluster_as_the_actor_may() {
+async fn lookup_uses_the_permissions_of_the_caller() {
     let cluster = Cluster::in_memory().await;
     let client = cluster.client(User::admin());
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
@@ -145,7 +148,7 @@ async fn lookup_of_a_hostile_name_makes_no_other_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn templates_do_not_ask_without_end() {
+async fn lookups_are_limited() {
     let client = Cluster::in_memory().await.client(User::admin());
     let asking = "{{ range until 1001 }}{{ $x := lookup \"v1\" \"ConfigMap\" \"default\" \"x\" }}{{ end }}";
     let refused = text(&client, asking, true).await.unwrap_err();
@@ -153,7 +156,7 @@ async fn templates_do_not_ask_without_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chart_is_told_what_the_cluster_can_do() {
+async fn capabilities_come_from_discovery() {
     let client = Cluster::in_memory().await.client(User::admin());
     let asked = "a: {{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" }} {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has \"sofa.io/v1\" }}";
     let told = text(&client, asked, false).await.unwrap();
@@ -161,7 +164,7 @@ async fn a_chart_is_told_what_the_cluster_can_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_runtime_goes_on_while_a_chart_is_rendered() {
+async fn rendering_does_not_block_the_runtime() {
     // A single-threaded runtime: only rendering has other threads.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tokio::task::spawn_blocking(move || {
@@ -187,14 +190,14 @@ async fn the_runtime_goes_on_while_a_chart_is_rendered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_cluster_keeps_nobody_from_rendering() {
+async fn lookup_frees_its_slot_while_waiting() {
     let client = Cluster::in_memory().await.client(User::admin());
-    let fault = testkit::Fault::none();
+    let fault = testkit::FaultInjector::healthy();
     let renderer = Renderer::new();
-    let (here, there) = (cluster(&client).await, cluster(&fault.over(client.clone())).await);
-    fault.turn(testkit::fault::Line::Slow(std::time::Duration::from_secs(8)));
+    let (here, there) = (lookup_target(&client).await, lookup_target(&fault.wrap(client.clone())).await);
+    fault.set_link(testkit::fault::LinkState::Slow(std::time::Duration::from_secs(8)));
     let asking = chart_with("a: {{ lookup \"v1\" \"ConfigMap\" \"default\" \"x\" | len }}");
-    let what = What::install("r", "default", Profile::Helm4);
+    let what = RenderRequest::install("r", "default", Profile::Helm4);
     let said = values("{}");
     // These are first in the queue.
     let waiting = (0..32).map(|_| renderer.render(&there, &asking, &said, &what));
@@ -207,18 +210,18 @@ async fn who_waits_for_a_cluster_keeps_nobody_from_rendering() {
 }
 
 /// A template that renders for minutes in a debug build.
-const ENDLESS: &str = "{{ range until 1000 }}{{ range until 1000 }}{{ range until 1000 }}{{ $x := sha256sum \"x\" }}{{ end }}{{ end }}{{ end }}";
+const SLOW_TEMPLATE: &str = "{{ range until 1000 }}{{ range until 1000 }}{{ range until 1000 }}{{ $x := sha256sum \"x\" }}{{ end }}{{ end }}{{ end }}";
 
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+async fn with_timeout<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(std::time::Duration::from_secs(30), future).await.expect(what)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_rendering_stops_and_frees_its_slot() {
     let client = Cluster::in_memory().await.client(User::admin());
-    let (renderer, here) = (Renderer::new(), cluster(&client).await);
-    let (endless, said) = (chart_with(ENDLESS), values("{}"));
-    let what = What::install("r", "default", Profile::Helm4);
+    let (renderer, here) = (Renderer::new(), lookup_target(&client).await);
+    let (endless, said) = (chart_with(SLOW_TEMPLATE), values("{}"));
+    let what = RenderRequest::install("r", "default", Profile::Helm4);
     let running = tokio::spawn({
         let renderer = renderer.clone();
         async move { renderer.render(&here, &endless, &said, &what).await.err().map(|error| error.kind()) }
@@ -231,10 +234,10 @@ async fn dropped_rendering_stops_and_frees_its_slot() {
             }
         }
     };
-    within("the rendering begins", used(1)).await;
+    with_timeout("the rendering begins", used(1)).await;
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
-    within("the rendering stops", used(0)).await;
+    with_timeout("the rendering stops", used(0)).await;
     assert_eq!(renderer.pool().bytes().held, 0);
 }
 
@@ -247,10 +250,10 @@ async fn workspace_that_renders_without_end_keeps_no_other_waiting() {
         queue_per_flow: 5,
         ..helm_release::render::work_limits()
     }));
-    let (endless, said) = (chart_with(ENDLESS), values("{}"));
+    let (endless, said) = (chart_with(SLOW_TEMPLATE), values("{}"));
     let quick = chart_with("a: 1");
-    let here = cluster(&client).await;
-    let of = |namespace: &str| What::install("r", namespace, Profile::Helm4);
+    let here = lookup_target(&client).await;
+    let of = |namespace: &str| RenderRequest::install("r", namespace, Profile::Helm4);
     let hostile: Vec<_> = (0..10)
         .map(|_| {
             let (renderer, here) = (renderer.clone(), here.clone());
@@ -259,20 +262,20 @@ async fn workspace_that_renders_without_end_keeps_no_other_waiting() {
         })
         .collect();
     // One runs, five wait, four are rejected with a retriable error.
-    within("some wait", async {
+    with_timeout("some wait", async {
         while renderer.pool().slots().rejected < 4 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     })
     .await;
     let what = of("good");
-    let good = within("others render", renderer.render(&here, &quick, &said, &what)).await;
+    let good = with_timeout("others render", renderer.render(&here, &quick, &said, &what)).await;
     assert!(good.is_ok(), "{good:?}");
     let mut put_off = 0;
     for task in hostile {
         if task.is_finished() {
             let error = task.await.unwrap().unwrap_err();
-            assert_eq!(error.kind(), domain::failure::Kind::Exhausted, "{error}");
+            assert_eq!(error.kind(), domain::error::ErrorKind::Exhausted, "{error}");
             put_off += 1;
         } else {
             task.abort();
@@ -287,11 +290,11 @@ async fn memory_of_a_rendering_is_reserved_with_the_pool() {
     let limits =
         WorkLimits { bytes: 32 << 20, bytes_per_flow: 16 << 20, ..helm_release::render::work_limits() };
     let renderer = Renderer::with_pool(WorkPool::new(&limits));
-    let (here, said) = (cluster(&client).await, values("{}"));
-    let what = What::install("r", "default", Profile::Helm4);
+    let (here, said) = (lookup_target(&client).await, values("{}"));
+    let what = RenderRequest::install("r", "default", Profile::Helm4);
     let large = chart_with("{{ $x := repeat 20000000 \"x\" }}a: {{ len $x }}");
     let error = renderer.render(&here, &large, &said, &what).await.unwrap_err();
-    assert_eq!(error.kind(), domain::failure::Kind::Exhausted, "{error}");
+    assert_eq!(error.kind(), domain::error::ErrorKind::Exhausted, "{error}");
     assert!(error.to_string().contains("over its budget (limit 16777216 bytes)"), "{error}");
     let small = chart_with("{{ $x := repeat 2000000 \"x\" }}a: {{ len $x }}");
     assert!(renderer.render(&here, &small, &said, &what).await.is_ok());
@@ -299,10 +302,10 @@ async fn memory_of_a_rendering_is_reserved_with_the_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manifests_that_are_too_large_to_work_on_are_refused() {
+async fn too_large_manifests_are_rejected() {
     let client = Cluster::in_memory().await.client(User::admin());
-    let (renderer, here, said) = (Renderer::new(), cluster(&client).await, values("{}"));
-    let what = What::install("r", "default", Profile::Helm4);
+    let (renderer, here, said) = (Renderer::new(), lookup_target(&client).await, values("{}"));
+    let what = RenderRequest::install("r", "default", Profile::Helm4);
     for (count, text, limit) in [(17_000_000, "x", "limit 16777216"), (2_100_000, "1,", "limit 2000000")] {
         let template =
             format!("kind: ConfigMap\nmetadata: {{name: a}}\nlist: [{{{{ repeat {count} \"{text}\" }}}}]\n");
@@ -313,12 +316,12 @@ async fn manifests_that_are_too_large_to_work_on_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn releases_of_a_chart_share_what_the_record_says_of_it() {
+async fn releases_of_a_chart_share_its_record_text() {
     let client = Cluster::in_memory().await.client(User::admin());
     let umbrella = chart("umbrella", Profile::Helm4);
     let text = async |said: &str| {
-        let what = What::install("r", "default", Profile::Helm4);
-        let rendering = rendered(&client, &umbrella, &values(said), &what).await.unwrap();
+        let what = RenderRequest::install("r", "default", Profile::Helm4);
+        let rendering = render_chart(&client, &umbrella, &values(said), &what).await.unwrap();
         // Equal addresses show that the text is shared.
         rendering.chart.text().unwrap().as_ptr() as usize
     };
@@ -329,18 +332,18 @@ async fn releases_of_a_chart_share_what_the_record_says_of_it() {
 }
 
 #[test]
-fn charts_that_were_last_used_are_kept() {
+fn chart_cache_evicts_least_recently_used() {
     let one = || chart("plain", Profile::Helm4).chart().clone();
     let size: usize = one().raw.iter().map(|file| file.data.len()).sum();
-    let charts = Charts::new(2 * size);
-    let first = charts.keep("a", one());
-    assert!(std::sync::Arc::ptr_eq(&first, &charts.keep("a", one())));
-    charts.keep("b", one());
+    let charts = PreparedChartCache::new(2 * size);
+    let first = charts.insert("a", one());
+    assert!(std::sync::Arc::ptr_eq(&first, &charts.insert("a", one())));
+    charts.insert("b", one());
     assert!(charts.get("a").is_some());
-    charts.keep("c", one());
+    charts.insert("c", one());
     assert!(charts.get("a").is_some() && charts.get("b").is_none() && charts.get("c").is_some());
     // At least one chart stays cached, whatever its size.
-    let charts = Charts::new(0);
-    charts.keep("a", one());
+    let charts = PreparedChartCache::new(0);
+    charts.insert("a", one());
     assert!(charts.get("a").is_some());
 }

@@ -4,60 +4,60 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::Machine;
-use super::compare::{Incomparable, equal, less, less_or_equal};
-use super::functions::{Row, Run};
+use super::compare::{CompareError, equal, less, less_or_equal};
+use super::functions::{FunctionBody, FunctionRow};
 use super::walk::NO_VALUE;
 use crate::go::{is_printable, print, print_all, print_line, printf_within};
 use crate::profile::Profile;
 use crate::value::{Kind, Str, Type, Value};
 
-type Done = Result<Value, Str>;
+type BuiltinResult = Result<Value, Str>;
 
 const ANY: &[Type] = &[Type::Any];
 const ONE: &[Type] = &[Type::Reflect];
 const TWO: &[Type] = &[Type::Reflect, Type::Reflect];
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("and",      TWO,                         true,  Run::And),
-    ("or",       TWO,                         true,  Run::Or),
-    ("not",      ONE,                         false, Run::Plain(|args| Ok((!args[0].is_true()).into()))),
-    ("call",     TWO,                         true,  Run::Call),
-    ("html",     ANY,                         true,  Run::Plain(|args| Ok(html(&text_of(args)).into()))),
-    ("js",       ANY,                         true,  Run::Plain(|args| Ok(js(&text_of(args)).into()))),
-    ("urlquery", ANY,                         true,  Run::Plain(|args| Ok(url_query(&text_of(args)).into()))),
-    ("index",    TWO,                         true,  Run::Plain(index)),
-    ("slice",    TWO,                         true,  Run::Plain(slice)),
-    ("len",      ONE,                         false, Run::Plain(len)),
-    ("print",    ANY,                         true,  Run::Plain(|args| Ok(Value::string_of(print_all(args))))),
-    ("printf",   &[Type::String, Type::Any],  true,  Run::Machine(format)),
-    ("println",  ANY,                         true,  Run::Plain(|args| Ok(Value::string_of(print_line(args))))),
-    ("eq",       TWO,                         true,  Run::Machine(|machine, args| compared(machine, equal(args)))),
-    ("ne",       TWO,                         false, Run::Machine(|machine, args| compared(machine, equal(args).map(|is| !is)))),
-    ("lt",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less(args)))),
-    ("le",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less_or_equal(args)))),
-    ("gt",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less_or_equal(args).map(|is| !is)))),
-    ("ge",       TWO,                         false, Run::Machine(|machine, args| compared(machine, less(args).map(|is| !is)))),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("and",      TWO,                         true,  FunctionBody::And),
+    ("or",       TWO,                         true,  FunctionBody::Or),
+    ("not",      ONE,                         false, FunctionBody::Plain(|args| Ok((!args[0].is_true()).into()))),
+    ("call",     TWO,                         true,  FunctionBody::Call),
+    ("html",     ANY,                         true,  FunctionBody::Plain(|args| Ok(html(&escape_input(args)).into()))),
+    ("js",       ANY,                         true,  FunctionBody::Plain(|args| Ok(js(&escape_input(args)).into()))),
+    ("urlquery", ANY,                         true,  FunctionBody::Plain(|args| Ok(url_query(&escape_input(args)).into()))),
+    ("index",    TWO,                         true,  FunctionBody::Plain(index)),
+    ("slice",    TWO,                         true,  FunctionBody::Plain(slice)),
+    ("len",      ONE,                         false, FunctionBody::Plain(len)),
+    ("print",    ANY,                         true,  FunctionBody::Plain(|args| Ok(Value::string_from_bytes(print_all(args))))),
+    ("printf",   &[Type::String, Type::Any],  true,  FunctionBody::Machine(format)),
+    ("println",  ANY,                         true,  FunctionBody::Plain(|args| Ok(Value::string_from_bytes(print_line(args))))),
+    ("eq",       TWO,                         true,  FunctionBody::Machine(|machine, args| comparison_result(machine, equal(args)))),
+    ("ne",       TWO,                         false, FunctionBody::Machine(|machine, args| comparison_result(machine, equal(args).map(|is| !is)))),
+    ("lt",       TWO,                         false, FunctionBody::Machine(|machine, args| comparison_result(machine, less(args)))),
+    ("le",       TWO,                         false, FunctionBody::Machine(|machine, args| comparison_result(machine, less_or_equal(args)))),
+    ("gt",       TWO,                         false, FunctionBody::Machine(|machine, args| comparison_result(machine, less_or_equal(args).map(|is| !is)))),
+    ("ge",       TWO,                         false, FunctionBody::Machine(|machine, args| comparison_result(machine, less(args).map(|is| !is)))),
 ];
 
 /// Formats a comparison error. The Go version of Helm 3 does not name the incompatible types.
-fn compared(machine: &mut Machine<'_>, result: Result<bool, Incomparable>) -> Done {
+fn comparison_result(machine: &mut Machine<'_>, result: Result<bool, CompareError>) -> BuiltinResult {
     result.map(Value::from).map_err(|why| match (machine.functions.profile, why) {
-        (Profile::Helm3, Incomparable::Types(..)) => "incompatible types for comparison".into(),
+        (Profile::Helm3, CompareError::Types(..)) => "incompatible types for comparison".into(),
         (_, why) => why.to_string().into(),
     })
 }
 
-fn format(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    let room = machine.room();
+fn format(machine: &mut Machine<'_>, args: &[Value]) -> BuiltinResult {
+    let room = machine.remaining_bytes();
     match printf_within(room, args[0].string_bytes().unwrap_or_default(), &args[1..]) {
-        Some(text) => Ok(Value::string_of(text)),
-        None => machine.room_for(room + 1).map(|()| Value::Nil),
+        Some(text) => Ok(Value::string_from_bytes(text)),
+        None => machine.check_memory(room + 1).map(|()| Value::Nil),
     }
 }
 
 /// The text that an escaping function escapes: strings unchanged, other values printed, nil as an action prints it.
-fn text_of(args: &[Value]) -> String {
+fn escape_input(args: &[Value]) -> String {
     match args {
         [one] if one.is_some() => one.text().map_or_else(|| print(one), Cow::into_owned),
         args => {
@@ -117,7 +117,7 @@ fn url_query(text: &str) -> String {
     out
 }
 
-fn len(args: &[Value]) -> Done {
+fn len(args: &[Value]) -> BuiltinResult {
     let count = match &args[0] {
         Value::String(text) => text.len(),
         Value::Bytes(bytes) | Value::Raw(bytes) => bytes.len(),
@@ -135,7 +135,7 @@ fn len(args: &[Value]) -> Done {
 }
 
 /// Parses an index into a value of this length. `index == length` is allowed here; callers that read an element reject it.
-fn place(index: &Value, length: usize) -> Result<usize, Str> {
+fn checked_index(index: &Value, length: usize) -> Result<usize, Str> {
     let at = match index {
         Value::Int(n) | Value::Int64(n) => i128::from(*n),
         Value::Uint8(n) => i128::from(*n),
@@ -149,7 +149,7 @@ fn place(index: &Value, length: usize) -> Result<usize, Str> {
     }
 }
 
-fn index(args: &[Value]) -> Done {
+fn index(args: &[Value]) -> BuiltinResult {
     let mut item = args[0].clone();
     if item.is_nil() {
         return Err("index of untyped nil".into());
@@ -158,20 +158,20 @@ fn index(args: &[Value]) -> Done {
         item = match &item {
             Value::Nil | Value::Null => return Err("index of nil pointer".into()),
             Value::List(list) => {
-                let at = place(index, list.len())?;
+                let at = checked_index(index, list.len())?;
                 list.get(at).cloned().ok_or("reflect: slice index out of range")?
             }
             Value::Bytes(bytes) => {
-                let at = place(index, bytes.len())?;
+                let at = checked_index(index, bytes.len())?;
                 Value::Uint8(*bytes.get(at).ok_or("reflect: slice index out of range")?)
             }
             Value::String(_) | Value::Raw(_) => {
                 let bytes = item.string_bytes().unwrap_or_default();
-                let at = place(index, bytes.len())?;
+                let at = checked_index(index, bytes.len())?;
                 Value::Uint8(*bytes.get(at).ok_or("reflect: string index out of range")?)
             }
             Value::Map(map) => match index {
-                Value::String(key) => map.get(key).unwrap_or_else(|| map.absent()),
+                Value::String(key) => map.get(key).unwrap_or_else(|| map.missing_value()),
                 Value::Nil | Value::Null => return Err("value is nil; should be of type string".into()),
                 other => {
                     return Err(format!("value has type {}; should be string", other.type_name()).into());
@@ -190,7 +190,7 @@ fn index(args: &[Value]) -> Done {
     Ok(item)
 }
 
-fn slice(args: &[Value]) -> Done {
+fn slice(args: &[Value]) -> BuiltinResult {
     let (item, indexes) = (&args[0], &args[1..]);
     if item.is_nil() {
         return Err("slice of untyped nil".into());
@@ -209,7 +209,7 @@ fn slice(args: &[Value]) -> Done {
     };
     let mut bounds = [0, length, length];
     for (bound, index) in bounds.iter_mut().zip(indexes) {
-        *bound = place(index, length)?;
+        *bound = checked_index(index, length)?;
     }
     let [from, to, end] = bounds;
     for (a, b) in [(from, to), (to, end)] {
@@ -218,8 +218,8 @@ fn slice(args: &[Value]) -> Done {
         }
     }
     Ok(match item {
-        Value::String(text) => Value::string_of(text.as_bytes()[from..to].to_vec()),
-        Value::Raw(bytes) => Value::string_of(bytes[from..to].to_vec()),
+        Value::String(text) => Value::string_from_bytes(text.as_bytes()[from..to].to_vec()),
+        Value::Raw(bytes) => Value::string_from_bytes(bytes[from..to].to_vec()),
         Value::Bytes(bytes) => Value::Bytes(bytes[from..to].into()),
         Value::List(list) => Value::List(list.slice(from, to)),
         other => other.clone(),

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::walk::{Frame, Slot, Spot};
-use super::{ENDLESS, Error, Function, Machine, Run};
+use super::walk::{CurrentNode, Frame, Slot};
+use super::{CYCLIC_VALUE_ERROR, ExecError, Function, FunctionBody, Machine};
 use crate::parse::{Expr, ExprKind};
 use crate::value::{MAX_PRINTED, Str, Type, Value};
 
@@ -15,21 +15,21 @@ const STEPS_TO_PRINT: u64 = 10;
 
 impl Machine<'_> {
     /// Charges a call by the size of its arguments. Functions that print whole values also need memory for the text.
-    fn weigh(&mut self, function: &Function, values: &[Value]) -> Result<(), Str> {
+    fn charge_call(&mut self, function: &Function, values: &[Value]) -> Result<(), Str> {
         let width = values.iter().fold(0_usize, |width, value| width.saturating_add(value.width()));
         self.charge(function.steps + width as u64 / function.bytes_per_step)?;
-        if !function.goes_through {
+        if !function.prints_arguments {
             return Ok(());
         }
         let (extent, looked) = Value::extent_of_all(values);
         self.charge(looked.saturating_sub(values.len() as u64) * STEPS_TO_PRINT)?;
         if extent == usize::MAX {
-            return Err(ENDLESS.into());
+            return Err(CYCLIC_VALUE_ERROR.into());
         }
-        self.room_for(extent)?;
+        self.check_memory(extent)?;
         // The printer would replace an endless value by a marker that is easily missed, so it is an error here.
-        if extent > MAX_PRINTED && values.iter().any(Value::is_endless) {
-            return Err(ENDLESS.into());
+        if extent > MAX_PRINTED && values.iter().any(Value::is_cyclic_or_too_deep) {
+            return Err(CYCLIC_VALUE_ERROR.into());
         }
         Ok(())
     }
@@ -41,34 +41,34 @@ impl<'t> Frame<'_, '_, 't> {
         &mut self,
         dot: &Slot,
         index: u32,
-        whole: Spot<'t>,
+        whole: CurrentNode<'t>,
         arguments: &'t [Expr],
         last: Option<Value>,
-    ) -> Result<Value, Error> {
+    ) -> Result<Value, ExecError> {
         self.step()?;
         let functions = self.machine.functions;
         let function = functions.get(index);
         self.count(function.name, function.params, function.variadic, arguments.len(), last.is_some())?;
-        let run = match function.run {
-            Run::And => return self.first_with(dot, false, arguments, last),
-            Run::Or => return self.first_with(dot, true, arguments, last),
+        let run = match function.body {
+            FunctionBody::And => return self.first_with(dot, false, arguments, last),
+            FunctionBody::Or => return self.first_with(dot, true, arguments, last),
             run => run,
         };
         let values = self.arguments(dot, function.params, function.variadic, arguments, last)?;
         let machine = &mut *self.machine;
-        let done = machine.weigh(function, &values).map_err(Error::new).and_then(|()| match run {
-            Run::Plain(run) => run(&values).map_err(Error::new),
-            Run::Machine(run) => run(machine, &values).map_err(Error::new),
-            Run::Template(run) => run(machine, &values),
-            Run::Call => Err(Error::new(not_callable(&values, arguments))),
-            Run::And | Run::Or => Ok(Value::Nil),
+        let done = machine.charge_call(function, &values).map_err(ExecError::new).and_then(|()| match run {
+            FunctionBody::Plain(run) => run(&values).map_err(ExecError::new),
+            FunctionBody::Machine(run) => run(machine, &values).map_err(ExecError::new),
+            FunctionBody::Template(run) => run(machine, &values),
+            FunctionBody::Call => Err(ExecError::new(not_callable(&values, arguments))),
+            FunctionBody::And | FunctionBody::Or => Ok(Value::Nil),
         });
-        let counted = done.and_then(|value| match self.machine.wrote(value.made()) {
+        let counted = done.and_then(|value| match self.machine.charge_bytes(value.allocated_bytes()) {
             Ok(()) => Ok(value),
-            Err(why) => Err(Error::new(why)),
+            Err(why) => Err(ExecError::new(why)),
         });
         counted.map_err(|why| {
-            self.spot = whole;
+            self.current_node = whole;
             self.error_within(&format!("error calling {}: ", function.name), why)
         })
     }
@@ -84,16 +84,17 @@ impl<'t> Frame<'_, '_, 't> {
         last: Option<Value>,
         weight: impl FnOnce(&[Value]) -> usize,
         run: impl FnOnce(&[Value]) -> Result<Value, Str>,
-    ) -> Result<Slot, Error> {
+    ) -> Result<Slot, ExecError> {
         self.step()?;
         self.count(name, params, variadic, arguments.len(), last.is_some())?;
         let values = self.arguments(dot, params, variadic, arguments, last)?;
         let weighed = self.machine.charge(weight(&values) as u64 / BYTES_PER_STEP);
         let done = weighed.and_then(|()| run(&values));
-        let counted = done.and_then(|value| self.machine.wrote(value.made()).map(|()| value));
+        let counted =
+            done.and_then(|value| self.machine.charge_bytes(value.allocated_bytes()).map(|()| value));
         counted.map(Slot::from).map_err(|why| {
-            self.spot = Spot::Expr(expr);
-            self.error_within(&format!("error calling {name}: "), Error::new(why))
+            self.current_node = CurrentNode::Expr(expr);
+            self.error_within(&format!("error calling {name}: "), ExecError::new(why))
         })
     }
 
@@ -104,7 +105,7 @@ impl<'t> Frame<'_, '_, 't> {
         variadic: bool,
         given: usize,
         piped: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), ExecError> {
         let all = given + usize::from(piped);
         if variadic {
             let fixed = params.len() - 1;
@@ -127,7 +128,7 @@ impl<'t> Frame<'_, '_, 't> {
         variadic: bool,
         arguments: &'t [Expr],
         last: Option<Value>,
-    ) -> Result<Vec<Value>, Error> {
+    ) -> Result<Vec<Value>, ExecError> {
         let wanted = |at: usize| match params.get(at) {
             Some(wanted) => *wanted,
             None if variadic => params[params.len() - 1],
@@ -138,7 +139,7 @@ impl<'t> Frame<'_, '_, 't> {
             values.push(self.argument(dot, argument, wanted(at))?);
         }
         if let Some(last) = last {
-            values.push(self.fit(last, wanted(arguments.len()))?);
+            values.push(self.check_type(last, wanted(arguments.len()))?);
         }
         Ok(values)
     }
@@ -150,7 +151,7 @@ impl<'t> Frame<'_, '_, 't> {
         truth: bool,
         arguments: &'t [Expr],
         last: Option<Value>,
-    ) -> Result<Value, Error> {
+    ) -> Result<Value, ExecError> {
         let mut value = Value::Nil;
         for argument in arguments {
             value = self.argument(dot, argument, Type::Reflect)?;
@@ -159,7 +160,7 @@ impl<'t> Frame<'_, '_, 't> {
             }
         }
         match last {
-            Some(last) => self.fit(last, Type::Reflect),
+            Some(last) => self.check_type(last, Type::Reflect),
             None => Ok(value),
         }
     }

@@ -9,7 +9,7 @@ use crate::value::{Kind, Str, Value};
 
 /// The basic kinds that can be compared, as in Go's `basicKind`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sort {
+enum BasicKind {
     Other,
     Bool,
     Complex,
@@ -19,20 +19,20 @@ enum Sort {
     Uint,
 }
 
-fn sort(value: &Value) -> Sort {
+fn basic_kind(value: &Value) -> BasicKind {
     match value.kind() {
-        Kind::Bool => Sort::Bool,
-        Kind::Int | Kind::Int64 => Sort::Int,
-        Kind::Uint8 | Kind::Uint64 => Sort::Uint,
-        Kind::Float64 => Sort::Float,
-        Kind::Complex128 => Sort::Complex,
-        Kind::String => Sort::String,
-        _ => Sort::Other,
+        Kind::Bool => BasicKind::Bool,
+        Kind::Int | Kind::Int64 => BasicKind::Int,
+        Kind::Uint8 | Kind::Uint64 => BasicKind::Uint,
+        Kind::Float64 => BasicKind::Float,
+        Kind::Complex128 => BasicKind::Complex,
+        Kind::String => BasicKind::String,
+        _ => BasicKind::Other,
     }
 }
 
 /// An integer of either sign, widened.
-fn whole(value: &Value) -> Option<i128> {
+fn widened_int(value: &Value) -> Option<i128> {
     match value {
         Value::Int(n) | Value::Int64(n) => Some(i128::from(*n)),
         Value::Uint8(n) => Some(i128::from(*n)),
@@ -43,13 +43,13 @@ fn whole(value: &Value) -> Option<i128> {
 }
 
 /// Why two values cannot be compared.
-pub(super) enum Incomparable {
+pub(super) enum CompareError {
     /// The types of the two values.
     Types(String, String),
     Other(Str),
 }
 
-impl Display for Incomparable {
+impl Display for CompareError {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Types(a, b) => write!(f, "incompatible types for comparison: {a} and {b}"),
@@ -58,24 +58,24 @@ impl Display for Incomparable {
     }
 }
 
-impl From<&str> for Incomparable {
+impl From<&str> for CompareError {
     fn from(why: &str) -> Self {
         Self::Other(why.into())
     }
 }
 
-impl From<String> for Incomparable {
+impl From<String> for CompareError {
     fn from(why: String) -> Self {
         Self::Other(why.into())
     }
 }
 
-fn incompatible(a: &Value, b: &Value) -> Incomparable {
-    Incomparable::Types(a.type_name().to_owned(), b.type_name().to_owned())
+fn incompatible(a: &Value, b: &Value) -> CompareError {
+    CompareError::Types(a.type_name().to_owned(), b.type_name().to_owned())
 }
 
 /// Whether the first argument equals one of the others.
-pub(super) fn equal(args: &[Value]) -> Result<bool, Incomparable> {
+pub(super) fn equal(args: &[Value]) -> Result<bool, CompareError> {
     let [first, others @ ..] = args else { return Ok(false) };
     if others.is_empty() {
         return Err("missing argument for comparison".into());
@@ -89,11 +89,11 @@ pub(super) fn equal(args: &[Value]) -> Result<bool, Incomparable> {
 }
 
 #[expect(clippy::float_cmp, reason = "equal means equal")]
-fn equal_two(a: &Value, b: &Value) -> Result<bool, Incomparable> {
-    if let (Some(a), Some(b)) = (whole(a), whole(b)) {
+fn equal_two(a: &Value, b: &Value) -> Result<bool, CompareError> {
+    if let (Some(a), Some(b)) = (widened_int(a), widened_int(b)) {
         return Ok(a == b);
     }
-    if sort(a) != sort(b) {
+    if basic_kind(a) != basic_kind(b) {
         return if a.is_some() && b.is_some() { Err(incompatible(a, b)) } else { Ok(false) };
     }
     match (a, b) {
@@ -102,14 +102,14 @@ fn equal_two(a: &Value, b: &Value) -> Result<bool, Incomparable> {
         (Value::Complex(a, b), Value::Complex(c, d)) => Ok((a, b) == (c, d)),
         (a, b) if a.kind() == Kind::String => Ok(a.string_bytes() == b.string_bytes()),
         (a, b) if a.kind() != b.kind() && a.is_some() && b.is_some() => {
-            let (one, other) = (shown(a), print(b));
+            let (one, other) = (display(a), print(b));
             Err(format!("non-comparable types {one}: {}, {}: {other}", a.type_name(), b.type_name()).into())
         }
         (a, b) if is_nil(a) || is_nil(b) => Ok(is_nil(a) == is_nil(b)),
         (Value::Object(a), Value::Object(b)) if a.is_comparable() => {
             Ok(Rc::ptr_eq(a, b) || a.is_same(b.as_ref()))
         }
-        (_, b) => Err(format!("non-comparable type {}: {}", shown(b), b.type_name()).into()),
+        (_, b) => Err(format!("non-comparable type {}: {}", display(b), b.type_name()).into()),
     }
 }
 
@@ -123,21 +123,21 @@ fn is_nil(value: &Value) -> bool {
 }
 
 /// Prints a value as Go's error messages do: with `%s`, whatever its type.
-fn shown(value: &Value) -> String {
+fn display(value: &Value) -> String {
     printf("%s", std::slice::from_ref(value))
 }
 
-pub(super) fn less_or_equal(args: &[Value]) -> Result<bool, Incomparable> {
+pub(super) fn less_or_equal(args: &[Value]) -> Result<bool, CompareError> {
     Ok(less(args)? || equal(args)?)
 }
 
-pub(super) fn less(args: &[Value]) -> Result<bool, Incomparable> {
+pub(super) fn less(args: &[Value]) -> Result<bool, CompareError> {
     const BAD: &str = "invalid type for comparison";
     let [a, b] = args else { return Ok(false) };
-    if sort(a) == Sort::Other || sort(b) == Sort::Other {
+    if basic_kind(a) == BasicKind::Other || basic_kind(b) == BasicKind::Other {
         return Err(BAD.into());
     }
-    if let (Some(a), Some(b)) = (whole(a), whole(b)) {
+    if let (Some(a), Some(b)) = (widened_int(a), widened_int(b)) {
         return Ok(a < b);
     }
     match (a, b) {
@@ -145,7 +145,7 @@ pub(super) fn less(args: &[Value]) -> Result<bool, Incomparable> {
         (a, b) if a.kind() == Kind::String && b.kind() == Kind::String => {
             Ok(a.string_bytes() < b.string_bytes())
         }
-        (a, b) if sort(a) != sort(b) => Err(incompatible(a, b)),
+        (a, b) if basic_kind(a) != basic_kind(b) => Err(incompatible(a, b)),
         _ => Err(BAD.into()),
     }
 }

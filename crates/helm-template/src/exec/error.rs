@@ -8,20 +8,20 @@ use crate::value::Str;
 ///
 /// Templates can be nested ten thousand deep before they are stopped, so the message is assembled once, when it is displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
-    first: Str,
+pub struct ExecError {
+    message: Str,
     /// Prefixes of the message, outermost last.
     contexts: Vec<String>,
 }
 
-impl Error {
+impl ExecError {
     pub fn new(text: impl Into<Str>) -> Self {
-        Self { first: text.into(), contexts: Vec::new() }
+        Self { message: text.into(), contexts: Vec::new() }
     }
 
     /// Adds the context of an enclosing call.
     #[must_use]
-    pub fn within(mut self, context: String) -> Self {
+    pub fn with_context(mut self, context: String) -> Self {
         self.contexts.push(context);
         self
     }
@@ -29,22 +29,22 @@ impl Error {
     /// The message, and the offsets in it at which the message of each cause starts, outermost first.
     pub fn with_causes(&self) -> (String, Vec<usize>) {
         let mut text =
-            String::with_capacity(self.first.len() + self.contexts.iter().map(String::len).sum::<usize>());
+            String::with_capacity(self.message.len() + self.contexts.iter().map(String::len).sum::<usize>());
         let mut causes = Vec::with_capacity(self.contexts.len());
         for context in self.contexts.iter().rev() {
             text.push_str(context);
             causes.push(text.len());
         }
-        text.push_str(&self.first);
+        text.push_str(&self.message);
         (text, causes)
     }
 }
 
-impl Display for Error {
+impl Display for ExecError {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         self.contexts.iter().rev().try_for_each(|context| f.write_str(context))?;
-        f.write_str(&self.first)
+        f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for ExecError {}

@@ -1,16 +1,16 @@
 //! Evaluation of pipelines, commands and expressions.
 
 use super::values::method;
-use super::walk::{Frame, Slot, Spot};
-use super::{Error, Missing};
+use super::walk::{CurrentNode, Frame, Slot};
+use super::{ExecError, MissingKey};
 use crate::go::{Number, quote};
 use crate::parse::{Command, Expr, ExprKind, Pipe};
 use crate::value::{Str, Type, Value};
 
 impl<'t> Frame<'_, '_, 't> {
     /// Evaluates a pipeline and assigns the result to its variables.
-    pub fn pipeline(&mut self, dot: &Slot, pipe: &'t Pipe) -> Result<Value, Error> {
-        self.spot = Spot::Pipe(pipe);
+    pub fn pipeline(&mut self, dot: &Slot, pipe: &'t Pipe) -> Result<Value, ExecError> {
+        self.current_node = CurrentNode::Pipe(pipe);
         let mut value = None;
         for command in &pipe.commands {
             value = Some(self.command(dot, command, value)?.value.unboxed());
@@ -23,29 +23,29 @@ impl<'t> Frame<'_, '_, 't> {
     }
 
     /// `last` is the piped value, which becomes the last argument.
-    fn command(&mut self, dot: &Slot, command: &'t Command, last: Option<Value>) -> Result<Slot, Error> {
+    fn command(&mut self, dot: &Slot, command: &'t Command, last: Option<Value>) -> Result<Slot, ExecError> {
         self.step()?;
-        let first = &command.words[0];
-        let arguments = &command.words[1..];
+        let first = &command.operands[0];
+        let arguments = &command.operands[1..];
         match &first.kind {
             ExprKind::Field(_) | ExprKind::Chain { .. } => self.path(dot, first, arguments, last),
             ExprKind::Variable { fields, .. } if !fields.is_empty() => self.path(dot, first, arguments, last),
             ExprKind::Function { index, .. } => {
-                self.spot = Spot::Expr(first);
-                self.call(dot, *index, Spot::Command(command), arguments, last).map(Slot::from)
+                self.current_node = CurrentNode::Expr(first);
+                self.call(dot, *index, CurrentNode::Command(command), arguments, last).map(Slot::from)
             }
             ExprKind::Pipe(pipe) => {
                 self.not_a_function(first, arguments, last.as_ref())?;
                 self.pipeline(dot, pipe).map(Slot::from)
             }
             ExprKind::Variable { variable, .. } => {
-                self.spot = Spot::Expr(first);
+                self.current_node = CurrentNode::Expr(first);
                 let value = self.variable(variable.slot, &variable.name)?;
                 self.not_a_function(first, arguments, last.as_ref())?;
                 Ok(value)
             }
             constant => {
-                self.spot = Spot::Expr(first);
+                self.current_node = CurrentNode::Expr(first);
                 self.not_a_function(first, arguments, last.as_ref())?;
                 match constant {
                     ExprKind::Bool(truth) => Ok(Value::Bool(*truth).into()),
@@ -58,14 +58,19 @@ impl<'t> Frame<'_, '_, 't> {
         }
     }
 
-    fn not_a_function(&self, first: &Expr, arguments: &[Expr], last: Option<&Value>) -> Result<(), Error> {
+    fn not_a_function(
+        &self,
+        first: &Expr,
+        arguments: &[Expr],
+        last: Option<&Value>,
+    ) -> Result<(), ExecError> {
         if arguments.is_empty() && last.is_none() {
             return Ok(());
         }
         Err(self.error(format!("can't give argument to non-function {first}")))
     }
 
-    fn variable(&self, slot: Option<u32>, name: &Str) -> Result<Slot, Error> {
+    fn variable(&self, slot: Option<u32>, name: &Str) -> Result<Slot, ExecError> {
         match slot {
             Some(slot) => Ok(self.variables[slot as usize].clone()),
             None => Err(self.error(format!("undefined variable: {name}"))),
@@ -73,10 +78,10 @@ impl<'t> Frame<'_, '_, 't> {
     }
 
     /// The value of an untyped number literal, with its default type.
-    fn constant(&self, number: &Number, text: &Str) -> Result<Value, Error> {
+    fn constant(&self, number: &Number, text: &Str) -> Result<Value, ExecError> {
         match *number {
             Number { complex: Some((re, im)), .. } => Ok(Value::Complex(re, im)),
-            Number { float: Some(float), looks_float: true, .. } => Ok(Value::Float(float)),
+            Number { float: Some(float), is_float_literal: true, .. } => Ok(Value::Float(float)),
             Number { int: Some(int), .. } => Ok(Value::Int(int)),
             _ => Err(self.error(format!("{text} overflows int"))),
         }
@@ -89,8 +94,8 @@ impl<'t> Frame<'_, '_, 't> {
         expr: &'t Expr,
         arguments: &'t [Expr],
         last: Option<Value>,
-    ) -> Result<Slot, Error> {
-        self.spot = Spot::Expr(expr);
+    ) -> Result<Slot, ExecError> {
+        self.current_node = CurrentNode::Expr(expr);
         let (mut receiver, fields) = match &expr.kind {
             ExprKind::Field(fields) => (dot.clone(), fields),
             ExprKind::Variable { variable, fields } => {
@@ -100,7 +105,7 @@ impl<'t> Frame<'_, '_, 't> {
                 if let ExprKind::Nil = of.kind {
                     return Err(self.error(format!("indirection through explicit nil in {expr}")));
                 }
-                (self.plain(dot, of)?, fields)
+                (self.untyped(dot, of)?, fields)
             }
             _ => return Err(self.error("internal error: no fields in a path")),
         };
@@ -119,10 +124,10 @@ impl<'t> Frame<'_, '_, 't> {
         expr: &'t Expr,
         arguments: &'t [Expr],
         last: Option<Value>,
-    ) -> Result<Slot, Error> {
+    ) -> Result<Slot, ExecError> {
         let has_arguments = !arguments.is_empty() || last.is_some();
         match &receiver.value {
-            Value::Nil if self.machine.missing == Missing::Error => {
+            Value::Nil if self.machine.missing_key == MissingKey::Error => {
                 Err(self.error(format!("nil data; no entry for key {}", quote(name))))
             }
             Value::Nil => Ok(Slot::default()),
@@ -137,17 +142,17 @@ impl<'t> Frame<'_, '_, 't> {
                     return Err(self.error(format!("{name} is not a method but has arguments")));
                 }
                 match map.get(name) {
-                    Some(value) => Ok(Slot { value, boxed: map.is_any() }),
-                    None if self.machine.missing == Missing::Error => {
+                    Some(value) => Ok(Slot { value, is_boxed: map.is_any() }),
+                    None if self.machine.missing_key == MissingKey::Error => {
                         Err(self.error(format!("map has no entry for key {}", quote(name))))
                     }
-                    None => Ok(Slot { value: map.absent(), boxed: map.is_any() }),
+                    None => Ok(Slot { value: map.missing_value(), is_boxed: map.is_any() }),
                 }
             }
             Value::Object(object) => {
                 if let Some(method) = object.method(name) {
                     let signature = (method.params, method.variadic);
-                    let weight = |values: &[Value]| (method.weight)(object.as_ref(), values);
+                    let weight = |values: &[Value]| (method.cost)(object.as_ref(), values);
                     let run = |values: &[Value]| (method.run)(object.as_ref(), values);
                     return self.call_method(dot, name, signature, expr, arguments, last, weight, run);
                 }
@@ -156,7 +161,7 @@ impl<'t> Frame<'_, '_, 't> {
                         Err(self.error(format!("{name} has arguments but cannot be invoked as function")))
                     }
                     Some(value) => Ok(value.into()),
-                    None => Err(self.no_field(receiver, name)),
+                    None => Err(self.missing_field_error(receiver, name)),
                 }
             }
             Value::List(items) => match items.method(name) {
@@ -166,20 +171,20 @@ impl<'t> Frame<'_, '_, 't> {
                     let run = |values: &[Value]| (method.run)(items, values);
                     self.call_method(dot, name, signature, expr, arguments, last, weight, run)
                 }
-                None => Err(self.no_field(receiver, name)),
+                None => Err(self.missing_field_error(receiver, name)),
             },
-            _ => Err(self.no_field(receiver, name)),
+            _ => Err(self.missing_field_error(receiver, name)),
         }
     }
 
-    fn no_field(&self, receiver: &Slot, name: &str) -> Error {
-        let of = if receiver.boxed { "interface {}" } else { receiver.value.type_name() };
+    fn missing_field_error(&self, receiver: &Slot, name: &str) -> ExecError {
+        let of = if receiver.is_boxed { "interface {}" } else { receiver.value.type_name() };
         self.error(format!("can't evaluate field {name} in type {of}"))
     }
 
     /// Evaluates an expression without an expected type.
-    fn plain(&mut self, dot: &Slot, expr: &'t Expr) -> Result<Slot, Error> {
-        self.spot = Spot::Expr(expr);
+    fn untyped(&mut self, dot: &Slot, expr: &'t Expr) -> Result<Slot, ExecError> {
+        self.current_node = CurrentNode::Expr(expr);
         match &expr.kind {
             ExprKind::Bool(truth) => Ok(Value::Bool(*truth).into()),
             ExprKind::Dot => Ok(dot.clone()),
@@ -193,27 +198,27 @@ impl<'t> Frame<'_, '_, 't> {
                 self.path(dot, expr, &[], None)
             }
             ExprKind::Function { index, .. } => {
-                self.call(dot, *index, Spot::Expr(expr), &[], None).map(Slot::from)
+                self.call(dot, *index, CurrentNode::Expr(expr), &[], None).map(Slot::from)
             }
             ExprKind::Pipe(pipe) => self.pipeline(dot, pipe).map(Slot::from),
         }
     }
 
     /// Evaluates an expression as an argument of type `wanted`.
-    pub fn argument(&mut self, dot: &Slot, expr: &'t Expr, wanted: Type) -> Result<Value, Error> {
-        self.spot = Spot::Expr(expr);
+    pub fn argument(&mut self, dot: &Slot, expr: &'t Expr, wanted: Type) -> Result<Value, ExecError> {
+        self.current_node = CurrentNode::Expr(expr);
         if let ExprKind::Number { value, .. } = &expr.kind
             && let Some(value) = number_as(value, wanted)
         {
             return Ok(value);
         }
         match (&expr.kind, wanted) {
-            (ExprKind::Nil, wanted) if wanted.takes_nil() => Ok(Value::Null),
+            (ExprKind::Nil, wanted) if wanted.accepts_nil() => Ok(Value::Null),
             (ExprKind::Nil, wanted) => Err(self.error(format!("cannot assign nil to {}", wanted.name()))),
             (
                 ExprKind::Bool(_) | ExprKind::Number { .. } | ExprKind::String { .. },
                 Type::Any | Type::Reflect,
-            ) => self.plain(dot, expr).map(|slot| slot.value),
+            ) => self.untyped(dot, expr).map(|slot| slot.value),
             (ExprKind::Bool(truth), Type::Bool) => Ok(Value::Bool(*truth)),
             (ExprKind::String { value, .. }, Type::String) => Ok(Value::from(value)),
             (ExprKind::Bool(_) | ExprKind::Number { .. } | ExprKind::String { .. }, wanted) => {
@@ -231,23 +236,23 @@ impl<'t> Frame<'_, '_, 't> {
                 Err(self.error(format!("expected {expected}; found {expr}")))
             }
             _ => {
-                let value = self.plain(dot, expr)?.value;
-                self.fit(value, wanted)
+                let value = self.untyped(dot, expr)?.value;
+                self.check_type(value, wanted)
             }
         }
     }
 
     /// Checks that the value can be assigned to this type.
-    pub fn fit(&self, value: Value, wanted: Type) -> Result<Value, Error> {
+    pub fn check_type(&self, value: Value, wanted: Type) -> Result<Value, ExecError> {
         match value {
-            Value::Nil if wanted.takes_nil() => Ok(Value::Null),
+            Value::Nil if wanted.accepts_nil() => Ok(Value::Null),
             Value::Nil => Err(self.error(format!("invalid value; expected {}", wanted.name()))),
             Value::Null if matches!(wanted, Type::Any | Type::Reflect) => Ok(Value::Null),
             Value::Null => {
                 Err(self
                     .error(format!("wrong type for value; expected {}; got interface {{}}", wanted.name())))
             }
-            value if wanted.takes(&value) => Ok(value),
+            value if wanted.accepts(&value) => Ok(value),
             value => {
                 let (wanted, got) = (wanted.name(), value.type_name());
                 Err(self.error(format!("wrong type for value; expected {wanted}; got {got}")))

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Error, Machine};
-use crate::parse::Names;
+use super::{ExecError, Machine};
+use crate::parse::FunctionResolver;
 use crate::profile::Profile;
 use crate::value::{Str, Type, Value};
 
@@ -14,9 +14,9 @@ pub struct Function {
     /// Parameter types. If `variadic`, the last one is the type of all remaining arguments.
     pub params: &'static [Type],
     pub variadic: bool,
-    pub run: Run,
+    pub body: FunctionBody,
     /// Whether the function prints all of its arguments.
-    pub(super) goes_through: bool,
+    pub(super) prints_arguments: bool,
     /// Fixed cost of a call in steps.
     pub(super) steps: u64,
     /// Bytes of arguments that the function processes per step.
@@ -24,26 +24,26 @@ pub struct Function {
 }
 
 /// Fixed costs of functions that take a millisecond to a second each. Charts need a few such calls; the cost limits their number.
-const SLOW: &[(&str, u64)] = &[
-    ("bcrypt", PASSWORD),
-    ("derivePassword", DERIVED),
-    ("genCA", CERTIFICATE),
-    ("genCAWithKey", CERTIFICATE),
-    ("genSelfSignedCert", CERTIFICATE),
-    ("genSelfSignedCertWithKey", CERTIFICATE),
-    ("genSignedCert", CERTIFICATE),
-    ("genSignedCertWithKey", CERTIFICATE),
-    ("htpasswd", PASSWORD),
+const SLOW_FUNCTIONS: &[(&str, u64)] = &[
+    ("bcrypt", BCRYPT_STEPS),
+    ("derivePassword", DERIVE_PASSWORD_STEPS),
+    ("genCA", CERTIFICATE_STEPS),
+    ("genCAWithKey", CERTIFICATE_STEPS),
+    ("genSelfSignedCert", CERTIFICATE_STEPS),
+    ("genSelfSignedCertWithKey", CERTIFICATE_STEPS),
+    ("genSignedCert", CERTIFICATE_STEPS),
+    ("genSignedCertWithKey", CERTIFICATE_STEPS),
+    ("htpasswd", BCRYPT_STEPS),
 ];
-const PASSWORD: u64 = 2_500_000;
-const DERIVED: u64 = 6_000_000;
-const CERTIFICATE: u64 = 600_000;
+const BCRYPT_STEPS: u64 = 2_500_000;
+const DERIVE_PASSWORD_STEPS: u64 = 6_000_000;
+const CERTIFICATE_STEPS: u64 = 600_000;
 
-/// Bytes per step for all functions except [`THOROUGH`].
+/// Bytes per step for all functions except [`EXPENSIVE_FUNCTIONS`].
 const BYTES_PER_STEP: u64 = 16;
 
 /// Functions that take several nanoseconds per byte of their arguments.
-const THOROUGH: &[&str] = &[
+const EXPENSIVE_FUNCTIONS: &[&str] = &[
     "b32dec",
     "camelcase",
     "date",
@@ -60,7 +60,7 @@ const THOROUGH: &[&str] = &[
 ];
 
 /// Functions that print values of any type, including nested ones.
-const PRINTING: &[&str] = &[
+const PRINTING_FUNCTIONS: &[&str] = &[
     "cat",
     "html",
     "join",
@@ -77,16 +77,16 @@ const PRINTING: &[&str] = &[
 ];
 
 /// A row of a function table; see [`Function`].
-pub type Row = (&'static str, &'static [Type], bool, Run);
+pub type FunctionRow = (&'static str, &'static [Type], bool, FunctionBody);
 
 /// The implementation of a function. Errors do not name the function; the caller adds its name.
 #[derive(Clone, Copy)]
-pub enum Run {
+pub enum FunctionBody {
     Plain(fn(&[Value]) -> Result<Value, Str>),
     /// Needs the machine.
     Machine(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Str>),
     /// Runs templates; its errors have causes.
-    Template(fn(&mut Machine<'_>, &[Value]) -> Result<Value, Error>),
+    Template(fn(&mut Machine<'_>, &[Value]) -> Result<Value, ExecError>),
     /// `call`. No template value is callable, so it always fails.
     Call,
     /// `and` and `or` evaluate their arguments themselves, lazily.
@@ -112,12 +112,20 @@ impl Functions {
     }
 
     /// Adds functions; a function of the same name is replaced.
-    pub fn extend(&mut self, rows: &[Row]) {
+    pub fn extend(&mut self, rows: &[FunctionRow]) {
         for &(name, params, variadic, run) in rows {
-            let goes_through = PRINTING.contains(&name);
-            let steps = SLOW.iter().find(|(slow, _)| *slow == name).map_or(0, |(_, steps)| *steps);
-            let bytes_per_step = if THOROUGH.contains(&name) { 1 } else { BYTES_PER_STEP };
-            let function = Function { name, params, variadic, run, goes_through, steps, bytes_per_step };
+            let goes_through = PRINTING_FUNCTIONS.contains(&name);
+            let steps = SLOW_FUNCTIONS.iter().find(|(slow, _)| *slow == name).map_or(0, |(_, steps)| *steps);
+            let bytes_per_step = if EXPENSIVE_FUNCTIONS.contains(&name) { 1 } else { BYTES_PER_STEP };
+            let function = Function {
+                name,
+                params,
+                variadic,
+                body: run,
+                prints_arguments: goes_through,
+                steps,
+                bytes_per_step,
+            };
             if let Some(at) = self.index.get(function.name) {
                 self.table[*at as usize] = function;
             } else {
@@ -143,7 +151,7 @@ impl Functions {
     }
 }
 
-impl Names for Functions {
+impl FunctionResolver for Functions {
     fn find(&self, name: &str) -> Option<(u32, &'static str)> {
         self.index.get_key_value(name).map(|(name, at)| (*at, *name))
     }

@@ -4,39 +4,39 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Error, Machine, walk};
+use super::{ExecError, Machine, walk};
 use crate::go::quote;
 use crate::parse::{Cost, ParseError, Template, parse_within};
 use crate::value::{Str, Value};
 
 /// Maximum recursion depth of `include` for one template name.
-const DEEPEST: usize = 1_000;
+const MAX_INCLUDE_DEPTH: usize = 1_000;
 
 /// Steps to look up a parsed string and put its templates over the current set.
-const STEPS_TO_INLINE: u64 = 20;
+const STEPS_TO_EXECUTE_TEXT: u64 = 20;
 
 /// Template name of every string given to `tpl`.
-const NAMELESS: &str = "gotpl";
+const TPL_TEMPLATE_NAME: &str = "gotpl";
 
 /// Templates parsed from one string.
-type Parsed = Arc<[Arc<Template>]>;
+type ParsedText = Arc<[Arc<Template>]>;
 
 /// Cache of strings parsed by `tpl`; charts pass the same strings repeatedly.
 #[derive(Default)]
-pub(super) struct Texts {
-    parsed: HashMap<Str, Parsed>,
+pub(super) struct TplCache {
+    parsed: HashMap<Str, ParsedText>,
     bytes: usize,
 }
 
-impl Texts {
+impl TplCache {
     /// Cache capacity in bytes of strings and trees. The cache is cleared when full.
-    const MOST: usize = 32 << 20;
+    const CACHE_CAPACITY: usize = 32 << 20;
 
-    fn keep(&mut self, text: &Str, parsed: &Parsed, cost: Cost) {
+    fn insert(&mut self, text: &Str, parsed: &ParsedText, cost: Cost) {
         // An entry holds its text twice: as the key and in its trees.
-        let weight = text.len().saturating_mul(2).saturating_add(cost.kept).saturating_add(256);
+        let weight = text.len().saturating_mul(2).saturating_add(cost.tree_bytes).saturating_add(256);
         self.bytes = self.bytes.saturating_add(weight);
-        if self.bytes > Self::MOST {
+        if self.bytes > Self::CACHE_CAPACITY {
             *self = Self { bytes: weight, ..Self::default() };
         }
         self.parsed.insert(text.clone(), parsed.clone());
@@ -45,39 +45,39 @@ impl Texts {
 
 impl Machine<'_> {
     /// Runs a template by name and returns its output as a value.
-    pub fn include(&mut self, name: &str, data: Value) -> Result<Value, Error> {
-        let times = match self.included.get_mut(name) {
+    pub fn include(&mut self, name: &str, data: Value) -> Result<Value, ExecError> {
+        let times = match self.include_depths.get_mut(name) {
             Some(times) => times,
-            None => self.included.entry(name.into()).or_default(),
+            None => self.include_depths.entry(name.into()).or_default(),
         };
-        if *times > DEEPEST {
+        if *times > MAX_INCLUDE_DEPTH {
             let why =
                 format!("rendering template has a nested reference name: {name}: unable to execute template");
-            return Err(Error::new(why));
+            return Err(ExecError::new(why));
         }
         *times += 1;
         let done = self.run(name, data);
-        if let Some(times) = self.included.get_mut(name) {
+        if let Some(times) = self.include_depths.get_mut(name) {
             *times -= 1;
         }
-        done.map(Value::string_of)
+        done.map(Value::string_from_bytes)
     }
 
     /// Runs a string as a template (`tpl`). Templates that it defines are visible to the templates it calls, and discarded afterwards.
-    pub fn inline(&mut self, text: &Str, data: Value) -> Result<Value, Error> {
+    pub fn execute_text(&mut self, text: &Str, data: Value) -> Result<Value, ExecError> {
         if memchr::memmem::find(text.as_bytes(), b"{{").is_none() {
             return Ok(match without_no_value(text.as_bytes()) {
                 Cow::Borrowed(_) => Value::String(text.clone()),
-                Cow::Owned(bytes) => Value::string_of(bytes),
+                Cow::Owned(bytes) => Value::string_from_bytes(bytes),
             });
         }
-        self.charge(STEPS_TO_INLINE).map_err(Error::new)?;
-        let parsed = match self.texts.parsed.get(text) {
+        self.charge(STEPS_TO_EXECUTE_TEXT).map_err(ExecError::new)?;
+        let parsed = match self.tpl_cache.parsed.get(text) {
             Some(parsed) => parsed.clone(),
-            None => self.read(text)?,
+            None => self.parse_cached(text)?,
         };
-        let Some(own) = parsed.iter().find(|template| &*template.name == NAMELESS) else {
-            return Err(Error::new("internal error: a text without a template"));
+        let Some(own) = parsed.iter().find(|template| &*template.name == TPL_TEMPLATE_NAME) else {
+            return Err(ExecError::new("internal error: a text without a template"));
         };
         let inner = match &*parsed {
             [only] => self.templates.with_one(only.clone()),
@@ -88,28 +88,28 @@ impl Machine<'_> {
         let done = walk::run(self, own, data, &mut out);
         self.templates = outer;
         match done {
-            Ok(()) => Ok(Value::string_of(match without_no_value(&out) {
+            Ok(()) => Ok(Value::string_from_bytes(match without_no_value(&out) {
                 Cow::Borrowed(_) => out,
                 Cow::Owned(bytes) => bytes,
             })),
             Err(error) => {
-                Err(error.within(format!("error during tpl function execution for {}: ", quote(text))))
+                Err(error.with_context(format!("error during tpl function execution for {}: ", quote(text))))
             }
         }
     }
 
-    fn read(&mut self, text: &Str) -> Result<Parsed, Error> {
+    fn parse_cached(&mut self, text: &Str) -> Result<ParsedText, ExecError> {
         // Parsing cost is linear in the length of the text.
-        self.charge(text.len() as u64).map_err(Error::new)?;
-        let parsed = parse_within(NAMELESS, text, self.functions, self.budget());
+        self.charge(text.len() as u64).map_err(ExecError::new)?;
+        let parsed = parse_within(TPL_TEMPLATE_NAME, text, self.functions, self.budget());
         let (parsed, cost) = parsed.map_err(|why| match why {
             ParseError::Syntax(why) => {
-                Error::new(why).within(format!("cannot parse template {}: ", quote(text)))
+                ExecError::new(why).with_context(format!("cannot parse template {}: ", quote(text)))
             }
-            ParseError::Budget(why) => Error::new(why),
+            ParseError::Budget(why) => ExecError::new(why),
         })?;
-        let parsed: Parsed = parsed.into_iter().map(Arc::new).collect();
-        self.texts.keep(text, &parsed, cost);
+        let parsed: ParsedText = parsed.into_iter().map(Arc::new).collect();
+        self.tpl_cache.insert(text, &parsed, cost);
         Ok(parsed)
     }
 }

@@ -10,7 +10,7 @@ use crate::parse::Template;
 use crate::value::Str;
 
 /// Maximum number of layers. A lookup visits each layer, so a higher stack is merged into two.
-const HIGHEST: usize = 8;
+const MAX_LAYERS: usize = 8;
 
 /// A set of templates by name. Cheap to clone; clones share layers.
 #[derive(Clone, Default)]
@@ -18,19 +18,19 @@ pub struct Templates(Option<Rc<Layer>>);
 
 /// One layer of a template set, and the layers below it.
 struct Layer {
-    templates: Named,
+    templates: LayerTemplates,
     below: Templates,
     height: usize,
 }
 
 /// The templates of one layer.
-enum Named {
+enum LayerTemplates {
     /// The usual case of `tpl`: the text defines only itself.
     One(Arc<Template>),
     Many(HashMap<Str, Arc<Template>>),
 }
 
-impl Named {
+impl LayerTemplates {
     fn get(&self, name: &str) -> Option<&Arc<Template>> {
         match self {
             Self::One(only) => (&*only.name == name).then_some(only),
@@ -51,7 +51,7 @@ impl Templates {
                 layer.insert(template.name.clone(), template);
             }
         }
-        self.under(Named::Many(layer))
+        self.with_layer(LayerTemplates::Many(layer))
     }
 
     /// This set with a layer of one template.
@@ -60,11 +60,11 @@ impl Templates {
         if template.is_blank() && self.get(&template.name).is_some() {
             return self.clone();
         }
-        self.under(Named::One(template))
+        self.with_layer(LayerTemplates::One(template))
     }
 
-    fn under(&self, templates: Named) -> Self {
-        let below = if self.height() < HIGHEST { self.clone() } else { self.flattened() };
+    fn with_layer(&self, templates: LayerTemplates) -> Self {
+        let below = if self.height() < MAX_LAYERS { self.clone() } else { self.flattened() };
         Self(Some(Rc::new(Layer { templates, height: below.height() + 1, below })))
     }
 
@@ -84,12 +84,12 @@ impl Templates {
                 upper.entry(template.name.clone()).or_insert_with(|| template.clone());
             };
             match &layer.templates {
-                Named::One(only) => add(only),
-                Named::Many(many) => many.values().for_each(add),
+                LayerTemplates::One(only) => add(only),
+                LayerTemplates::Many(many) => many.values().for_each(add),
             }
             set = &layer.below;
         }
-        Self(Some(Rc::new(Layer { templates: Named::Many(upper), below: set.clone(), height: 2 })))
+        Self(Some(Rc::new(Layer { templates: LayerTemplates::Many(upper), below: set.clone(), height: 2 })))
     }
 
     pub fn get(&self, name: &str) -> Option<Arc<Template>> {

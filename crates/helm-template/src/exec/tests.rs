@@ -37,16 +37,16 @@ fn run(text: &str) -> String {
         Err(why) => return why.to_string(),
     };
     let set = Templates::default().with(templates.into_iter().map(Arc::new));
-    let limits = Limits { steps: 100_000, memory: 10_000, depth: 50 };
+    let limits = RenderLimits { steps: 100_000, memory: 10_000, depth: 50 };
     let budget = Budget::new(limits, &Unlimited);
-    match Machine::new(set, &functions, Outside::NOWHERE, &budget).run("t", data()) {
+    match Machine::new(set, &functions, RenderEnv::NULL, &budget).run("t", data()) {
         Ok(out) => String::from_utf8(out).unwrap(),
         Err(error) => error.to_string(),
     }
 }
 
 #[test]
-fn values_scopes_and_control() {
+fn templates_render_like_go() {
     let table = [
         (
             "{{.name}} {{.big}} {{.zero}} {{.list}} {{.map}}",
@@ -96,7 +96,7 @@ fn values_scopes_and_control() {
 }
 
 #[test]
-fn errors_in_the_words_of_go() {
+fn errors_match_go() {
     let table = [
         (
             "{{.missing.sub}}",
@@ -183,7 +183,7 @@ fn errors_in_the_words_of_go() {
 }
 
 #[test]
-fn nothing_runs_for_ever() {
+fn endless_templates_are_stopped() {
     let deep = run("{{define \"r\"}}{{template \"r\"}}{{end}}{{template \"r\"}}");
     assert!(deep.ends_with("exceeded maximum template depth (50)"), "{deep}");
     let long = run("{{range 1000000000}}{{end}}");

@@ -7,7 +7,7 @@ use crate::go::print;
 use crate::value::{Map, Str, Value};
 
 /// The result of a function.
-pub(super) type Done = Result<Value, Str>;
+pub(super) type FunctionResult = Result<Value, Str>;
 
 /// Go's panic message for a nil dereference.
 pub(super) const NIL_POINTER: &str = "runtime error: invalid memory address or nil pointer dereference";
@@ -36,15 +36,15 @@ pub(super) fn map(value: &Value) -> Cow<'_, Map> {
 }
 
 /// Any value as a string, like sprig's `strval`, which `toString`, `quote`, `join` and `dict` use.
-pub(super) fn string_of(value: &Value) -> Value {
+pub(super) fn to_string_value(value: &Value) -> Value {
     match value {
         Value::String(_) | Value::Raw(_) => value.clone(),
-        Value::Bytes(bytes) => Value::string_of(bytes.to_vec()),
+        Value::Bytes(bytes) => Value::string_from_bytes(bytes.to_vec()),
         value => print(value).into(),
     }
 }
 
-/// Like [`string_of`], for functions that work on characters.
+/// Like [`to_string_value`], for functions that work on characters.
 pub(super) fn printed(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use num_bigint::{BigInt, Sign};
 
-use crate::go::{Form, format_float};
+use crate::go::{FloatFormat, format_float};
 use crate::value::Str;
 
 /// Decimal places of a quotient.
@@ -28,7 +28,7 @@ impl Decimal {
             Some((digits, exponent.parse::<i64>().ok()? - i64::try_from(behind_point).ok()?))
         });
         parts.map(|(digits, exponent)| Self { digits, exponent }).ok_or_else(|| {
-            format!("Cannot create a Decimal from {}", format_float(float, Form::General, None)).into()
+            format!("Cannot create a Decimal from {}", format_float(float, FloatFormat::General, None)).into()
         })
     }
 
@@ -53,9 +53,9 @@ impl Decimal {
         }
         let shift = self.exponent - other.exponent + PRECISION;
         let (dividend, divisor) = if shift < 0 {
-            (self.digits.clone(), &other.digits * ten_to(-shift))
+            (self.digits.clone(), &other.digits * power_of_ten(-shift))
         } else {
-            (&self.digits * ten_to(shift), other.digits.clone())
+            (&self.digits * power_of_ten(shift), other.digits.clone())
         };
         let mut quotient = &dividend / &divisor;
         let rest: BigInt = (&dividend - &quotient * &divisor) * 2;
@@ -74,11 +74,11 @@ impl Decimal {
     /// Both coefficients, scaled to the smaller exponent.
     fn aligned(&self, other: &Self) -> (BigInt, BigInt, i64) {
         let exponent = self.exponent.min(other.exponent);
-        let scaled = |number: &Self| &number.digits * ten_to(number.exponent - exponent);
+        let scaled = |number: &Self| &number.digits * power_of_ten(number.exponent - exponent);
         (scaled(self), scaled(other), exponent)
     }
 }
 
-fn ten_to(exponent: i64) -> BigInt {
+fn power_of_ten(exponent: i64) -> BigInt {
     BigInt::from(10).pow(u32::try_from(exponent).unwrap_or_default())
 }

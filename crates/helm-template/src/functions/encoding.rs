@@ -5,20 +5,20 @@ use std::fmt::Write;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
-use crate::exec::{Row, Run};
+use crate::exec::{FunctionBody, FunctionRow};
 use crate::go;
 use crate::value::{Type, Value};
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("b64enc",     &[Type::String], false, Run::Plain(|of| Ok(go::base64(bytes(of)).into()))),
-    ("b64dec",     &[Type::String], false, Run::Plain(|of| Ok(decoded(go::base64_decode(bytes(of)))))),
-    ("b32enc",     &[Type::String], false, Run::Plain(|of| Ok(go::base32(bytes(of)).into()))),
-    ("b32dec",     &[Type::String], false, Run::Plain(|of| Ok(decoded(go::base32_decode(bytes(of)))))),
-    ("sha1sum",    &[Type::String], false, Run::Plain(|of| Ok(digest::<Sha1>(of)))),
-    ("sha256sum",  &[Type::String], false, Run::Plain(|of| Ok(digest::<Sha256>(of)))),
-    ("sha512sum",  &[Type::String], false, Run::Plain(|of| Ok(digest::<Sha512>(of)))),
-    ("adler32sum", &[Type::String], false, Run::Plain(|of| Ok(adler32(bytes(of)).to_string().into()))),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("b64enc",     &[Type::String], false, FunctionBody::Plain(|of| Ok(go::base64(bytes(of)).into()))),
+    ("b64dec",     &[Type::String], false, FunctionBody::Plain(|of| Ok(decoded(go::base64_decode(bytes(of)))))),
+    ("b32enc",     &[Type::String], false, FunctionBody::Plain(|of| Ok(go::base32(bytes(of)).into()))),
+    ("b32dec",     &[Type::String], false, FunctionBody::Plain(|of| Ok(decoded(go::base32_decode(bytes(of)))))),
+    ("sha1sum",    &[Type::String], false, FunctionBody::Plain(|of| Ok(digest::<Sha1>(of)))),
+    ("sha256sum",  &[Type::String], false, FunctionBody::Plain(|of| Ok(digest::<Sha256>(of)))),
+    ("sha512sum",  &[Type::String], false, FunctionBody::Plain(|of| Ok(digest::<Sha512>(of)))),
+    ("adler32sum", &[Type::String], false, FunctionBody::Plain(|of| Ok(adler32(bytes(of)).to_string().into()))),
 ];
 
 /// The bytes of the first argument, a string.
@@ -27,8 +27,8 @@ fn bytes(arguments: &[Value]) -> &[u8] {
 }
 
 /// The decoded bytes. A decoding error becomes the result text, as in sprig.
-fn decoded(bytes: Result<Vec<u8>, go::Corrupt>) -> Value {
-    bytes.map_or_else(|corrupt| corrupt.to_string().into(), Value::string_of)
+fn decoded(bytes: Result<Vec<u8>, go::CorruptInputError>) -> Value {
+    bytes.map_or_else(|corrupt| corrupt.to_string().into(), Value::string_from_bytes)
 }
 
 fn digest<D: Digest>(arguments: &[Value]) -> Value {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests() {
+    fn digest_functions_match_helm() {
         // Every expectation was compared with Helm.
         let table: &[(&str, &str, &str)] = &[
             ("sha1sum", "hello", "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"),
@@ -79,7 +79,7 @@ mod tests {
             ("b32dec", "a", "illegal base32 data at input byte 0"),
         ];
         for (name, input, expected) in table {
-            let Some((.., Run::Plain(run))) = FUNCTIONS.iter().find(|row| row.0 == *name) else {
+            let Some((.., FunctionBody::Plain(run))) = FUNCTIONS.iter().find(|row| row.0 == *name) else {
                 panic!("no {name}");
             };
             assert_eq!(run(&[(*input).into()]).unwrap().as_str(), Some(*expected), "{name} {input:?}");
@@ -87,8 +87,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_stays_what_it_is() {
-        let raw = Value::string_of(vec![0xff, 0xfe, 0x00]);
+    fn decoded_binary_is_kept() {
+        let raw = Value::string_from_bytes(vec![0xff, 0xfe, 0x00]);
         let encoded = go::base64(bytes(std::slice::from_ref(&raw)));
         let Value::Raw(back) = decoded(go::base64_decode(encoded.as_bytes())) else {
             panic!("bytes that are not UTF-8 came back as text");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_does_not_overflow() {
+    fn adler32_does_not_overflow() {
         assert_eq!(adler32(&vec![0xff; 1 << 20]), 0x8e88_ef11);
     }
 }

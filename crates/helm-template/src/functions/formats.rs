@@ -4,51 +4,51 @@
 //! map with the error under `Error`, or a list that holds only the error. Functions that start with `must`, and `toRawJson`, fail.
 
 use crate::data::{Data, Members};
-use crate::exec::{Machine, Row, Run};
-use crate::json::{self, Style};
-use crate::nesting::Unwritable;
+use crate::exec::{FunctionBody, FunctionRow, Machine};
+use crate::json::{self, JsonStyle};
+use crate::nesting::EncodeError;
 use crate::profile::Profile;
 use crate::value::{List, Map, Str, Type, Value};
 use crate::{toml, yaml};
 
-type Done = Result<Value, Str>;
+type FormatResult = Result<Value, Str>;
 
 const ANY: &[Type] = &[Type::Any];
 const STRING: &[Type] = &[Type::String];
 
 /// Go type names of the decoding targets.
-const MAP: &str = "map[string]interface {}";
-const LIST: &str = "[]interface {}";
+const MAP_TYPE: &str = "map[string]interface {}";
+const LIST_TYPE: &str = "[]interface {}";
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("toYaml",           ANY,    false, Run::Machine(|machine, args| counted(machine, leniently(to_yaml(args))))),
-    ("mustToYaml",       ANY,    false, Run::Machine(|machine, args| counted(machine, strictly(to_yaml(args))))),
-    ("toYamlPretty",     ANY,    false, Run::Machine(|machine, args| counted(machine, strictly(yaml::write_pretty(&args[0]).map(without_newline))))),
-    ("fromYaml",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(map_of(yaml::parse_map(text, MAP)))))),
-    ("fromYamlArray",    STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(list_of(yaml::parse_list(text, LIST)))))),
-    ("toJson",           ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Plain)))),
-    ("mustToJson",       ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Plain)))),
-    ("toPrettyJson",     ANY,    false, Run::Plain(|args| leniently(json::write_value(&args[0], Style::Pretty)))),
-    ("mustToPrettyJson", ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Pretty)))),
-    ("toRawJson",        ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
-    ("mustToRawJson",    ANY,    false, Run::Plain(|args| strictly(json::write_value(&args[0], Style::Raw)))),
-    ("fromJson",         STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(json_map(text))))),
-    ("mustFromJson",     STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(Value::from(&json::parse(text)?).unboxed())))),
-    ("fromJsonArray",    STRING, false, Run::Machine(|machine, args| read(machine, args, |text| Ok(json_list(text))))),
-    ("toToml",           ANY,    false, Run::Machine(|machine, args| counted(machine, to_toml(args, Profile::Helm4)))),
-    ("mustToToml",       ANY,    false, Run::Machine(|machine, args| counted(machine, strictly(toml::write(toml_document(args)?, Profile::Helm4))))),
-    ("fromToml",         STRING, false, Run::Machine(|machine, args| from_toml(machine, args, Profile::Helm4))),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("toYaml",           ANY,    false, FunctionBody::Machine(|machine, args| charge_lines(machine, empty_on_error(to_yaml(args))))),
+    ("mustToYaml",       ANY,    false, FunctionBody::Machine(|machine, args| charge_lines(machine, fail_on_error(to_yaml(args))))),
+    ("toYamlPretty",     ANY,    false, FunctionBody::Machine(|machine, args| charge_lines(machine, fail_on_error(yaml::write_pretty(&args[0]).map(without_newline))))),
+    ("fromYaml",         STRING, false, FunctionBody::Machine(|machine, args| read(machine, args, |text| Ok(map_or_error(yaml::parse_map(text, MAP_TYPE)))))),
+    ("fromYamlArray",    STRING, false, FunctionBody::Machine(|machine, args| read(machine, args, |text| Ok(list_or_error(yaml::parse_list(text, LIST_TYPE)))))),
+    ("toJson",           ANY,    false, FunctionBody::Plain(|args| empty_on_error(json::write_value(&args[0], JsonStyle::Plain)))),
+    ("mustToJson",       ANY,    false, FunctionBody::Plain(|args| fail_on_error(json::write_value(&args[0], JsonStyle::Plain)))),
+    ("toPrettyJson",     ANY,    false, FunctionBody::Plain(|args| empty_on_error(json::write_value(&args[0], JsonStyle::Pretty)))),
+    ("mustToPrettyJson", ANY,    false, FunctionBody::Plain(|args| fail_on_error(json::write_value(&args[0], JsonStyle::Pretty)))),
+    ("toRawJson",        ANY,    false, FunctionBody::Plain(|args| fail_on_error(json::write_value(&args[0], JsonStyle::Raw)))),
+    ("mustToRawJson",    ANY,    false, FunctionBody::Plain(|args| fail_on_error(json::write_value(&args[0], JsonStyle::Raw)))),
+    ("fromJson",         STRING, false, FunctionBody::Machine(|machine, args| read(machine, args, |text| Ok(json_map(text))))),
+    ("mustFromJson",     STRING, false, FunctionBody::Machine(|machine, args| read(machine, args, |text| Ok(Value::from(&json::parse(text)?).unboxed())))),
+    ("fromJsonArray",    STRING, false, FunctionBody::Machine(|machine, args| read(machine, args, |text| Ok(json_list(text))))),
+    ("toToml",           ANY,    false, FunctionBody::Machine(|machine, args| charge_lines(machine, to_toml(args, Profile::Helm4)))),
+    ("mustToToml",       ANY,    false, FunctionBody::Machine(|machine, args| charge_lines(machine, fail_on_error(toml::write(toml_document(args)?, Profile::Helm4))))),
+    ("fromToml",         STRING, false, FunctionBody::Machine(|machine, args| from_toml(machine, args, Profile::Helm4))),
 ];
 
 /// Functions that Helm 3 implements differently.
 #[rustfmt::skip]
-pub(super) const HELM3: &[Row] = &[
-    ("toToml",           ANY,    false, Run::Machine(|machine, args| counted(machine, to_toml(args, Profile::Helm3)))),
-    ("fromToml",         STRING, false, Run::Machine(|machine, args| from_toml(machine, args, Profile::Helm3))),
+pub(super) const HELM3_FUNCTIONS: &[FunctionRow] = &[
+    ("toToml",           ANY,    false, FunctionBody::Machine(|machine, args| charge_lines(machine, to_toml(args, Profile::Helm3)))),
+    ("fromToml",         STRING, false, FunctionBody::Machine(|machine, args| from_toml(machine, args, Profile::Helm3))),
 ];
 
-fn to_yaml(args: &[Value]) -> Result<String, Unwritable> {
+fn to_yaml(args: &[Value]) -> Result<String, EncodeError> {
     yaml::write_value(&args[0]).map(without_newline)
 }
 
@@ -63,7 +63,7 @@ fn without_newline(mut text: String) -> String {
 const STEPS_PER_LINE: u64 = 10;
 
 /// Charges the cost of encoding, by the number of lines written.
-fn counted(machine: &mut Machine<'_>, written: Done) -> Done {
+fn charge_lines(machine: &mut Machine<'_>, written: FormatResult) -> FormatResult {
     let written = written?;
     let lines = memchr::memchr_iter(b'\n', written.string_bytes().unwrap_or_default()).count();
     machine.charge(lines as u64 * STEPS_PER_LINE)?;
@@ -71,22 +71,22 @@ fn counted(machine: &mut Machine<'_>, written: Done) -> Done {
 }
 
 /// An empty string for a value that Helm cannot encode either.
-fn leniently(written: Result<String, Unwritable>) -> Done {
+fn empty_on_error(written: Result<String, EncodeError>) -> FormatResult {
     match written {
-        Err(Unwritable::Refused(_)) => Ok("".into()),
-        written => strictly(written),
+        Err(EncodeError::Unsupported(_)) => Ok("".into()),
+        written => fail_on_error(written),
     }
 }
 
-fn strictly(written: Result<String, Unwritable>) -> Done {
+fn fail_on_error(written: Result<String, EncodeError>) -> FormatResult {
     Ok(written?.into())
 }
 
 /// Encodes as TOML. An encoding error becomes the result text.
-fn to_toml(args: &[Value], profile: Profile) -> Done {
+fn to_toml(args: &[Value], profile: Profile) -> FormatResult {
     match toml::write(toml_document(args)?, profile) {
-        Err(Unwritable::Refused(why)) => Ok(Value::String(why)),
-        written => strictly(written),
+        Err(EncodeError::Unsupported(why)) => Ok(Value::String(why)),
+        written => fail_on_error(written),
     }
 }
 
@@ -97,40 +97,44 @@ fn toml_document(args: &[Value]) -> Result<&Value, Str> {
     Ok(&args[0])
 }
 
-fn from_toml(machine: &mut Machine<'_>, args: &[Value], profile: Profile) -> Done {
-    let (clock, budget) = (machine.outside.clock, machine.budget());
+fn from_toml(machine: &mut Machine<'_>, args: &[Value], profile: Profile) -> FormatResult {
+    let (clock, budget) = (machine.env.clock, machine.budget());
     read(machine, args, |text| Ok(toml::parse(text, profile, clock, budget).unwrap_or_else(error).into()))
 }
 
 /// Steps to decode any text; each byte costs one more.
-const STEPS_TO_READ: u64 = 50;
+const STEPS_TO_DECODE: u64 = 50;
 
 /// Decodes a text. The result can be much larger than the text, since two bytes can be one list element. The memory is checked
 /// before decoding and counted after it.
-fn read(machine: &mut Machine<'_>, args: &[Value], parse: impl FnOnce(&[u8]) -> Result<Value, Str>) -> Done {
+fn read(
+    machine: &mut Machine<'_>,
+    args: &[Value],
+    parse: impl FnOnce(&[u8]) -> Result<Value, Str>,
+) -> FormatResult {
     const MOST_PER_BYTE: usize = 32;
     const PER_VALUE: usize = 4;
     let text = args[0].string_bytes().unwrap_or_default();
-    machine.charge(STEPS_TO_READ + text.len() as u64)?;
-    machine.room_for(text.len().saturating_mul(MOST_PER_BYTE))?;
+    machine.charge(STEPS_TO_DECODE + text.len() as u64)?;
+    machine.check_memory(text.len().saturating_mul(MOST_PER_BYTE))?;
     let value = parse(text)?;
     // A parser that exceeded the budget may have reported it as a syntax error; this check fails again.
     machine.charge(0)?;
-    machine.wrote(value.extent().saturating_mul(PER_VALUE))?;
+    machine.charge_bytes(value.extent().saturating_mul(PER_VALUE))?;
     Ok(value)
 }
 
-fn map_of(read: Result<Members, Str>) -> Value {
+fn map_or_error(read: Result<Members, Str>) -> Value {
     read.map_or_else(|why| error(why).into(), |members| Value::from(&Data::Map(members)))
 }
 
-fn list_of(read: Result<Vec<Data>, Str>) -> Value {
+fn list_or_error(read: Result<Vec<Data>, Str>) -> Value {
     read.map_or_else(|why| List::any([Value::String(why)]).into(), |items| Value::from(&Data::List(items)))
 }
 
 /// Decodes a map. On a type error, the members decoded so far stay beside `Error`.
 fn json_map(text: &[u8]) -> Value {
-    match json::parse_partly(text) {
+    match json::parse_partial(text) {
         Ok((Data::Null, None)) => Map::nil(),
         Ok((data @ Data::Map(_), unfit)) => {
             let value = Value::from(&data);
@@ -139,24 +143,24 @@ fn json_map(text: &[u8]) -> Value {
             }
             return value;
         }
-        Ok((data, unfit)) => error(json::mismatch(&whole(data, unfit.as_ref()), MAP)),
+        Ok((data, unfit)) => error(json::mismatch(&with_overflowed_number(data, unfit.as_ref()), MAP_TYPE)),
         Err(why) => error(why),
     }
     .into()
 }
 
 fn json_list(text: &[u8]) -> Value {
-    let why = match json::parse_partly(text) {
+    let why = match json::parse_partial(text) {
         Ok((Data::Null, None)) => return List::nil().into(),
         Ok((data @ Data::List(_), None)) => return Value::from(&data),
         Ok((Data::List(_), Some(why))) | Err(why) => why,
-        Ok((data, unfit)) => json::mismatch(&whole(data, unfit.as_ref()), LIST),
+        Ok((data, unfit)) => json::mismatch(&with_overflowed_number(data, unfit.as_ref()), LIST_TYPE),
     };
     List::any([Value::String(why)]).into()
 }
 
 /// A top-level number too large for a float is still a number.
-fn whole(data: Data, unfit: Option<&Str>) -> Data {
+fn with_overflowed_number(data: Data, unfit: Option<&Str>) -> Data {
     if data == Data::Null && unfit.is_some() { Data::Float(f64::INFINITY) } else { data }
 }
 
@@ -168,19 +172,19 @@ fn error(why: Str) -> Map {
 mod tests {
     use super::*;
     use crate::budget::Budget;
+    use crate::env::RenderEnv;
     use crate::exec::Templates;
     use crate::functions::table;
-    use crate::outside::Outside;
 
     fn call(profile: Profile, name: &str, argument: Value) -> Result<String, Str> {
-        let mut rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3 } else { &[] });
+        let mut rows = FUNCTIONS.iter().chain(if profile == Profile::Helm3 { HELM3_FUNCTIONS } else { &[] });
         let run = rows.rfind(|row| row.0 == name).map(|row| row.3);
         let functions = table(profile);
         let budget = Budget::default();
-        let mut machine = Machine::new(Templates::default(), &functions, Outside::NOWHERE, &budget);
+        let mut machine = Machine::new(Templates::default(), &functions, RenderEnv::NULL, &budget);
         let value = match run {
-            Some(Run::Plain(run)) => run(&[argument]),
-            Some(Run::Machine(run)) => run(&mut machine, &[argument]),
+            Some(FunctionBody::Plain(run)) => run(&[argument]),
+            Some(FunctionBody::Machine(run)) => run(&mut machine, &[argument]),
             _ => panic!("{name}"),
         };
         value.map(|value| crate::go::print(&value))
@@ -188,7 +192,7 @@ mod tests {
 
     /// Results of Helm 3.17.3 and 4.3.1, as Go prints them.
     #[test]
-    fn what_cannot_be_read_or_written() {
+    fn encoding_and_decoding_errors_match_helm() {
         let complex = || Value::Complex(0.0, 1.0);
         let (three, four) = (Profile::Helm3, Profile::Helm4);
         let yaml = "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal";
@@ -251,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn helm_3_lacks_two() {
-        use crate::parse::Names;
+    fn helm3_lacks_two_functions() {
+        use crate::parse::FunctionResolver;
         for name in ["mustToYaml", "mustToToml"] {
             assert!(table(Profile::Helm3).find(name).is_none());
             assert!(table(Profile::Helm4).find(name).is_some());

@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use super::arguments::{Done, NIL_POINTER, int};
+use super::arguments::{FunctionResult, NIL_POINTER, int};
 use super::defaults::is_empty;
 use super::numbers::to_int;
-use crate::exec::{Machine, Row, Run};
+use crate::exec::{FunctionBody, FunctionRow, Machine};
 use crate::value::{Kind, List, Str, Type, Value, deep_equal_counted};
 
 const ANY: &[Type] = &[Type::Any];
@@ -16,38 +16,38 @@ const TWO: &[Type] = &[Type::Any, Type::Any];
 const SIZED: &[Type] = &[Type::Int, Type::Any];
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("list",        ANY,   true,  Run::Plain(list)),
-    ("tuple",       ANY,   true,  Run::Plain(list)),
-    ("append",      TWO,   false, Run::Plain(push)),
-    ("push",        TWO,   false, Run::Plain(push)),
-    ("mustAppend",  TWO,   false, Run::Plain(push)),
-    ("mustPush",    TWO,   false, Run::Plain(push)),
-    ("prepend",     TWO,   false, Run::Plain(prepend)),
-    ("mustPrepend", TWO,   false, Run::Plain(prepend)),
-    ("first",       ANY,   false, Run::Plain(first)),
-    ("mustFirst",   ANY,   false, Run::Plain(first)),
-    ("rest",        ANY,   false, Run::Plain(rest)),
-    ("mustRest",    ANY,   false, Run::Plain(rest)),
-    ("last",        ANY,   false, Run::Plain(last)),
-    ("mustLast",    ANY,   false, Run::Plain(last)),
-    ("initial",     ANY,   false, Run::Plain(initial)),
-    ("mustInitial", ANY,   false, Run::Plain(initial)),
-    ("reverse",     ANY,   false, Run::Plain(reverse)),
-    ("mustReverse", ANY,   false, Run::Plain(reverse)),
-    ("uniq",        ANY,   false, Run::Machine(uniq)),
-    ("mustUniq",    ANY,   false, Run::Machine(uniq)),
-    ("without",     TWO,   true,  Run::Machine(without)),
-    ("mustWithout", TWO,   true,  Run::Machine(without)),
-    ("has",         TWO,   false, Run::Machine(has)),
-    ("mustHas",     TWO,   false, Run::Machine(has)),
-    ("compact",     ANY,   false, Run::Plain(compact)),
-    ("mustCompact", ANY,   false, Run::Plain(compact)),
-    ("slice",       TWO,   true,  Run::Plain(slice)),
-    ("mustSlice",   TWO,   true,  Run::Plain(slice)),
-    ("concat",      ANY,   true,  Run::Plain(concat)),
-    ("chunk",       SIZED, false, Run::Plain(chunk)),
-    ("mustChunk",   SIZED, false, Run::Plain(chunk)),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("list",        ANY,   true,  FunctionBody::Plain(list)),
+    ("tuple",       ANY,   true,  FunctionBody::Plain(list)),
+    ("append",      TWO,   false, FunctionBody::Plain(push)),
+    ("push",        TWO,   false, FunctionBody::Plain(push)),
+    ("mustAppend",  TWO,   false, FunctionBody::Plain(push)),
+    ("mustPush",    TWO,   false, FunctionBody::Plain(push)),
+    ("prepend",     TWO,   false, FunctionBody::Plain(prepend)),
+    ("mustPrepend", TWO,   false, FunctionBody::Plain(prepend)),
+    ("first",       ANY,   false, FunctionBody::Plain(first)),
+    ("mustFirst",   ANY,   false, FunctionBody::Plain(first)),
+    ("rest",        ANY,   false, FunctionBody::Plain(rest)),
+    ("mustRest",    ANY,   false, FunctionBody::Plain(rest)),
+    ("last",        ANY,   false, FunctionBody::Plain(last)),
+    ("mustLast",    ANY,   false, FunctionBody::Plain(last)),
+    ("initial",     ANY,   false, FunctionBody::Plain(initial)),
+    ("mustInitial", ANY,   false, FunctionBody::Plain(initial)),
+    ("reverse",     ANY,   false, FunctionBody::Plain(reverse)),
+    ("mustReverse", ANY,   false, FunctionBody::Plain(reverse)),
+    ("uniq",        ANY,   false, FunctionBody::Machine(uniq)),
+    ("mustUniq",    ANY,   false, FunctionBody::Machine(uniq)),
+    ("without",     TWO,   true,  FunctionBody::Machine(without)),
+    ("mustWithout", TWO,   true,  FunctionBody::Machine(without)),
+    ("has",         TWO,   false, FunctionBody::Machine(has)),
+    ("mustHas",     TWO,   false, FunctionBody::Machine(has)),
+    ("compact",     ANY,   false, FunctionBody::Plain(compact)),
+    ("mustCompact", ANY,   false, FunctionBody::Plain(compact)),
+    ("slice",       TWO,   true,  FunctionBody::Plain(slice)),
+    ("mustSlice",   TWO,   true,  FunctionBody::Plain(slice)),
+    ("concat",      ANY,   true,  FunctionBody::Plain(concat)),
+    ("chunk",       SIZED, false, FunctionBody::Plain(chunk)),
+    ("mustChunk",   SIZED, false, FunctionBody::Plain(chunk)),
 ];
 
 /// The elements of any Go list type. `cannot` makes the error message for other types.
@@ -64,57 +64,57 @@ fn items(value: &Value, cannot: impl Fn(&str) -> String) -> Result<Cow<'_, [Valu
 }
 
 /// Like [`items`], with an error message that ends in the kind of the value.
-fn items_to<'v>(value: &'v Value, refusal: &str) -> Result<Cow<'v, [Value]>, Str> {
+fn items_or_kind_error<'v>(value: &'v Value, refusal: &str) -> Result<Cow<'v, [Value]>, Str> {
     items(value, |kind| format!("{refusal} type {kind}"))
 }
 
-fn any(items: impl IntoIterator<Item = Value>) -> Done {
+fn any_list(items: impl IntoIterator<Item = Value>) -> FunctionResult {
     Ok(List::any(items).into())
 }
 
-fn list(args: &[Value]) -> Done {
-    any(args.iter().cloned())
+fn list(args: &[Value]) -> FunctionResult {
+    any_list(args.iter().cloned())
 }
 
-fn push(args: &[Value]) -> Done {
-    let items = items_to(&args[0], "Cannot push on")?;
-    any(items.iter().chain([&args[1]]).cloned())
+fn push(args: &[Value]) -> FunctionResult {
+    let items = items_or_kind_error(&args[0], "Cannot push on")?;
+    any_list(items.iter().chain([&args[1]]).cloned())
 }
 
-fn prepend(args: &[Value]) -> Done {
-    let items = items_to(&args[0], "Cannot prepend on")?;
-    any([&args[1]].into_iter().chain(items.iter()).cloned())
+fn prepend(args: &[Value]) -> FunctionResult {
+    let items = items_or_kind_error(&args[0], "Cannot prepend on")?;
+    any_list([&args[1]].into_iter().chain(items.iter()).cloned())
 }
 
-fn first(args: &[Value]) -> Done {
-    Ok(items_to(&args[0], "Cannot find first on")?.first().cloned().unwrap_or_default())
+fn first(args: &[Value]) -> FunctionResult {
+    Ok(items_or_kind_error(&args[0], "Cannot find first on")?.first().cloned().unwrap_or_default())
 }
 
-fn last(args: &[Value]) -> Done {
-    Ok(items_to(&args[0], "Cannot find last on")?.last().cloned().unwrap_or_default())
+fn last(args: &[Value]) -> FunctionResult {
+    Ok(items_or_kind_error(&args[0], "Cannot find last on")?.last().cloned().unwrap_or_default())
 }
 
 /// All elements but the first. The rest of an empty list is nil.
-fn rest(args: &[Value]) -> Done {
-    match items_to(&args[0], "Cannot find rest on")?.split_first() {
-        Some((_, rest)) => any(rest.iter().cloned()),
+fn rest(args: &[Value]) -> FunctionResult {
+    match items_or_kind_error(&args[0], "Cannot find rest on")?.split_first() {
+        Some((_, rest)) => any_list(rest.iter().cloned()),
         None => Ok(List::nil().into()),
     }
 }
 
-fn initial(args: &[Value]) -> Done {
-    match items_to(&args[0], "Cannot find initial on")?.split_last() {
-        Some((_, rest)) => any(rest.iter().cloned()),
+fn initial(args: &[Value]) -> FunctionResult {
+    match items_or_kind_error(&args[0], "Cannot find initial on")?.split_last() {
+        Some((_, rest)) => any_list(rest.iter().cloned()),
         None => Ok(List::nil().into()),
     }
 }
 
-fn reverse(args: &[Value]) -> Done {
-    any(items_to(&args[0], "Cannot find reverse on")?.iter().rev().cloned())
+fn reverse(args: &[Value]) -> FunctionResult {
+    any_list(items_or_kind_error(&args[0], "Cannot find reverse on")?.iter().rev().cloned())
 }
 
 /// Whether the value is in the list. Every comparison is charged: comparing a list with itself is quadratic.
-fn among(machine: &mut Machine<'_>, value: &Value, items: &[Value]) -> Result<bool, Str> {
+fn contains_value(machine: &mut Machine<'_>, value: &Value, items: &[Value]) -> Result<bool, Str> {
     for item in items {
         let (same, looked) = deep_equal_counted(value, item);
         machine.charge(looked)?;
@@ -125,40 +125,42 @@ fn among(machine: &mut Machine<'_>, value: &Value, items: &[Value]) -> Result<bo
     Ok(false)
 }
 
-fn uniq(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+fn uniq(machine: &mut Machine<'_>, args: &[Value]) -> FunctionResult {
     let mut unique: Vec<Value> = Vec::new();
-    for item in items_to(&args[0], "Cannot find uniq on")?.iter() {
-        if !among(machine, item, &unique)? {
+    for item in items_or_kind_error(&args[0], "Cannot find uniq on")?.iter() {
+        if !contains_value(machine, item, &unique)? {
             unique.push(item.clone());
         }
     }
-    any(unique)
+    any_list(unique)
 }
 
-fn without(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+fn without(machine: &mut Machine<'_>, args: &[Value]) -> FunctionResult {
     let mut left = Vec::new();
-    for item in items_to(&args[0], "Cannot find without on")?.iter() {
-        if !among(machine, item, &args[1..])? {
+    for item in items_or_kind_error(&args[0], "Cannot find without on")?.iter() {
+        if !contains_value(machine, item, &args[1..])? {
             left.push(item.clone());
         }
     }
-    any(left)
+    any_list(left)
 }
 
-fn has(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+fn has(machine: &mut Machine<'_>, args: &[Value]) -> FunctionResult {
     if args[1].is_nil() {
         return Ok(false.into());
     }
-    let items = items_to(&args[1], "Cannot find has on")?;
-    Ok(among(machine, &args[0], &items)?.into())
+    let items = items_or_kind_error(&args[1], "Cannot find has on")?;
+    Ok(contains_value(machine, &args[0], &items)?.into())
 }
 
-fn compact(args: &[Value]) -> Done {
-    any(items_to(&args[0], "Cannot compact on")?.iter().filter(|item| !is_empty(item)).cloned())
+fn compact(args: &[Value]) -> FunctionResult {
+    any_list(
+        items_or_kind_error(&args[0], "Cannot compact on")?.iter().filter(|item| !is_empty(item)).cloned(),
+    )
 }
 
 /// sprig's `slice`, which replaces Go's built-in. It does not accept strings.
-fn slice(args: &[Value]) -> Done {
+fn slice(args: &[Value]) -> FunctionResult {
     let items = items(&args[0], |kind| format!("list should be type of slice or array but {kind}"))?;
     if items.is_empty() {
         return Ok(Value::Nil);
@@ -177,17 +179,17 @@ fn slice(args: &[Value]) -> Done {
 }
 
 /// Concatenates lists. If all are empty, the result is nil.
-fn concat(args: &[Value]) -> Done {
+fn concat(args: &[Value]) -> FunctionResult {
     let mut all = Vec::new();
     for list in args {
         all.extend_from_slice(&items(list, |kind| format!("Cannot concat type {kind} as list"))?);
     }
-    if all.is_empty() { Ok(List::nil().into()) } else { any(all) }
+    if all.is_empty() { Ok(List::nil().into()) } else { any_list(all) }
 }
 
 /// Splits a list into lists of `size` elements.
-fn chunk(args: &[Value]) -> Done {
-    let items = items_to(&args[1], "Cannot chunk")?;
+fn chunk(args: &[Value]) -> FunctionResult {
+    let items = items_or_kind_error(&args[1], "Cannot chunk")?;
     let size = int(&args[0]);
     let size = match usize::try_from(size) {
         Ok(size) if size > 0 => size,

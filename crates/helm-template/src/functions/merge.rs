@@ -3,17 +3,17 @@
 //! The first map is changed in place. A nested map that is taken over whole is shared by both maps afterwards.
 
 use super::defaults::is_empty;
-use super::dicts::{MAX_DEPTH, steps_to_move, too_deep};
+use super::dicts::{MAX_DEPTH, steps_to_move, too_deep_error};
 use crate::exec::Machine;
 use crate::value::{Map, Str, Value};
 
 /// Precedence where both maps have a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Win {
+pub(super) enum MergePrecedence {
     /// The destination wins, unless its value is empty. A nil source value is ignored.
-    First,
+    Destination,
     /// The source wins, even if its value is empty or nil.
-    Last,
+    Source,
 }
 
 /// Steps to look up a key and insert an entry.
@@ -24,34 +24,34 @@ pub(super) fn merge(
     machine: &mut Machine<'_>,
     into: &Map,
     from: &Map,
-    win: Win,
+    win: MergePrecedence,
     depth: usize,
 ) -> Result<(), Str> {
-    if into.is(from) {
+    if into.ptr_eq(from) {
         return Ok(());
     }
     if depth > MAX_DEPTH {
-        return Err(too_deep());
+        return Err(too_deep_error());
     }
     // A snapshot, because `from` may be part of `into` and change during the merge.
     for (key, theirs) in from.snapshot() {
-        machine.wrote(size_of::<Value>())?;
+        machine.charge_bytes(size_of::<Value>())?;
         machine.charge(STEPS_FOR_ENTRY)?;
         let ours = into.get(&key).unwrap_or_default();
         let take = match (&ours, &theirs) {
-            (_, Value::Nil | Value::Null) => win == Win::Last,
+            (_, Value::Nil | Value::Null) => win == MergePrecedence::Source,
             (Value::Map(ours), Value::Map(theirs)) => {
                 merge(machine, ours, theirs, win, depth + 1)?;
                 ours.is_empty()
             }
-            _ => win == Win::Last || is_empty(&ours),
+            _ => win == MergePrecedence::Source || is_empty(&ours),
         };
         if take && from.is_any() && !into.is_any() {
-            return Err(UNFIT.into());
+            return Err(NOT_ASSIGNABLE_ERROR.into());
         }
         if take {
             machine.charge(steps_to_move(into))?;
-            machine.put_into(into, &theirs);
+            machine.record_insertion(into, &theirs);
             into.insert(key, theirs);
         }
     }
@@ -59,4 +59,5 @@ pub(super) fn merge(
 }
 
 /// Go's error for assigning an `interface {}` value into a map of strings.
-const UNFIT: &str = "reflect.Value.SetMapIndex: value of type interface {} is not assignable to type string";
+const NOT_ASSIGNABLE_ERROR: &str =
+    "reflect.Value.SetMapIndex: value of type interface {} is not assignable to type string";

@@ -29,8 +29,8 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub use crypto::{MAKE_USUAL_KEY, USUAL_KEY};
-pub use defaults::SAID_BY_CHART;
+pub use crypto::{DEFAULT_KEY, DEFAULT_KEY_FUNCTIONS};
+pub use defaults::AUTHOR_MESSAGE_MARKERS;
 
 use crate::exec::Functions;
 use crate::profile::Profile;
@@ -59,7 +59,7 @@ pub fn table(profile: Profile) -> Functions {
         functions.extend(rows);
     }
     if profile == Profile::Helm3 {
-        functions.extend(formats::HELM3);
+        functions.extend(formats::HELM3_FUNCTIONS);
         for name in NOT_IN_HELM3 {
             functions.remove(name);
         }

@@ -8,7 +8,7 @@ pub(super) fn to_int(value: &Value) -> i64 {
         Value::Int(n) | Value::Int64(n) => *n,
         Value::Uint8(n) => i64::from(*n),
         Value::Uint64(n) => n.cast_signed(),
-        Value::Float(n) => whole(*n),
+        Value::Float(n) => float_to_int(*n),
         Value::Bool(truth) => i64::from(*truth),
         Value::String(text) => parse_int(without_zeros(text)).unwrap_or_default(),
         _ => 0,
@@ -30,7 +30,7 @@ pub(super) fn to_float(value: &Value) -> f64 {
 
 /// Go leaves the conversion of an out-of-range float undefined; on amd64 the result is the minimum integer.
 #[expect(clippy::cast_possible_truncation, reason = "what is out of range is caught before")]
-fn whole(n: f64) -> i64 {
+fn float_to_int(n: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     if (-END..END).contains(&n) { n as i64 } else { i64::MIN }
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_out_of_texts() {
+    fn strings_convert_to_numbers_like_cast() {
         let table: [(&str, i64, f64); 12] = [
             ("", 0, 0.0),
             ("12", 12, 12.0),

@@ -1,57 +1,57 @@
 //! Path and URL functions.
 
-use crate::exec::{Machine, Row, Run};
+use crate::exec::{FunctionBody, FunctionRow, Machine};
 use crate::go::path;
-use crate::go::url::{Url, User, user_of};
+use crate::go::url::{Url, User, parse_userinfo};
 use crate::value::{Map, Str, Type, Value};
 
-type Done = Result<Value, Str>;
+type PathResult = Result<Value, Str>;
 
 const TEXT: &[Type] = &[Type::String];
 
 // A chart renders the same on every platform: `os*` functions use slash-separated paths.
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("base",     TEXT,         false, Run::Plain(base)),
-    ("dir",      TEXT,         false, Run::Plain(dir)),
-    ("clean",    TEXT,         false, Run::Plain(clean)),
-    ("ext",      TEXT,         false, Run::Plain(ext)),
-    ("isAbs",    TEXT,         false, Run::Plain(is_abs)),
-    ("osBase",   TEXT,         false, Run::Plain(base)),
-    ("osDir",    TEXT,         false, Run::Plain(dir)),
-    ("osClean",  TEXT,         false, Run::Plain(clean)),
-    ("osExt",    TEXT,         false, Run::Plain(ext)),
-    ("osIsAbs",  TEXT,         false, Run::Plain(is_abs)),
-    ("urlParse", TEXT,         false, Run::Machine(url_parse)),
-    ("urlJoin",  &[Type::Map], false, Run::Machine(url_join)),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("base",     TEXT,         false, FunctionBody::Plain(base)),
+    ("dir",      TEXT,         false, FunctionBody::Plain(dir)),
+    ("clean",    TEXT,         false, FunctionBody::Plain(clean)),
+    ("ext",      TEXT,         false, FunctionBody::Plain(ext)),
+    ("isAbs",    TEXT,         false, FunctionBody::Plain(is_abs)),
+    ("osBase",   TEXT,         false, FunctionBody::Plain(base)),
+    ("osDir",    TEXT,         false, FunctionBody::Plain(dir)),
+    ("osClean",  TEXT,         false, FunctionBody::Plain(clean)),
+    ("osExt",    TEXT,         false, FunctionBody::Plain(ext)),
+    ("osIsAbs",  TEXT,         false, FunctionBody::Plain(is_abs)),
+    ("urlParse", TEXT,         false, FunctionBody::Machine(url_parse)),
+    ("urlJoin",  &[Type::Map], false, FunctionBody::Machine(url_join)),
 ];
 
 fn bytes(args: &[Value]) -> &[u8] {
     args[0].string_bytes().unwrap_or_default()
 }
 
-fn base(args: &[Value]) -> Done {
-    Ok(Value::string_of(path::base(bytes(args)).to_vec()))
+fn base(args: &[Value]) -> PathResult {
+    Ok(Value::string_from_bytes(path::base(bytes(args)).to_vec()))
 }
 
-fn dir(args: &[Value]) -> Done {
-    Ok(Value::string_of(path::dir(bytes(args))))
+fn dir(args: &[Value]) -> PathResult {
+    Ok(Value::string_from_bytes(path::dir(bytes(args))))
 }
 
-fn clean(args: &[Value]) -> Done {
-    Ok(Value::string_of(path::clean(bytes(args))))
+fn clean(args: &[Value]) -> PathResult {
+    Ok(Value::string_from_bytes(path::clean(bytes(args))))
 }
 
-fn ext(args: &[Value]) -> Done {
-    Ok(Value::string_of(path::ext(bytes(args)).to_vec()))
+fn ext(args: &[Value]) -> PathResult {
+    Ok(Value::string_from_bytes(path::ext(bytes(args)).to_vec()))
 }
 
-fn is_abs(args: &[Value]) -> Done {
+fn is_abs(args: &[Value]) -> PathResult {
     Ok(bytes(args).starts_with(b"/").into())
 }
 
-fn url_parse(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    machine.wrote(bytes(args).len())?;
+fn url_parse(machine: &mut Machine<'_>, args: &[Value]) -> PathResult {
+    machine.charge_bytes(bytes(args).len())?;
     let url = Url::parse(bytes(args), machine.functions.profile)
         .map_err(|why| format!("unable to parse url: {why}"))?;
     let hostname = url.hostname().to_vec();
@@ -66,11 +66,11 @@ fn url_parse(machine: &mut Machine<'_>, args: &[Value]) -> Done {
         ("fragment", url.fragment),
         ("userinfo", user),
     ];
-    Ok(Map::from_entries(parts.map(|(name, part)| (name.into(), Value::string_of(part)))).into())
+    Ok(Map::from_entries(parts.map(|(name, part)| (name.into(), Value::string_from_bytes(part)))).into())
 }
 
-fn url_join(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    let part = |name: &str| part(&args[0], name);
+fn url_join(machine: &mut Machine<'_>, args: &[Value]) -> PathResult {
+    let part = |name: &str| url_component(&args[0], name);
     let mut url = Url {
         scheme: part("scheme")?,
         host: part("host")?,
@@ -82,14 +82,14 @@ fn url_join(machine: &mut Machine<'_>, args: &[Value]) -> Done {
     };
     let user = part("userinfo")?;
     if !user.is_empty() {
-        url.user = user_of(&user, machine.functions.profile)
+        url.user = parse_userinfo(&user, machine.functions.profile)
             .map_err(|why| format!("unable to parse userinfo in dict: {why}"))?;
     }
-    Ok(Value::string_of(url.write()))
+    Ok(Value::string_from_bytes(url.write()))
 }
 
 /// A component of the URL; empty if the map lacks it.
-fn part(map: &Value, name: &str) -> Result<Vec<u8>, Str> {
+fn url_component(map: &Value, name: &str) -> Result<Vec<u8>, Str> {
     let Some(value) = map.as_map().and_then(|map| map.get(name)) else { return Ok(Vec::new()) };
     if value.is_nil() {
         return Err("runtime error: invalid memory address or nil pointer dereference".into());

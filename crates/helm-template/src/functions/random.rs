@@ -1,19 +1,19 @@
 //! Random strings, numbers, bytes and UUIDs.
 
-use crate::exec::{Machine, Row, Run};
+use crate::env::Random;
+use crate::exec::{FunctionBody, FunctionRow, Machine};
 use crate::go;
-use crate::outside::Random;
 use crate::value::{Str, Type, Value};
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("randAlphaNum", &[Type::Int],            false, Run::Machine(|m, count| text(m, count, ALPHANUMERIC))),
-    ("randAlpha",    &[Type::Int],            false, Run::Machine(|m, count| text(m, count, LETTERS))),
-    ("randNumeric",  &[Type::Int],            false, Run::Machine(|m, count| text(m, count, DIGITS))),
-    ("randAscii",    &[Type::Int],            false, Run::Machine(ascii)),
-    ("randBytes",    &[Type::Int],            false, Run::Machine(bytes)),
-    ("randInt",      &[Type::Int, Type::Int], false, Run::Machine(int)),
-    ("uuidv4",       &[],                     false, Run::Machine(|m, _| draw(m, 16).map(|()| uuid(m.outside.random).into()))),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("randAlphaNum", &[Type::Int],            false, FunctionBody::Machine(|m, count| text(m, count, ALPHANUMERIC))),
+    ("randAlpha",    &[Type::Int],            false, FunctionBody::Machine(|m, count| text(m, count, LETTERS))),
+    ("randNumeric",  &[Type::Int],            false, FunctionBody::Machine(|m, count| text(m, count, DIGITS))),
+    ("randAscii",    &[Type::Int],            false, FunctionBody::Machine(ascii)),
+    ("randBytes",    &[Type::Int],            false, FunctionBody::Machine(bytes)),
+    ("randInt",      &[Type::Int, Type::Int], false, FunctionBody::Machine(int)),
+    ("uuidv4",       &[],                     false, FunctionBody::Machine(|m, _| charge_draw(m, 16).map(|()| uuid(m.env.random).into()))),
 ];
 
 const ALPHANUMERIC: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -21,20 +21,20 @@ const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const DIGITS: &[u8] = b"0123456789";
 
 /// Maximum number of random characters or bytes per call, to bound memory and time.
-const MOST: usize = 1 << 20;
+const MAX_COUNT: usize = 1 << 20;
 
 /// `count` characters drawn uniformly from the alphabet. A negative count gives an empty string.
 fn text(machine: &mut Machine<'_>, count: &[Value], alphabet: &[u8]) -> Result<Value, Str> {
     let count = length(usize::try_from(number(count, 0)).unwrap_or(0))?;
-    draw(machine, count)?;
-    Ok(letters(machine.outside.random, count, alphabet).into())
+    charge_draw(machine, count)?;
+    Ok(letters(machine.env.random, count, alphabet).into())
 }
 
 /// Charges a draw of `bytes` random bytes: a fixed cost per call to the host, and a cost per byte.
-fn draw(machine: &Machine<'_>, bytes: usize) -> Result<(), Str> {
-    const STEPS_TO_ASK: u64 = 20;
+fn charge_draw(machine: &Machine<'_>, bytes: usize) -> Result<(), Str> {
+    const STEPS_PER_CALL: u64 = 20;
     const BYTES_PER_STEP: u64 = 2;
-    machine.budget().charge(STEPS_TO_ASK + bytes as u64 / BYTES_PER_STEP)
+    machine.budget().charge(STEPS_PER_CALL + bytes as u64 / BYTES_PER_STEP)
 }
 
 /// Printable ASCII, including the space.
@@ -61,25 +61,27 @@ fn bytes(machine: &mut Machine<'_>, count: &[Value]) -> Result<Value, Str> {
     let count =
         usize::try_from(number(count, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
     let count = length(count)?;
-    draw(machine, count)?;
+    charge_draw(machine, count)?;
     let mut bytes = vec![0; count];
-    machine.outside.random.fill(&mut bytes);
+    machine.env.random.fill(&mut bytes);
     Ok(go::base64(&bytes).into())
 }
 
 fn length(count: usize) -> Result<usize, Str> {
-    if count > MOST {
-        return Err(format!("{count} random characters are more than the {MOST} that are allowed").into());
+    if count > MAX_COUNT {
+        return Err(
+            format!("{count} random characters are more than the {MAX_COUNT} that are allowed").into()
+        );
     }
     Ok(count)
 }
 
 /// A random number from the first bound, inclusive, to the second, exclusive.
 fn int(machine: &mut Machine<'_>, bounds: &[Value]) -> Result<Value, Str> {
-    draw(machine, 8)?;
+    charge_draw(machine, 8)?;
     let (min, max) = (number(bounds, 0), number(bounds, 1));
     let span = u64::try_from(max.wrapping_sub(min)).ok().filter(|span| *span > 0);
-    let drawn = below(machine.outside.random, span.ok_or("invalid argument to Intn")?);
+    let drawn = below(machine.env.random, span.ok_or("invalid argument to Intn")?);
     Ok(Value::Int(min.wrapping_add_unsigned(drawn)))
 }
 
@@ -121,9 +123,9 @@ mod tests {
     use super::*;
 
     /// Counts up: deterministic, and evenly distributed.
-    struct Counting(Cell<u8>);
+    struct CountingRandom(Cell<u8>);
 
-    impl Random for Counting {
+    impl Random for CountingRandom {
         fn fill(&self, bytes: &mut [u8]) {
             for byte in bytes {
                 *byte = self.0.replace(self.0.get().wrapping_add(1));
@@ -132,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn every_letter_is_as_likely_as_the_next() {
-        let random = Counting(Cell::new(0));
+    fn letters_are_uniformly_distributed() {
+        let random = CountingRandom(Cell::new(0));
         for alphabet in [ALPHANUMERIC, LETTERS, DIGITS] {
             let text = letters(&random, alphabet.len() * 8, alphabet);
             for &letter in alphabet {
@@ -144,23 +146,23 @@ mod tests {
     }
 
     #[test]
-    fn a_number_stays_below_its_bound() {
-        let random = Counting(Cell::new(0));
+    fn random_number_stays_below_bound() {
+        let random = CountingRandom(Cell::new(0));
         for span in [1, 2, 3, 10, 1 << 40, u64::MAX] {
             assert!((0..100).all(|_| below(&random, span) < span));
         }
     }
 
     #[test]
-    fn a_uuid_says_that_it_is_random() {
-        let random = Counting(Cell::new(0xf0));
+    fn uuid_has_version_and_variant() {
+        let random = CountingRandom(Cell::new(0xf0));
         assert_eq!(uuid(&random), "f0f1f2f3-f4f5-46f7-b8f9-fafbfcfdfeff");
         assert_eq!(uuid(&random), "00010203-0405-4607-8809-0a0b0c0d0e0f");
     }
 
     #[test]
-    fn too_much_is_refused() {
-        assert!(length(MOST).is_ok());
+    fn too_many_random_characters_are_rejected() {
+        assert!(length(MAX_COUNT).is_ok());
         assert_eq!(
             length(1_000_000_000).unwrap_err().as_ref(),
             "1000000000 random characters are more than the 1048576 that are allowed"

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::exec::{Machine, Row, Run};
+use crate::exec::{FunctionBody, FunctionRow, Machine};
 use crate::go::regexp::{Alphabet, Expression, Subject, quote_meta};
 use crate::go::{can_backquote, quote};
 use crate::profile::Profile;
 use crate::value::{List, Str, Type, Value};
 
-type Done = Result<Value, Str>;
+type RegexResult = Result<Value, Str>;
 
 const ONE: &[Type] = &[Type::String];
 const TWO: &[Type] = &[Type::String, Type::String];
@@ -18,33 +18,33 @@ const THREE: &[Type] = &[Type::String, Type::String, Type::String];
 const LIMITED: &[Type] = &[Type::String, Type::String, Type::Int];
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("regexMatch",                 TWO,     false, Run::Machine(is_match)),
-    ("mustRegexMatch",             TWO,     false, Run::Machine(must_match)),
-    ("regexFind",                  TWO,     false, Run::Machine(|m, args| find(&compile(m, args)?, args))),
-    ("mustRegexFind",              TWO,     false, Run::Machine(|m, args| find(&must(m, args)?, args))),
-    ("regexFindAll",               LIMITED, false, Run::Machine(|m, args| find_all(&compile(m, args)?, m, args))),
-    ("mustRegexFindAll",           LIMITED, false, Run::Machine(|m, args| find_all(&must(m, args)?, m, args))),
-    ("regexSplit",                 LIMITED, false, Run::Machine(|m, args| split(&compile(m, args)?, m, args))),
-    ("mustRegexSplit",             LIMITED, false, Run::Machine(|m, args| split(&must(m, args)?, m, args))),
-    ("regexReplaceAll",            THREE,   false, Run::Machine(|m, args| replace(&compile(m, args)?, m, args))),
-    ("mustRegexReplaceAll",        THREE,   false, Run::Machine(|m, args| replace(&must(m, args)?, m, args))),
-    ("regexReplaceAllLiteral",     THREE,   false, Run::Machine(|m, args| replace_literally(&compile(m, args)?, m, args))),
-    ("mustRegexReplaceAllLiteral", THREE,   false, Run::Machine(|m, args| replace_literally(&must(m, args)?, m, args))),
-    ("regexQuoteMeta",             ONE,     false, Run::Plain(|args| Ok(Value::string_of(quote_meta(bytes(&args[0])))))),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("regexMatch",                 TWO,     false, FunctionBody::Machine(is_match)),
+    ("mustRegexMatch",             TWO,     false, FunctionBody::Machine(must_match)),
+    ("regexFind",                  TWO,     false, FunctionBody::Machine(|m, args| find(&compile_with_panic_message(m, args)?, args))),
+    ("mustRegexFind",              TWO,     false, FunctionBody::Machine(|m, args| find(&compile_cached(m, args)?, args))),
+    ("regexFindAll",               LIMITED, false, FunctionBody::Machine(|m, args| find_all(&compile_with_panic_message(m, args)?, m, args))),
+    ("mustRegexFindAll",           LIMITED, false, FunctionBody::Machine(|m, args| find_all(&compile_cached(m, args)?, m, args))),
+    ("regexSplit",                 LIMITED, false, FunctionBody::Machine(|m, args| split(&compile_with_panic_message(m, args)?, m, args))),
+    ("mustRegexSplit",             LIMITED, false, FunctionBody::Machine(|m, args| split(&compile_cached(m, args)?, m, args))),
+    ("regexReplaceAll",            THREE,   false, FunctionBody::Machine(|m, args| replace(&compile_with_panic_message(m, args)?, m, args))),
+    ("mustRegexReplaceAll",        THREE,   false, FunctionBody::Machine(|m, args| replace(&compile_cached(m, args)?, m, args))),
+    ("regexReplaceAllLiteral",     THREE,   false, FunctionBody::Machine(|m, args| replace_literally(&compile_with_panic_message(m, args)?, m, args))),
+    ("mustRegexReplaceAllLiteral", THREE,   false, FunctionBody::Machine(|m, args| replace_literally(&compile_cached(m, args)?, m, args))),
+    ("regexQuoteMeta",             ONE,     false, FunctionBody::Plain(|args| Ok(Value::string_from_bytes(quote_meta(bytes(&args[0])))))),
 ];
 
 /// Cache capacity per profile and alphabet. Charts use the same few expressions repeatedly, often in loops.
-const KEPT: usize = 256;
+const CACHE_CAPACITY: usize = 256;
 
-type Kept = HashMap<(Profile, Alphabet), HashMap<Box<str>, Rc<Expression>>>;
+type ExpressionCache = HashMap<(Profile, Alphabet), HashMap<Box<str>, Rc<Expression>>>;
 
 thread_local! {
-    static COMPILED: RefCell<Kept> = RefCell::new(Kept::new());
+    static COMPILED: RefCell<ExpressionCache> = RefCell::new(ExpressionCache::new());
 }
 
 /// Compiles the first argument, for matching against the second argument.
-fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
+fn compile_cached(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
     let profile = machine.functions.profile;
     let pattern = match &args[0] {
         Value::Raw(bytes) => {
@@ -54,7 +54,7 @@ fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str
         }
         pattern => pattern.as_str().unwrap_or_default(),
     };
-    let alphabet = Alphabet::of(args.get(1).map_or(&[], bytes));
+    let alphabet = Alphabet::from_text(args.get(1).map_or(&[], bytes));
     let expression = COMPILED.with_borrow_mut(|kept| {
         let kept = kept.entry((profile, alphabet)).or_default();
         if let Some(expression) = kept.get(pattern) {
@@ -63,35 +63,35 @@ fn must(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str
         let expression = match Expression::compile_for(alphabet, pattern, profile) {
             Ok(expression) => Rc::new(expression),
             Err(why) => {
-                machine.charge(Expression::steps_to_refuse(&why, pattern))?;
+                machine.charge(Expression::steps_to_reject(&why, pattern))?;
                 return Err(why.into());
             }
         };
         machine.charge(expression.steps_to_compile())?;
         // Larger expressions are not cached.
         if expression.is_small() {
-            if kept.len() >= KEPT {
+            if kept.len() >= CACHE_CAPACITY {
                 kept.clear();
             }
             kept.insert(pattern.into(), expression.clone());
         }
         Ok(expression)
     })?;
-    // Charges the first search. Later searches in the same text are charged through `toll`.
+    // Charges the first search. Later searches in the same text are charged through [`charge_callback`].
     machine.charge(expression.steps(args.get(1).map_or(0, Value::width)))?;
     Ok(expression)
 }
 
-fn toll(machine: &mut Machine<'_>) -> impl FnMut(u64, usize) -> Result<(), Str> {
+fn charge_callback(machine: &mut Machine<'_>) -> impl FnMut(u64, usize) -> Result<(), Str> {
     |steps, bytes| {
         machine.charge(steps)?;
-        machine.room_for(bytes)
+        machine.check_memory(bytes)
     }
 }
 
-/// Like [`must`], for the functions that panic in Go when the expression is invalid.
-fn compile(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
-    must(machine, args).map_err(|why| {
+/// Like [`compile_cached`], for the functions that panic in Go when the expression is invalid.
+fn compile_with_panic_message(machine: &mut Machine<'_>, args: &[Value]) -> Result<Rc<Expression>, Str> {
+    compile_cached(machine, args).map_err(|why| {
         let pattern = args[0].text().unwrap_or_default();
         let shown = if can_backquote(&pattern) { format!("`{pattern}`") } else { quote(&pattern) };
         format!("regexp: Compile({shown}): {why}").into()
@@ -111,40 +111,44 @@ fn limit(args: &[Value]) -> i64 {
 }
 
 fn strings(found: &[&[u8]]) -> Value {
-    List::texts(found.iter().map(|bytes| Value::string_of(bytes.to_vec()))).into()
+    List::texts(found.iter().map(|bytes| Value::string_from_bytes(bytes.to_vec()))).into()
 }
 
 /// The only function that ignores an invalid expression.
-fn is_match(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    Ok(must(machine, args).is_ok_and(|expression| expression.is_match(&subject(args))).into())
+fn is_match(machine: &mut Machine<'_>, args: &[Value]) -> RegexResult {
+    Ok(compile_cached(machine, args).is_ok_and(|expression| expression.is_match(&subject(args))).into())
 }
 
-fn must_match(machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    Ok(must(machine, args)?.is_match(&subject(args)).into())
+fn must_match(machine: &mut Machine<'_>, args: &[Value]) -> RegexResult {
+    Ok(compile_cached(machine, args)?.is_match(&subject(args)).into())
 }
 
-fn find(expression: &Rc<Expression>, args: &[Value]) -> Done {
-    Ok(Value::string_of(expression.find(&subject(args)).to_vec()))
+fn find(expression: &Rc<Expression>, args: &[Value]) -> RegexResult {
+    Ok(Value::string_from_bytes(expression.find(&subject(args)).to_vec()))
 }
 
-fn find_all(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    let found = expression.find_all(&subject(args), limit(args), &mut toll(machine))?;
+fn find_all(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> RegexResult {
+    let found = expression.find_all(&subject(args), limit(args), &mut charge_callback(machine))?;
     Ok(if found.is_empty() { List::nil_strings().into() } else { strings(&found) })
 }
 
-fn split(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> Done {
+fn split(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> RegexResult {
     let limit = limit(args);
     Ok(if limit == 0 {
         List::nil_strings().into()
     } else {
-        strings(&expression.split(&subject(args), limit, &mut toll(machine))?)
+        strings(&expression.split(&subject(args), limit, &mut charge_callback(machine))?)
     })
 }
 
-fn replace(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    expression.replace_all(&subject(args), bytes(&args[2]), &mut toll(machine)).map(Value::string_of)
+fn replace(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> RegexResult {
+    expression
+        .replace_all(&subject(args), bytes(&args[2]), &mut charge_callback(machine))
+        .map(Value::string_from_bytes)
 }
 
-fn replace_literally(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> Done {
-    expression.replace_literally(&subject(args), bytes(&args[2]), &mut toll(machine)).map(Value::string_of)
+fn replace_literally(expression: &Rc<Expression>, machine: &mut Machine<'_>, args: &[Value]) -> RegexResult {
+    expression
+        .replace_literally(&subject(args), bytes(&args[2]), &mut charge_callback(machine))
+        .map(Value::string_from_bytes)
 }

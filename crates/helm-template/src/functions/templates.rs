@@ -1,14 +1,14 @@
 //! Functions that run templates or query the environment: `include`, `tpl`, `lookup`, `getHostByName`.
 
-use crate::exec::{Error, Machine, Row, Run};
+use crate::exec::{ExecError, FunctionBody, FunctionRow, Machine};
 use crate::value::{Str, Type, Value};
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("include",       &[Type::String, Type::Any], false, Run::Template(include)),
-    ("tpl",           &[Type::String, Type::Any], false, Run::Template(tpl)),
-    ("lookup",        &[Type::String; 4],         false, Run::Machine(lookup)),
-    ("getHostByName", &[Type::String],            false, Run::Machine(host)),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("include",       &[Type::String, Type::Any], false, FunctionBody::Template(include)),
+    ("tpl",           &[Type::String, Type::Any], false, FunctionBody::Template(tpl)),
+    ("lookup",        &[Type::String; 4],         false, FunctionBody::Machine(lookup)),
+    ("getHostByName", &[Type::String],            false, FunctionBody::Machine(get_host_by_name)),
 ];
 
 fn text(values: &[Value], at: usize) -> Str {
@@ -24,31 +24,31 @@ fn data(values: &[Value]) -> Value {
     values.get(1).cloned().unwrap_or_default().unboxed()
 }
 
-fn include(machine: &mut Machine<'_>, values: &[Value]) -> Result<Value, Error> {
+fn include(machine: &mut Machine<'_>, values: &[Value]) -> Result<Value, ExecError> {
     machine.include(&text(values, 0), data(values))
 }
 
-fn tpl(machine: &mut Machine<'_>, values: &[Value]) -> Result<Value, Error> {
-    machine.inline(&text(values, 0), data(values))
+fn tpl(machine: &mut Machine<'_>, values: &[Value]) -> Result<Value, ExecError> {
+    machine.execute_text(&text(values, 0), data(values))
 }
 
 fn lookup(machine: &mut Machine<'_>, values: &[Value]) -> Result<Value, Str> {
     let [version, kind, namespace, name] = [0, 1, 2, 3].map(|at| text(values, at));
-    machine.outside.cluster.lookup(&version, &kind, &namespace, &name).map(|found| Value::from(&found))
+    machine.env.cluster.lookup(&version, &kind, &namespace, &name).map(|found| Value::from(&found))
 }
 
-fn host(machine: &mut Machine<'_>, values: &[Value]) -> Result<Value, Str> {
-    Ok(machine.outside.names.address(&text(values, 0)).into())
+fn get_host_by_name(machine: &mut Machine<'_>, values: &[Value]) -> Result<Value, Str> {
+    Ok(machine.env.resolver.resolve(&text(values, 0)).into())
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use crate::budget::{Budget, Limits, Unlimited};
+    use crate::budget::{Budget, RenderLimits, Unlimited};
+    use crate::env::RenderEnv;
     use crate::exec::{Machine, Templates};
     use crate::functions::table;
-    use crate::outside::Outside;
     use crate::parse::parse;
     use crate::profile::Profile;
     use crate::value::Value;
@@ -56,11 +56,11 @@ mod tests {
     fn run(text: &str) -> String {
         let functions = table(Profile::Helm4);
         // Without optimisation, this many nested templates need a large stack.
-        let limits = Limits { depth: 10_000, ..Limits::default() };
+        let limits = RenderLimits { depth: 10_000, ..RenderLimits::default() };
         let budget = Budget::new(limits, &Unlimited);
         let parsed = parse("t", text, &functions).unwrap();
         let set = Templates::default().with(parsed.into_iter().map(Arc::new));
-        let mut machine = Machine::new(set, &functions, Outside::NOWHERE, &budget);
+        let mut machine = Machine::new(set, &functions, RenderEnv::NULL, &budget);
         match machine.run("t", Value::string("x")) {
             Ok(out) => String::from_utf8(out).unwrap(),
             Err(error) => error.to_string(),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_in_templates() {
+    fn include_and_tpl_render_nested_templates() {
         let table = [
             (r#"{{define "a"}}<{{.}}>{{end}}{{include "a" 1}}{{include "a" .}}"#, "<1><x>"),
             (r#"{{tpl "{{.}}{{.}}" 2}} {{tpl "plain" .}} {{tpl "a<no value>b" nil}}"#, "22 plain ab"),
@@ -98,7 +98,7 @@ mod tests {
 
     /// Deep recursion with many parentheses at each level, on the small stack of a test thread.
     #[test]
-    fn endless_recursion_ends() {
+    fn endless_recursion_is_stopped() {
         let (open, close) = ("(print ".repeat(50), ")".repeat(50));
         let text = format!(
             r#"{{{{define "a"}}}}{{{{{open}(include "a" .){close}}}}}{{{{end}}}}{{{{include "a" .}}}}"#

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::budget::{Budget, Limits, Unlimited};
+use crate::budget::{Budget, RenderLimits, Unlimited};
+use crate::env::RenderEnv;
 use crate::exec::{Machine, Templates};
-use crate::outside::Outside;
 use crate::parse::parse;
 use crate::value::{List, Map, Value};
 
@@ -41,13 +41,13 @@ fn run(text: &str) -> String {
         Err(why) => return why.to_string(),
     };
     let set = Templates::default().with(templates.into_iter().map(Arc::new));
-    let limits = Limits { steps: 1_000_000, memory: 1 << 20, depth: 50 };
+    let limits = RenderLimits { steps: 1_000_000, memory: 1 << 20, depth: 50 };
     let budget = Budget::new(limits, &Unlimited);
-    let why = match Machine::new(set, &functions, Outside::NOWHERE, &budget).run("t", values()) {
+    let why = match Machine::new(set, &functions, RenderEnv::NULL, &budget).run("t", values()) {
         Ok(out) => return String::from_utf8_lossy(&out).replace("<no value>", ""),
         Err(why) => why.to_string(),
     };
-    let (start, end) = SAID_BY_CHART;
+    let (start, end) = AUTHOR_MESSAGE_MARKERS;
     let place = why.split(": ").nth(1).unwrap_or_default();
     match why.split_once(start).and_then(|(_, rest)| rest.rsplit_once(end)) {
         Some((said, _)) => format!("execution error at ({place}): {said}"),
@@ -68,7 +68,7 @@ fn check(rows: &[(&str, &str)]) {
 
 #[test]
 #[rustfmt::skip]
-fn texts() {
+fn string_functions_match_helm() {
     check(&[
         (r#"{{abbrev 8 "hello world"}}"#, "hello..."),
         (r#"{{abbrev 3 "hello"}}"#, "hello"),
@@ -145,7 +145,7 @@ fn texts() {
 
 #[test]
 #[rustfmt::skip]
-fn lists() {
+fn list_functions_match_helm() {
     check(&[
         (r#"{{list 1 nil "a"}}"#, "[1 <nil> a]"),
         ("{{tuple}}", "[]"),
@@ -185,7 +185,7 @@ fn lists() {
 
 #[test]
 #[rustfmt::skip]
-fn maps() {
+fn dict_functions_match_helm() {
     check(&[
         (r#"{{dict "a" 1 "b"}}"#, "map[a:1 b:]"),
         ("{{dict 1 2 true 3 nil 4}}", "map[1:2 <nil>:4 true:3]"),
@@ -212,7 +212,7 @@ fn maps() {
 
 #[test]
 #[rustfmt::skip]
-fn numbers() {
+fn number_functions_match_helm() {
     check(&[
         (r#"{{add 1 "2" 3.9 true nil}}"#, "7"),
         ("{{add}}", "0"),
@@ -266,7 +266,7 @@ fn numbers() {
 
 #[test]
 #[rustfmt::skip]
-fn defaults_and_types() {
+fn default_and_type_functions_match_helm() {
     check(&[
         ("{{default 1 0}}", "1"),
         ("{{default 1 .Values.missing}}", "1"),
@@ -311,7 +311,7 @@ fn defaults_and_types() {
 
 #[test]
 #[rustfmt::skip]
-fn refusals() {
+fn function_errors_match_helm() {
     check(&[
         (r#"{{repeat -1 "a"}}"#, r#"1:2: <repeat -1 "a">: error calling repeat: strings: negative Repeat count"#),
         (r#"{{indent -1 "a"}}"#, r#"1:2: <indent -1 "a">: error calling indent: strings: negative Repeat count"#),
@@ -371,7 +371,7 @@ fn refusals() {
 }
 
 #[test]
-fn little_text_does_not_make_much() {
+fn oversized_output_is_rejected() {
     let table = [
         r#"{{repeat 1000000000 "x"}}"#,
         r#"{{indent 1000000000 "x"}}"#,
@@ -392,7 +392,7 @@ fn little_text_does_not_make_much() {
 }
 
 #[test]
-fn what_contains_itself_is_no_end_of_the_stack() {
+fn cyclic_values_do_not_overflow_stack() {
     let looped = r#"{{$x := dict}}{{$_ := set $x "x" $x}}{{$y := dict}}{{$_ := set $y "x" $y}}"#;
     let table = [
         ("{{deepCopy $x}}", "error calling deepCopy: values are nested more than 1000 deep"),
@@ -441,7 +441,7 @@ proptest! {
 
 /// The step limit of the test would be exceeded if every iteration compiled the expression.
 #[test]
-fn an_expression_is_compiled_once() {
+fn regex_is_compiled_once() {
     assert_eq!(
         run(r#"{{range until 200}}{{if regexMatch "^[0-9]{1,3}$" (toString .)}}x{{end}}{{end}}"#),
         "x".repeat(200)

@@ -6,28 +6,28 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use crate::data::Data;
-use crate::exec::{Row, Run};
+use crate::exec::{FunctionBody, FunctionRow};
 use crate::profile::Profile;
 use crate::semver::{Constraints, Version};
-use crate::value::{Field, Json, Kind, Method, Object, Str, Type, Value, light};
+use crate::value::{Field, Json, Kind, Method, Object, Str, Type, Value, negligible_cost};
 
-type Done = Result<Value, Str>;
+type VersionResult = Result<Value, Str>;
 
 const TEXT: &[Type] = &[Type::String];
 const TEXTS: &[Type] = &[Type::String, Type::String];
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("semver",        TEXT,  false, Run::Machine(|machine, args| semver(args, machine.functions.profile))),
-    ("semverCompare", TEXTS, false, Run::Machine(|machine, args| compare(args, machine.functions.profile))),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("semver",        TEXT,  false, FunctionBody::Machine(|machine, args| semver(args, machine.functions.profile))),
+    ("semverCompare", TEXTS, false, FunctionBody::Machine(|machine, args| compare(args, machine.functions.profile))),
 ];
 
-fn semver(args: &[Value], profile: Profile) -> Done {
+fn semver(args: &[Value], profile: Profile) -> VersionResult {
     let version = Version::parse(&args[0].text().unwrap_or_default(), profile)?;
     Ok(Value::Object(Rc::new(SemVer { version, profile, pointer: true })))
 }
 
-fn compare(args: &[Value], profile: Profile) -> Done {
+fn compare(args: &[Value], profile: Profile) -> VersionResult {
     let constraints = Constraints::parse(&args[0].text().unwrap_or_default(), profile)?;
     let version = Version::parse(&args[1].text().unwrap_or_default(), profile)?;
     Ok(constraints.check(&version).into())
@@ -60,7 +60,7 @@ impl Object for SemVer {
     fn method(&self, name: &str) -> Option<Method> {
         let rows = if self.pointer { [METHODS, POINTER_METHODS].as_slice() } else { &[METHODS] };
         let row = rows.iter().copied().flatten().find(|row| row.0 == name)?;
-        Some(Method { params: row.1, variadic: false, weight: light, run: row.2 })
+        Some(Method { params: row.1, variadic: false, cost: negligible_cost, run: row.2 })
     }
 
     fn fields(&self) -> Vec<Field> {
@@ -91,7 +91,7 @@ impl Object for SemVer {
     }
 }
 
-type MethodRow = (&'static str, &'static [Type], fn(&dyn Object, &[Value]) -> Done);
+type MethodRow = (&'static str, &'static [Type], fn(&dyn Object, &[Value]) -> VersionResult);
 
 const VERSION: &[Type] = &[Type::Object("*semver.Version")];
 
@@ -106,11 +106,11 @@ const METHODS: &[MethodRow] = &[
     ("Value",            &[],     |it, _| Ok(version(it)?.to_string().into())),
     ("MarshalJSON",      &[],     |it, _| Ok(Value::Bytes(format!("\"{}\"", version(it)?).into_bytes().into()))),
     ("MarshalText",      &[],     |it, _| Ok(Value::Bytes(version(it)?.to_string().into_bytes().into()))),
-    ("IncPatch",         &[],     |it, _| follow(it, version(it)?.next_patch()?)),
-    ("IncMinor",         &[],     |it, _| follow(it, version(it)?.next_minor()?)),
-    ("IncMajor",         &[],     |it, _| follow(it, version(it)?.next_major()?)),
-    ("SetPrerelease",    TEXT,    |it, args| follow(it, version(it)?.with_pre(&text(args), profile(it)?)?)),
-    ("SetMetadata",      TEXT,    |it, args| follow(it, version(it)?.with_metadata(&text(args), profile(it)?)?)),
+    ("IncPatch",         &[],     |it, _| with_version(it, version(it)?.next_patch()?)),
+    ("IncMinor",         &[],     |it, _| with_version(it, version(it)?.next_minor()?)),
+    ("IncMajor",         &[],     |it, _| with_version(it, version(it)?.next_major()?)),
+    ("SetPrerelease",    TEXT,    |it, args| with_version(it, version(it)?.with_pre(&text(args), profile(it)?)?)),
+    ("SetMetadata",      TEXT,    |it, args| with_version(it, version(it)?.with_metadata(&text(args), profile(it)?)?)),
 ];
 
 #[rustfmt::skip]
@@ -124,18 +124,18 @@ const POINTER_METHODS: &[MethodRow] = &[
     ("Equal",            VERSION, |it, args| Ok((args[0].is_some() && order(it, args)?.is_eq()).into())),
 ];
 
-const NIL: &str = "runtime error: invalid memory address or nil pointer dereference";
+const NIL_DEREFERENCE: &str = "runtime error: invalid memory address or nil pointer dereference";
 
-fn semver_of(object: &dyn Object) -> Result<&SemVer, Str> {
-    object.as_any().downcast_ref().ok_or_else(|| NIL.into())
+fn downcast(object: &dyn Object) -> Result<&SemVer, Str> {
+    object.as_any().downcast_ref().ok_or_else(|| NIL_DEREFERENCE.into())
 }
 
 fn version(object: &dyn Object) -> Result<&Version, Str> {
-    Ok(&semver_of(object)?.version)
+    Ok(&downcast(object)?.version)
 }
 
 fn profile(object: &dyn Object) -> Result<Profile, Str> {
-    Ok(semver_of(object)?.profile)
+    Ok(downcast(object)?.profile)
 }
 
 fn text(args: &[Value]) -> String {
@@ -145,10 +145,10 @@ fn text(args: &[Value]) -> String {
 fn order(object: &dyn Object, args: &[Value]) -> Result<Ordering, Str> {
     match &args[0] {
         Value::Object(other) => Ok(version(object)?.compare(version(other.as_ref())?)),
-        _ => Err(NIL.into()),
+        _ => Err(NIL_DEREFERENCE.into()),
     }
 }
 
-fn follow(object: &dyn Object, version: Version) -> Done {
+fn with_version(object: &dyn Object, version: Version) -> VersionResult {
     Ok(Value::Object(Rc::new(SemVer { version, profile: profile(object)?, pointer: false })))
 }

@@ -4,10 +4,10 @@
 
 use memchr::{memchr, memrchr};
 
-use super::arguments::{Done, bytes, int};
-use super::strings::part;
+use super::arguments::{FunctionResult, bytes, int};
+use super::strings::substring;
 use crate::exec::Machine;
-use crate::go::letters::{
+use crate::go::unicode::{
     is_digit, is_letter, is_lower, is_number, is_punctuation, is_title, is_upper, to_lower, to_title,
     to_upper,
 };
@@ -84,11 +84,11 @@ pub(super) fn without_space(value: &Value) -> Value {
     text.iter().filter(|byte| !is_space(**byte)).map(|byte| char::from(*byte)).collect::<String>().into()
 }
 
-pub(super) fn abbrev(args: &[Value]) -> Done {
+pub(super) fn abbrev(args: &[Value]) -> FunctionResult {
     Ok(if int(&args[0]) < 4 { args[1].clone() } else { abbreviated(&args[1], 0, int(&args[0])) })
 }
 
-pub(super) fn abbrev_both(args: &[Value]) -> Done {
+pub(super) fn abbrev_both(args: &[Value]) -> FunctionResult {
     let (left, right) = (int(&args[0]), int(&args[1]));
     let too_narrow = right < 4 || (left > 0 && right < 7);
     Ok(if too_narrow { args[2].clone() } else { abbreviated(&args[2], left, right) })
@@ -110,7 +110,7 @@ fn abbreviated(value: &Value, offset: i64, width: i64) -> Value {
     let room = width - WIDTH;
     let offset = offset.min(length);
     let offset = if length - offset.max(0) < room { length - room } else { offset };
-    Value::string_of(if offset <= 4 {
+    Value::string_from_bytes(if offset <= 4 {
         [cut(0, room), DOTS].concat()
     } else if offset + room < length {
         [DOTS, cut(offset, offset + room - WIDTH), DOTS].concat()
@@ -120,21 +120,27 @@ fn abbreviated(value: &Value, offset: i64, width: i64) -> Value {
 }
 
 /// Wraps text at spaces into lines of at most `width` bytes.
-pub(super) fn wrap(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+pub(super) fn wrap(machine: &mut Machine<'_>, args: &[Value]) -> FunctionResult {
     wrapped(machine, &args[1], int(&args[0]), b"\n", false)
 }
 
 /// Like [`wrap`], with a custom line separator; long words are cut.
-pub(super) fn wrap_with(machine: &mut Machine<'_>, args: &[Value]) -> Done {
+pub(super) fn wrap_with(machine: &mut Machine<'_>, args: &[Value]) -> FunctionResult {
     let between = if bytes(&args[1]).is_empty() { b"\n" } else { bytes(&args[1]) };
     wrapped(machine, &args[2], int(&args[0]), between, true)
 }
 
-fn wrapped(machine: &mut Machine<'_>, value: &Value, width: i64, between: &[u8], cut: bool) -> Done {
+fn wrapped(
+    machine: &mut Machine<'_>,
+    value: &Value,
+    width: i64,
+    between: &[u8],
+    cut: bool,
+) -> FunctionResult {
     let text = bytes(value);
     let width = usize::try_from(width.max(1)).unwrap_or(usize::MAX);
     if text.len() <= width {
-        return Ok(part(value, 0..text.len()));
+        return Ok(substring(value, 0..text.len()));
     }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -152,16 +158,16 @@ fn wrapped(machine: &mut Machine<'_>, value: &Value, width: i64, between: &[u8],
                 (width + space, width + space + 1)
             }
         };
-        machine.room_for(out.len() + end + between.len())?;
+        machine.check_memory(out.len() + end + between.len())?;
         out.extend_from_slice(&rest[..end]);
         out.extend_from_slice(between);
         rest = &rest[next..];
     }
     out.extend_from_slice(rest);
-    Ok(Value::string_of(out))
+    Ok(Value::string_from_bytes(out))
 }
 
-fn joins(c: char) -> bool {
+fn is_separator(c: char) -> bool {
     c == '-' || c == '_' || c.is_whitespace()
 }
 
@@ -171,7 +177,7 @@ pub(super) fn camel(text: &str) -> String {
     let mut rest = text.chars();
     let Some(mut current) = rest.next() else { return out };
     // Leading joiners are kept. A text of joiners only gets its last one doubled, as in sprig.
-    while joins(current) {
+    while is_separator(current) {
         out.push(current);
         let Some(next) = rest.next() else {
             out.push(current);
@@ -182,9 +188,9 @@ pub(super) fn camel(text: &str) -> String {
     let mut capitals = is_upper(current);
     current = to_upper(current);
     for mut next in rest {
-        if joins(next) && joins(current) {
+        if is_separator(next) && is_separator(current) {
             out.push(current);
-        } else if joins(current) {
+        } else if is_separator(current) {
             capitals = is_upper(next);
             next = to_upper(next);
         } else {
@@ -202,7 +208,7 @@ pub(super) fn camel(text: &str) -> String {
 
 /// The class of a token in `snakecase`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum TokenClass {
     Nothing,
     Number,
     Upper,
@@ -213,98 +219,98 @@ enum Word {
 }
 
 /// `some_words` or `some-words`, from a text in any case.
-pub(super) fn separated(text: &str, joint: char) -> String {
+pub(super) fn join_tokens(text: &str, joint: char) -> String {
     let mut out = String::with_capacity(text.len() + 8);
-    let (mut kind, mut word, mut rest) = next_word(text);
+    let (mut kind, mut word, mut rest) = next_token(text);
     while !rest.is_empty() {
-        if kind != Word::Joint {
-            add(&mut out, kind, word, joint);
+        if kind != TokenClass::Joint {
+            push_token(&mut out, kind, word, joint);
         }
         let (before, last) = (kind, word);
-        (kind, word, rest) = next_word(rest);
+        (kind, word, rest) = next_token(rest);
         match before {
-            Word::Number => {
-                while matches!(kind, Word::Letters | Word::Number) {
-                    add(&mut out, kind, word, joint);
-                    (kind, word, rest) = next_word(rest);
+            TokenClass::Number => {
+                while matches!(kind, TokenClass::Letters | TokenClass::Number) {
+                    push_token(&mut out, kind, word, joint);
+                    (kind, word, rest) = next_token(rest);
                 }
-                if !matches!(kind, Word::Nothing | Word::Punctuation | Word::Joint) {
+                if !matches!(kind, TokenClass::Nothing | TokenClass::Punctuation | TokenClass::Joint) {
                     out.push(joint);
                 }
             }
-            Word::Joint => add(&mut out, before, last, joint),
-            Word::Punctuation => {}
-            _ if kind == Word::Number => {
+            TokenClass::Joint => push_token(&mut out, before, last, joint),
+            TokenClass::Punctuation => {}
+            _ if kind == TokenClass::Number => {
                 if rest.is_empty() {
                     continue;
                 }
                 let number = word;
-                (kind, word, rest) = next_word(rest);
-                if kind != Word::Letters {
+                (kind, word, rest) = next_token(rest);
+                if kind != TokenClass::Letters {
                     // The number belongs to the preceding word: `bld4_floor`.
-                    add(&mut out, Word::Number, number, joint);
-                    if !matches!(kind, Word::Joint | Word::Punctuation) {
+                    push_token(&mut out, TokenClass::Number, number, joint);
+                    if !matches!(kind, TokenClass::Joint | TokenClass::Punctuation) {
                         out.push(joint);
                     }
                     continue;
                 }
                 // The number belongs to the following lower-case letters: `http_2xx`.
                 out.push(joint);
-                add(&mut out, Word::Number, number, joint);
-                while matches!(kind, Word::Letters | Word::Number) {
-                    add(&mut out, kind, word, joint);
-                    (kind, word, rest) = next_word(rest);
+                push_token(&mut out, TokenClass::Number, number, joint);
+                while matches!(kind, TokenClass::Letters | TokenClass::Number) {
+                    push_token(&mut out, kind, word, joint);
+                    (kind, word, rest) = next_token(rest);
                 }
-                if !matches!(kind, Word::Nothing | Word::Joint | Word::Punctuation) {
+                if !matches!(kind, TokenClass::Nothing | TokenClass::Joint | TokenClass::Punctuation) {
                     out.push(joint);
                 }
             }
-            _ if !matches!(kind, Word::Joint | Word::Punctuation) => out.push(joint),
+            _ if !matches!(kind, TokenClass::Joint | TokenClass::Punctuation) => out.push(joint),
             _ => {}
         }
     }
-    add(&mut out, kind, word, joint);
+    push_token(&mut out, kind, word, joint);
     out
 }
 
-fn add(out: &mut String, kind: Word, word: &str, joint: char) {
-    if !matches!(kind, Word::Upper | Word::Joint) {
+fn push_token(out: &mut String, kind: TokenClass, word: &str, joint: char) {
+    if !matches!(kind, TokenClass::Upper | TokenClass::Joint) {
         out.push_str(word);
         return;
     }
     out.extend(word.chars().map(|c| match c {
-        c if joins(c) => joint,
+        c if is_separator(c) => joint,
         c if is_upper(c) => to_lower(c),
         c => c,
     }));
 }
 
 /// The first token of a text: class, text and remainder.
-fn next_word(text: &str) -> (Word, &str, &str) {
+fn next_token(text: &str) -> (TokenClass, &str, &str) {
     let (first, size) = next_character(text, char::REPLACEMENT_CHARACTER);
     if first == char::REPLACEMENT_CHARACTER {
-        return (Word::Nothing, &text[..size], &text[size..]);
+        return (TokenClass::Nothing, &text[..size], &text[size..]);
     }
     let small = |c| alphabetic(c) && !is_upper(c);
-    let (kind, end) = if joins(first) {
-        (Word::Joint, run(text, first, size, joins))
+    let (kind, end) = if is_separator(first) {
+        (TokenClass::Joint, run_end(text, first, size, is_separator))
     } else if is_punctuation(first) {
-        (Word::Punctuation, run(text, first, size, is_punctuation))
+        (TokenClass::Punctuation, run_end(text, first, size, is_punctuation))
     } else if is_upper(first) {
-        (Word::Upper, capitals(text, first, size))
+        (TokenClass::Upper, capitalized_end(text, first, size))
     } else if alphabetic(first) {
-        (Word::Letters, run(text, first, size, small))
+        (TokenClass::Letters, run_end(text, first, size, small))
     } else if is_number(first) {
-        (Word::Number, run(text, first, size, is_number))
+        (TokenClass::Number, run_end(text, first, size, is_number))
     } else {
-        let other = |c| !(joins(c) || alphabetic(c) || is_number(c) || is_punctuation(c));
-        (Word::Other, run(text, first, size, other))
+        let other = |c| !(is_separator(c) || alphabetic(c) || is_number(c) || is_punctuation(c));
+        (TokenClass::Other, run_end(text, first, size, other))
     };
     (kind, &text[..end], &text[end..])
 }
 
 /// The end of a run of characters of one class, starting at `at`.
-fn run(text: &str, mut last: char, mut at: usize, same: impl Fn(char) -> bool) -> usize {
+fn run_end(text: &str, mut last: char, mut at: usize, same: impl Fn(char) -> bool) -> usize {
     while at < text.len() {
         let (next, size) = next_character(&text[at..], last);
         if !same(next) {
@@ -318,14 +324,14 @@ fn run(text: &str, mut last: char, mut at: usize, same: impl Fn(char) -> bool) -
 
 /// The end of a word that starts with a capital. The word ends with its lower-case letters. Of several capitals, the last one
 /// belongs to the lower-case letter that follows.
-fn capitals(text: &str, first: char, at: usize) -> usize {
+fn capitalized_end(text: &str, first: char, at: usize) -> usize {
     if at >= text.len() {
         return at;
     }
     let (second, size) = next_character(&text[at..], first);
     if !is_upper(second) {
         let small = |c| alphabetic(c) && !is_upper(c);
-        return if alphabetic(second) { run(text, second, at + size, small) } else { at };
+        return if alphabetic(second) { run_end(text, second, at + size, small) } else { at };
     }
     let (mut end, mut last, mut last_size) = (at + size, second, size);
     while end < text.len() {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// The forms of `strconv.FormatFloat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum FloatFormat {
     /// `1e+06`
     Exponent,
     /// `1000000`
@@ -18,10 +18,10 @@ pub enum Form {
 }
 
 /// No float has more decimal places than this; further digits are zeros.
-const MOST_DIGITS: usize = 1_100;
+const MAX_DIGITS: usize = 1_100;
 
 /// Formats a float. Without a precision, it uses the fewest digits that parse back to the same number.
-pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
+pub fn format(value: f64, form: FloatFormat, precision: Option<usize>) -> String {
     if value.is_nan() {
         return "NaN".to_owned();
     }
@@ -29,17 +29,17 @@ pub fn format(value: f64, form: Form, precision: Option<usize>) -> String {
         return if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
     match form {
-        Form::Fixed => match precision {
+        FloatFormat::Fixed => match precision {
             Some(digits) => {
-                let exact = digits.min(MOST_DIGITS);
+                let exact = digits.min(MAX_DIGITS);
                 format!("{value:.exact$}") + &"0".repeat(digits - exact)
             }
             None => fixed(value),
         },
-        Form::Exponent => exponent(value, precision),
-        Form::General => general(value, precision),
-        Form::Hex => hex(value, precision),
-        Form::Binary => {
+        FloatFormat::Exponent => exponent(value, precision),
+        FloatFormat::General => general(value, precision),
+        FloatFormat::Hex => hex(value, precision),
+        FloatFormat::Binary => {
             let (sign, mantissa, power) = binary(value);
             format!("{sign}{mantissa}p{power:+}")
         }
@@ -94,7 +94,7 @@ fn hex(value: f64, precision: Option<usize>) -> String {
 
 fn exponent(value: f64, precision: Option<usize>) -> String {
     let text = match precision {
-        Some(digits) => format!("{value:.*e}", digits.min(MOST_DIGITS)),
+        Some(digits) => format!("{value:.*e}", digits.min(MAX_DIGITS)),
         None => shortest(value),
     };
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -102,7 +102,7 @@ fn exponent(value: f64, precision: Option<usize>) -> String {
         Some(digits) => ('-', digits),
         None => ('+', exponent),
     };
-    let zeros = "0".repeat(precision.unwrap_or(0).saturating_sub(MOST_DIGITS));
+    let zeros = "0".repeat(precision.unwrap_or(0).saturating_sub(MAX_DIGITS));
     format!("{mantissa}{zeros}e{sign}{digits:0>2}")
 }
 
@@ -124,7 +124,7 @@ fn shortest(value: f64) -> String {
 }
 
 /// Sign, digits without trailing zeros, and the power of ten of the first digit.
-fn parts(text: &str) -> (&str, String, i32) {
+fn decimal_parts(text: &str) -> (&str, String, i32) {
     let (mantissa, power) = text.split_once('e').unwrap_or((text, "0"));
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |mantissa| ("-", mantissa));
     let mut digits: String = mantissa.chars().filter(|c| *c != '.').collect();
@@ -135,17 +135,17 @@ fn parts(text: &str) -> (&str, String, i32) {
 
 fn fixed(value: f64) -> String {
     let text = shortest(value);
-    let (sign, digits, power) = parts(&text);
+    let (sign, digits, power) = decimal_parts(&text);
     without_exponent(sign, &digits, power)
 }
 
 fn general(value: f64, precision: Option<usize>) -> String {
     let significant = precision.map(|p| p.max(1));
     let text = match significant {
-        Some(digits) => format!("{value:.*e}", (digits - 1).min(MOST_DIGITS)),
+        Some(digits) => format!("{value:.*e}", (digits - 1).min(MAX_DIGITS)),
         None => shortest(value),
     };
-    let (sign, digits, power) = parts(&text);
+    let (sign, digits, power) = decimal_parts(&text);
     // The shortest form has no precision to derive a threshold from; this value is 6 here.
     let threshold = significant.map_or(6, |limit| i32::try_from(limit).unwrap_or(i32::MAX));
     if power >= -4 && power < threshold {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_go_prints_them() {
+    fn format_matches_go() {
         let table = [
             (1e6, "1e+06", "1e+06"),
             (12_345_678.0, "1.2345678e+07", "1.23e+07"),
@@ -204,14 +204,14 @@ mod tests {
             (-777_707_444_638_603.2, "-7.777074446386032e+14", "-7.78e+14"),
         ];
         for (value, shortest, three) in table {
-            assert_eq!(format(value, Form::General, None), shortest);
-            assert_eq!(format(value, Form::General, Some(3)), three);
+            assert_eq!(format(value, FloatFormat::General, None), shortest);
+            assert_eq!(format(value, FloatFormat::General, Some(3)), three);
         }
-        assert_eq!(format(12_345.678, Form::Exponent, Some(2)), "1.23e+04");
-        assert_eq!(format(2.5, Form::Fixed, Some(0)), "2");
-        assert_eq!(format(-777_707_444_638_603.2, Form::Fixed, None), "-777707444638603.2");
-        assert_eq!(format(9_223_372_036_854_775_808.0, Form::Fixed, None), "9223372036854776000");
-        assert_eq!(format(-0.000_25, Form::Fixed, None), "-0.00025");
-        assert_eq!(format(f64::NEG_INFINITY, Form::General, None), "-Inf");
+        assert_eq!(format(12_345.678, FloatFormat::Exponent, Some(2)), "1.23e+04");
+        assert_eq!(format(2.5, FloatFormat::Fixed, Some(0)), "2");
+        assert_eq!(format(-777_707_444_638_603.2, FloatFormat::Fixed, None), "-777707444638603.2");
+        assert_eq!(format(9_223_372_036_854_775_808.0, FloatFormat::Fixed, None), "9223372036854776000");
+        assert_eq!(format(-0.000_25, FloatFormat::Fixed, None), "-0.00025");
+        assert_eq!(format(f64::NEG_INFINITY, FloatFormat::General, None), "-Inf");
     }
 }

@@ -10,12 +10,12 @@ pub struct Number {
     pub float: Option<f64>,
     pub complex: Option<(f64, f64)>,
     /// Whether the literal defaults to a float: it has a point or an exponent.
-    pub looks_float: bool,
+    pub is_float_literal: bool,
 }
 
 /// Why a text is not a number literal.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Unreadable {
+pub enum NumberSyntaxError {
     Syntax,
     /// An integer that is too large.
     Overflow,
@@ -23,26 +23,26 @@ pub enum Unreadable {
 
 impl Number {
     /// Parses a literal, including character constants.
-    pub fn read(text: &str) -> Result<Self, Unreadable> {
+    pub fn parse(text: &str) -> Result<Self, NumberSyntaxError> {
         if text.starts_with('\'') {
-            let text = unquote(text).map_err(|_| Unreadable::Syntax)?;
+            let text = unquote(text).map_err(|_| NumberSyntaxError::Syntax)?;
             let first = std::str::from_utf8(&text).ok().and_then(|text| text.chars().next());
-            let code = u32::from(first.ok_or(Unreadable::Syntax)?);
-            return Ok(Self::of_int(i64::from(code)));
+            let code = u32::from(first.ok_or(NumberSyntaxError::Syntax)?);
+            return Ok(Self::from_int(i64::from(code)));
         }
         if let Some(number) = text.strip_suffix('i') {
-            return complex(number).ok_or(Unreadable::Syntax);
+            return complex(number).ok_or(NumberSyntaxError::Syntax);
         }
         let (int, uint) = (int(text), uint(text));
         if int.is_some() || uint.is_some() {
             #[expect(clippy::cast_precision_loss, reason = "as Go does")]
             let float = int.map(|n| n as f64).or_else(|| uint.map(|n| n as f64));
             // A hexadecimal integer may contain an `e`.
-            return Ok(Self { int, uint, float, complex: None, looks_float: false });
+            return Ok(Self { int, uint, float, complex: None, is_float_literal: false });
         }
-        let float = float(text).ok_or(Unreadable::Syntax)?;
+        let float = float(text).ok_or(NumberSyntaxError::Syntax)?;
         if !text.contains(['.', 'e', 'E', 'p', 'P']) {
-            return Err(Unreadable::Overflow);
+            return Err(NumberSyntaxError::Overflow);
         }
         let whole = float.fract() == 0.0 && float.abs() < 9.3e18;
         #[expect(
@@ -54,10 +54,10 @@ impl Number {
             (whole && float.abs() < 9.223_372_036_854_775e18).then_some(float as i64),
             (whole && float >= 0.0).then_some(float as u64),
         );
-        Ok(Self { int, uint, float: Some(float), complex: None, looks_float: true })
+        Ok(Self { int, uint, float: Some(float), complex: None, is_float_literal: true })
     }
 
-    fn of_int(n: i64) -> Self {
+    fn from_int(n: i64) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "as Go does")]
         let float = n as f64;
         Self {
@@ -65,7 +65,7 @@ impl Number {
             uint: u64::try_from(n).ok(),
             float: Some(float),
             complex: None,
-            looks_float: false,
+            is_float_literal: false,
         }
     }
 }
@@ -196,8 +196,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_of_literal() {
-        let int = |text| Number::read(text).map(|n| (n.int, n.looks_float));
+    fn literals_parse_like_go() {
+        let int = |text| Number::parse(text).map(|n| (n.int, n.is_float_literal));
         for (text, n) in [
             ("0", 0),
             ("-7", -7),
@@ -212,7 +212,7 @@ mod tests {
         ] {
             assert_eq!(int(text), Ok((Some(n), false)), "{text}");
         }
-        let float = |text| Number::read(text).map(|n| (n.float, n.looks_float));
+        let float = |text| Number::parse(text).map(|n| (n.float, n.is_float_literal));
         for (text, n) in [
             ("1.5", 1.5),
             ("1e3", 1000.0),
@@ -223,13 +223,13 @@ mod tests {
         ] {
             assert_eq!(float(text), Ok((Some(n), true)), "{text}");
         }
-        assert_eq!(Number::read("1e3").unwrap().int, Some(1000));
-        assert_eq!(Number::read("18446744073709551615").unwrap().uint, Some(u64::MAX));
-        assert_eq!(Number::read("1+2i").unwrap().complex, Some((1.0, 2.0)));
-        assert_eq!(Number::read("1e+2i").unwrap().complex, Some((0.0, 100.0)));
-        assert_eq!(Number::read("99999999999999999999"), Err(Unreadable::Overflow));
+        assert_eq!(Number::parse("1e3").unwrap().int, Some(1000));
+        assert_eq!(Number::parse("18446744073709551615").unwrap().uint, Some(u64::MAX));
+        assert_eq!(Number::parse("1+2i").unwrap().complex, Some((1.0, 2.0)));
+        assert_eq!(Number::parse("1e+2i").unwrap().complex, Some((0.0, 100.0)));
+        assert_eq!(Number::parse("99999999999999999999"), Err(NumberSyntaxError::Overflow));
         for text in ["", "1__0", "0x", "08", "1_", "--1", "'ab'"] {
-            assert!(Number::read(text).is_err(), "{text}");
+            assert!(Number::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `fmt.Print` and related functions: values in their default format.
 
-use super::verbs::{Spec, argument, write_numbers};
+use super::verbs::{FormatSpec, argument, write_numbers};
 use crate::value::Value;
 
 /// Printed for a value that contains itself. Go would overflow its stack.
-const ENDLESS: &str = "%!v(ENDLESS)";
+const CYCLE_TEXT: &str = "%!v(ENDLESS)";
 
 /// The default format of a value, `%v`, with U+FFFD for invalid UTF-8.
 pub fn print(value: &Value) -> String {
@@ -13,7 +13,7 @@ pub fn print(value: &Value) -> String {
     }
     let mut out = Vec::new();
     write(&mut out, value);
-    characters(out)
+    into_text(out)
 }
 
 /// `fmt.Sprint`: adds a space between two operands if neither is a string.
@@ -44,27 +44,27 @@ pub fn print_line(values: &[Value]) -> Vec<u8> {
 
 /// Writes the default format of a value.
 pub fn write(out: &mut Vec<u8>, value: &Value) {
-    checked(out, Spec::default(), 'v', value);
+    write_checked(out, FormatSpec::default(), 'v', value);
 }
 
 /// The default format of a `[]byte`.
 pub fn print_bytes(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     write_numbers(&mut out, bytes);
-    characters(out)
+    into_text(out)
 }
 
 /// Writes a value that has not been checked for cycles yet.
-pub(super) fn checked(out: &mut Vec<u8>, spec: Spec, verb: char, value: &Value) {
-    if verb != 'T' && value.is_endless() {
-        out.extend_from_slice(ENDLESS.as_bytes());
+pub(super) fn write_checked(out: &mut Vec<u8>, spec: FormatSpec, verb: char, value: &Value) {
+    if verb != 'T' && value.is_cyclic_or_too_deep() {
+        out.extend_from_slice(CYCLE_TEXT.as_bytes());
     } else {
         argument(out, spec, verb, value);
     }
 }
 
 /// Converts bytes to text, lossily.
-pub(super) fn characters(bytes: Vec<u8>) -> String {
+pub(super) fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|not| String::from_utf8_lossy(not.as_bytes()).into_owned())
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use crate::value::{List, Map};
 
     #[test]
-    fn plain_forms() {
+    fn print_matches_go() {
         let map = Map::from_entries([("b".into(), Value::Nil), ("a".into(), Value::Float(1e6))]);
         assert_eq!(print(&map.into()), "map[a:1e+06 b:<nil>]");
         let list = List::any([Value::Int(1), "x".into(), Value::Bool(true)]);
@@ -83,11 +83,11 @@ mod tests {
         let all =
             ["a".into(), Value::Int(1), Value::Int(2), "b".into(), "c".into(), Value::Float(3.0), Value::Nil];
         assert_eq!(print_all(&all), b"a1 2bc3 <nil>");
-        assert_eq!(print_line(&["a".into(), Value::string_of(vec![0xff])]), b"a \xff\n");
+        assert_eq!(print_line(&["a".into(), Value::string_from_bytes(vec![0xff])]), b"a \xff\n");
     }
 
     #[test]
-    fn bytes_are_numbers() {
+    fn bytes_print_as_numbers() {
         let bytes: Vec<u8> = (0..=255).chain(0..=255).chain([7]).collect();
         let numbers: Vec<_> = bytes.iter().map(ToString::to_string).collect();
         assert_eq!(print_bytes(&bytes), format!("[{}]", numbers.join(" ")));

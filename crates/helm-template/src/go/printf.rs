@@ -1,71 +1,71 @@
 //! `fmt.Sprintf`: parsing of the format string. [`super::verbs`] formats the values.
 
-use super::print::{characters, checked};
-use super::verbs::Spec;
+use super::print::{into_text, write_checked};
+use super::verbs::FormatSpec;
 use crate::value::Value;
 
 /// Go's maximum for a width or precision.
-const LARGEST: usize = 1_000_000;
+const MAX_WIDTH: usize = 1_000_000;
 
 /// `fmt.Sprintf`, with U+FFFD for invalid UTF-8.
 pub fn printf(format: &str, arguments: &[Value]) -> String {
-    characters(printf_within(usize::MAX, format.as_bytes(), arguments).unwrap_or_default())
+    into_text(printf_within(usize::MAX, format.as_bytes(), arguments).unwrap_or_default())
 }
 
 /// `fmt.Sprintf` on bytes, because Go strings may hold any bytes. Returns `None` if the result would be much longer than `most`: a
 /// short format can request any width, and can print one argument any number of times.
 pub(crate) fn printf_within(most: usize, format: &[u8], arguments: &[Value]) -> Option<Vec<u8>> {
-    let mut printer = Printer {
+    let mut printer = FormatState {
         out: Vec::with_capacity(format.len() + 16),
         rest: format,
         arguments,
-        next: 0,
+        next_index: 0,
         reordered: false,
-        good_index: true,
-        unclosed: false,
-        most,
-        too_long: false,
+        has_valid_index: true,
+        is_unclosed: false,
+        max_len: most,
+        is_too_long: false,
     };
     while let Some(at) = memchr::memchr(b'%', printer.rest) {
         printer.out.extend_from_slice(&printer.rest[..at]);
         printer.rest = &printer.rest[at + 1..];
         printer.directive();
-        if printer.too_long {
+        if printer.is_too_long {
             return None;
         }
     }
     printer.out.extend_from_slice(printer.rest);
-    printer.extra();
+    printer.report_unused();
     Some(printer.out)
 }
 
 /// The state of one `Sprintf` call.
 #[expect(clippy::struct_excessive_bools, reason = "each is a thing to remember of its own")]
-struct Printer<'p> {
+struct FormatState<'p> {
     out: Vec<u8>,
     /// The unparsed rest of the format.
     rest: &'p [u8],
     arguments: &'p [Value],
     /// The index of the next argument.
-    next: usize,
+    next_index: usize,
     /// An argument was selected by index; unused arguments are then not reported.
     reordered: bool,
     /// All bracketed indexes so far were valid.
-    good_index: bool,
+    has_valid_index: bool,
     /// The rest of the format has no closing bracket, so it need not be searched again.
-    unclosed: bool,
+    is_unclosed: bool,
     /// Maximum length of the output, and whether the output would exceed it.
-    most: usize,
-    too_long: bool,
+    max_len: usize,
+    is_too_long: bool,
 }
 
-impl<'p> Printer<'p> {
+impl<'p> FormatState<'p> {
     /// Handles one directive, after its `%`.
     fn directive(&mut self) {
-        self.good_index = true;
+        self.has_valid_index = true;
         let mut spec = self.flags();
         let mut after_index = self.index();
-        if self.skip(b'*') {
+        if self.accept(b'*') {
             let width = self.number();
             if width.is_none() {
                 self.out.extend_from_slice(b"%!(BADWIDTH)");
@@ -79,16 +79,16 @@ impl<'p> Printer<'p> {
         } else {
             spec.width = self.digits();
             if after_index && spec.width.is_some() {
-                self.good_index = false;
+                self.has_valid_index = false;
             }
         }
         // A dot at the very end is an unknown verb, not a precision.
-        if self.rest.len() > 1 && self.skip(b'.') {
+        if self.rest.len() > 1 && self.accept(b'.') {
             if after_index {
-                self.good_index = false;
+                self.has_valid_index = false;
             }
             after_index = self.index();
-            if self.skip(b'*') {
+            if self.accept(b'*') {
                 let precision = self.number().filter(|precision| *precision >= 0);
                 spec.precision = precision.and_then(|precision| usize::try_from(precision).ok());
                 if precision.is_none() {
@@ -105,27 +105,32 @@ impl<'p> Printer<'p> {
         match self.verb() {
             None => self.out.extend_from_slice(b"%!(NOVERB)"),
             Some('%') => self.out.push(b'%'),
-            Some(verb) if !self.good_index => self.complain(verb, "(BADINDEX)"),
-            Some(verb) => match self.take() {
-                None => self.complain(verb, "(MISSING)"),
+            Some(verb) if !self.has_valid_index => self.report(verb, "(BADINDEX)"),
+            Some(verb) => match self.next_argument() {
+                None => self.report(verb, "(MISSING)"),
                 Some(value) => {
                     if verb == 'v' {
                         // With `%v`, plus asks for field names and sharp for Go syntax.
-                        spec =
-                            Spec { plus: false, sharp: false, names: spec.plus, source: spec.sharp, ..spec };
+                        spec = FormatSpec {
+                            plus: false,
+                            sharp: false,
+                            names: spec.plus,
+                            source: spec.sharp,
+                            ..spec
+                        };
                     }
-                    if spec.length(value) > self.most.saturating_sub(self.out.len()) {
-                        self.too_long = true;
+                    if spec.length(value) > self.max_len.saturating_sub(self.out.len()) {
+                        self.is_too_long = true;
                     } else {
-                        checked(&mut self.out, spec, verb, value);
+                        write_checked(&mut self.out, spec, verb, value);
                     }
                 }
             },
         }
     }
 
-    fn flags(&mut self) -> Spec {
-        let mut spec = Spec::default();
+    fn flags(&mut self) -> FormatSpec {
+        let mut spec = FormatSpec::default();
         while let Some(flag) = self.rest.first() {
             match flag {
                 b'#' => spec.sharp = true,
@@ -153,11 +158,11 @@ impl<'p> Printer<'p> {
         Some(verb)
     }
 
-    fn complain(&mut self, verb: char, why: &str) {
+    fn report(&mut self, verb: char, why: &str) {
         self.out.extend_from_slice(format!("%!{verb}{why}").as_bytes());
     }
 
-    fn skip(&mut self, byte: u8) -> bool {
+    fn accept(&mut self, byte: u8) -> bool {
         let here = self.rest.first() == Some(&byte);
         if here {
             self.rest = &self.rest[1..];
@@ -169,7 +174,7 @@ impl<'p> Printer<'p> {
         let mut number = None;
         while let Some(digit) = self.rest.first().filter(|byte| byte.is_ascii_digit()) {
             let so_far = number.unwrap_or(0);
-            if so_far > LARGEST {
+            if so_far > MAX_WIDTH {
                 // Go ignores the rest of the format after a number that is too large.
                 self.rest = &[];
                 return None;
@@ -180,22 +185,22 @@ impl<'p> Printer<'p> {
         number
     }
 
-    fn take(&mut self) -> Option<&'p Value> {
-        let value = self.arguments.get(self.next)?;
-        self.next += 1;
+    fn next_argument(&mut self) -> Option<&'p Value> {
+        let value = self.arguments.get(self.next_index)?;
+        self.next_index += 1;
         Some(value)
     }
 
     /// A width or precision given as an argument (`*`).
     fn number(&mut self) -> Option<i64> {
-        let number = match self.take()? {
+        let number = match self.next_argument()? {
             Value::Int(n) | Value::Int64(n) => Some(*n),
             Value::Uint8(n) => Some(i64::from(*n)),
             Value::Uint64(n) => i64::try_from(*n).ok(),
             Value::Object(object) => object.int(),
             _ => None,
         };
-        number.filter(|n| n.unsigned_abs() <= LARGEST as u64)
+        number.filter(|n| n.unsigned_abs() <= MAX_WIDTH as u64)
     }
 
     /// Parses an argument index `[n]`, if present. Returns whether a number was read.
@@ -204,10 +209,10 @@ impl<'p> Printer<'p> {
             return false;
         }
         self.reordered = true;
-        let end = if self.unclosed { None } else { memchr::memchr(b']', self.rest) };
-        self.unclosed = end.is_none();
+        let end = if self.is_unclosed { None } else { memchr::memchr(b']', self.rest) };
+        self.is_unclosed = end.is_none();
         let Some(end) = end.filter(|_| self.rest.len() >= 3) else {
-            self.good_index = false;
+            self.has_valid_index = false;
             self.rest = &self.rest[1..];
             return false;
         };
@@ -217,15 +222,16 @@ impl<'p> Printer<'p> {
         let number = number.and_then(|digits| digits.parse::<usize>().ok());
         self.rest = &self.rest[end + 1..];
         match number {
-            Some(number) if (1..=self.arguments.len()).contains(&number) => self.next = number - 1,
-            _ => self.good_index = false,
+            Some(number) if (1..=self.arguments.len()).contains(&number) => self.next_index = number - 1,
+            _ => self.has_valid_index = false,
         }
         number.is_some()
     }
 
     /// Reports unused arguments.
-    fn extra(&mut self) {
-        let Some(left) = self.arguments.get(self.next..).filter(|left| !left.is_empty() && !self.reordered)
+    fn report_unused(&mut self) {
+        let Some(left) =
+            self.arguments.get(self.next_index..).filter(|left| !left.is_empty() && !self.reordered)
         else {
             return;
         };
@@ -238,7 +244,7 @@ impl<'p> Printer<'p> {
                 self.out.extend_from_slice(value.type_name().as_bytes());
                 self.out.push(b'=');
             }
-            checked(&mut self.out, Spec::default(), 'v', value);
+            write_checked(&mut self.out, FormatSpec::default(), 'v', value);
         }
         self.out.push(b')');
     }
@@ -250,7 +256,7 @@ mod tests {
     use crate::value::{List, Map};
 
     #[test]
-    fn what_is_no_number_is_printed_without_zeros() {
+    fn infinities_and_nan_are_not_zero_padded() {
         for (value, expected) in [
             (f64::INFINITY, "+Inf|+Inf| +Inf| Inf|    +Inf|+Inf    |"),
             (f64::NEG_INFINITY, "-Inf|-Inf| -Inf|-Inf|    -Inf|-Inf    |"),
@@ -262,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn verbs_flags_and_what_does_not_fit() {
+    fn printf_matches_go() {
         let (int, float) = (Value::Int, Value::Float);
         let listed = || Value::from(List::any(["a".into(), Value::Int(1)]));
         let table: &[(&str, &[Value], &str)] = &[

@@ -5,12 +5,12 @@ use std::fmt::Write;
 
 /// Not a valid literal.
 #[derive(Debug, PartialEq, Eq)]
-pub struct BadSyntax;
+pub struct QuoteSyntaxError;
 
 /// The value of a literal: bytes, because escapes can denote single bytes.
-pub type Quoted<'l> = Result<Cow<'l, [u8]>, BadSyntax>;
+pub type Quoted<'l> = Result<Cow<'l, [u8]>, QuoteSyntaxError>;
 
-impl std::fmt::Display for BadSyntax {
+impl std::fmt::Display for QuoteSyntaxError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("invalid syntax")
     }
@@ -23,10 +23,10 @@ pub fn can_backquote(text: &str) -> bool {
 
 /// Parses a literal in double, single or back quotes.
 pub fn unquote(literal: &str) -> Quoted<'_> {
-    let quote = literal.chars().next().ok_or(BadSyntax)?;
-    let inner = literal.get(1..).and_then(|rest| rest.strip_suffix(quote)).ok_or(BadSyntax)?;
+    let quote = literal.chars().next().ok_or(QuoteSyntaxError)?;
+    let inner = literal.get(1..).and_then(|rest| rest.strip_suffix(quote)).ok_or(QuoteSyntaxError)?;
     match quote {
-        '`' if inner.contains('`') => Err(BadSyntax),
+        '`' if inner.contains('`') => Err(QuoteSyntaxError),
         '`' if inner.contains('\r') => Ok(inner.replace('\r', "").into_bytes().into()),
         '`' => Ok(inner.as_bytes().into()),
         '"' if memchr::memchr3(b'\\', b'"', b'\n', inner.as_bytes()).is_none() => Ok(inner.as_bytes().into()),
@@ -35,10 +35,10 @@ pub fn unquote(literal: &str) -> Quoted<'_> {
             let text = unescape(inner, quote)?;
             match std::str::from_utf8(&text).map(|text| text.chars().count()) {
                 Ok(1) => Ok(text),
-                _ => Err(BadSyntax),
+                _ => Err(QuoteSyntaxError),
             }
         }
-        _ => Err(BadSyntax),
+        _ => Err(QuoteSyntaxError),
     }
 }
 
@@ -48,18 +48,18 @@ fn unescape(inner: &str, quote: char) -> Quoted<'_> {
     while let Some(c) = rest.chars().next() {
         rest = &rest[c.len_utf8()..];
         if c == quote || c == '\n' {
-            return Err(BadSyntax);
+            return Err(QuoteSyntaxError);
         }
         if c != '\\' {
             bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
             continue;
         }
-        let escape = rest.chars().next().ok_or(BadSyntax)?;
+        let escape = rest.chars().next().ok_or(QuoteSyntaxError)?;
         rest = &rest[escape.len_utf8()..];
         let digits = |count: usize, radix: u32| {
             let digits =
-                rest.get(..count).filter(|d| d.chars().all(|c| c.is_digit(radix))).ok_or(BadSyntax)?;
-            u32::from_str_radix(digits, radix).map_err(|_| BadSyntax)
+                rest.get(..count).filter(|d| d.chars().all(|c| c.is_digit(radix))).ok_or(QuoteSyntaxError)?;
+            u32::from_str_radix(digits, radix).map_err(|_| QuoteSyntaxError)
         };
         let (taken, byte) = match escape {
             'a' => (0, 7),
@@ -70,21 +70,21 @@ fn unescape(inner: &str, quote: char) -> Quoted<'_> {
             't' => (0, b'\t'),
             'v' => (0, 11),
             '\\' => (0, b'\\'),
-            '\'' | '"' if escape == quote => (0, u8::try_from(escape).map_err(|_| BadSyntax)?),
-            'x' => (2, u8::try_from(digits(2, 16)?).map_err(|_| BadSyntax)?),
+            '\'' | '"' if escape == quote => (0, u8::try_from(escape).map_err(|_| QuoteSyntaxError)?),
+            'x' => (2, u8::try_from(digits(2, 16)?).map_err(|_| QuoteSyntaxError)?),
             '0'..='7' => {
                 let tail = digits(2, 8)?;
-                let head = escape.to_digit(8).ok_or(BadSyntax)?;
-                (2, u8::try_from(head * 64 + tail).map_err(|_| BadSyntax)?)
+                let head = escape.to_digit(8).ok_or(QuoteSyntaxError)?;
+                (2, u8::try_from(head * 64 + tail).map_err(|_| QuoteSyntaxError)?)
             }
             'u' | 'U' => {
                 let count = if escape == 'u' { 4 } else { 8 };
-                let c = char::from_u32(digits(count, 16)?).ok_or(BadSyntax)?;
+                let c = char::from_u32(digits(count, 16)?).ok_or(QuoteSyntaxError)?;
                 bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 rest = &rest[count..];
                 continue;
             }
-            _ => return Err(BadSyntax),
+            _ => return Err(QuoteSyntaxError),
         };
         if quote == '\'' {
             // A character constant is a code point, so it is encoded as UTF-8.
@@ -179,21 +179,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_are_read_as_go_reads_them() {
+    fn unquote_matches_go() {
         let table = [
             (r#""a\tb\n""#, Ok("a\tb\n".as_bytes())),
             (r#""\x41\101\u00e9\U0001F600""#, Ok("AA\u{e9}\u{1F600}".as_bytes())),
             (r#""\xc3\xa9""#, Ok("\u{e9}".as_bytes())),
             (r#""\xff""#, Ok(b"\xff")),
             (r"'\xff'", Ok("\u{ff}".as_bytes())),
-            (r"'\xc3\xa9'", Err(BadSyntax)),
+            (r"'\xc3\xa9'", Err(QuoteSyntaxError)),
             ("`a\\n\r\n`", Ok("a\\n\n".as_bytes())),
-            (r#""\'""#, Err(BadSyntax)),
+            (r#""\'""#, Err(QuoteSyntaxError)),
             (r"'\''", Ok("'".as_bytes())),
-            ("'ab'", Err(BadSyntax)),
-            (r#""\q""#, Err(BadSyntax)),
-            (r#""\400""#, Err(BadSyntax)),
-            ("\"", Err(BadSyntax)),
+            ("'ab'", Err(QuoteSyntaxError)),
+            (r#""\q""#, Err(QuoteSyntaxError)),
+            (r#""\400""#, Err(QuoteSyntaxError)),
+            ("\"", Err(QuoteSyntaxError)),
         ];
         for (literal, expected) in table {
             assert_eq!(unquote(literal), expected.map(Cow::from), "{literal}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_printed_is_escaped() {
+    fn quote_escapes_unprintable_characters() {
         assert_eq!(quote_bytes(b"a\xc3\x00\xc3\xa9\xff"), "\"a\\xc3\\x00\u{e9}\\xff\"");
         assert_eq!(
             quote("a\"\\\n\u{1}\u{7f}\u{e9}\u{301}\u{ad}\u{200b}\u{1F600}"),

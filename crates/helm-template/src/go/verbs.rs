@@ -1,13 +1,13 @@
 //! Formatting of values by the verbs of `fmt.Sprintf`.
 
-use super::float::{self, Form};
+use super::float::{self, FloatFormat};
 use super::quote::{can_backquote, is_printable, quote_as, quote_char};
 use crate::value::{Field, Kind, Object, Value};
 
 /// Flags, width and precision of a directive.
 #[derive(Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
-pub(super) struct Spec {
+pub(super) struct FormatSpec {
     pub minus: bool,
     pub plus: bool,
     pub sharp: bool,
@@ -21,7 +21,7 @@ pub(super) struct Spec {
     pub precision: Option<usize>,
 }
 
-impl Spec {
+impl FormatSpec {
     /// Upper estimate of the formatted length of a value. In a list, the width applies to each element.
     pub fn length(self, value: &Value) -> usize {
         let extent = value.extent();
@@ -49,59 +49,61 @@ impl Spec {
 type Out = Vec<u8>;
 
 /// Formats an argument.
-pub(super) fn argument(out: &mut Out, spec: Spec, verb: char, value: &Value) {
+pub(super) fn argument(out: &mut Out, spec: FormatSpec, verb: char, value: &Value) {
     match (verb, value) {
         ('T' | 'v', Value::Nil | Value::Null) => pad(out, spec, b"<nil>"),
-        ('T', value) => pad(out, spec, cut(spec, value.type_name().as_bytes())),
+        ('T', value) => pad(out, spec, truncate(spec, value.type_name().as_bytes())),
         ('p', _)
         | (_, Value::Nil | Value::Null)
-        | ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => bad(out, spec, verb, value),
+        | ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => bad_verb(out, spec, verb, value),
         ('v' | 'd', Value::Bytes(bytes)) if spec.source => {
-            listed(out, spec, "[]byte", bytes.iter(), byte(verb));
+            format_list(out, spec, "[]byte", bytes.iter(), byte_formatter(verb));
         }
-        _ => one(out, spec, verb, value),
+        _ => format_value(out, spec, verb, value),
     }
 }
 
 /// Formats an argument or a part of one.
-fn one(out: &mut Out, spec: Spec, verb: char, value: &Value) {
+fn format_value(out: &mut Out, spec: FormatSpec, verb: char, value: &Value) {
     match value {
         Value::Nil | Value::Null if spec.source => out.extend_from_slice(b"interface {}(nil)"),
         Value::Nil | Value::Null => out.extend_from_slice(b"<nil>"),
         Value::Bool(truth) if matches!(verb, 't' | 'v') => {
             pad(out, spec, if *truth { b"true" } else { b"false" });
         }
-        Value::Bool(_) => bad(out, spec, verb, value),
-        Value::Int(n) | Value::Int64(n) => integer(out, spec, verb, value, Integer::signed(*n)),
-        Value::Uint8(n) => integer(out, spec, verb, value, Integer::unsigned(u64::from(*n))),
-        Value::Uint64(n) => integer(out, spec, verb, value, Integer::unsigned(*n)),
+        Value::Bool(_) => bad_verb(out, spec, verb, value),
+        Value::Int(n) | Value::Int64(n) => format_integer(out, spec, verb, value, Integer::signed(*n)),
+        Value::Uint8(n) => format_integer(out, spec, verb, value, Integer::unsigned(u64::from(*n))),
+        Value::Uint64(n) => format_integer(out, spec, verb, value, Integer::unsigned(*n)),
         Value::Float(n) => {
-            if !real(out, spec, verb, *n) {
-                bad(out, spec, verb, value);
+            if !format_float(out, spec, verb, *n) {
+                bad_verb(out, spec, verb, value);
             }
         }
         Value::Complex(re, im) => {
             if !matches!(verb, 'v' | 'b' | 'g' | 'G' | 'x' | 'X' | 'f' | 'F' | 'e' | 'E') {
-                return bad(out, spec, verb, value);
+                return bad_verb(out, spec, verb, value);
             }
             out.push(b'(');
-            real(out, spec, verb, *re);
-            real(out, Spec { plus: true, ..spec }, verb, *im);
+            format_float(out, spec, verb, *re);
+            format_float(out, FormatSpec { plus: true, ..spec }, verb, *im);
             out.extend_from_slice(b"i)");
         }
-        Value::String(text) => string(out, spec, verb, value, text.as_bytes()),
-        Value::Raw(bytes) => string(out, spec, verb, value, bytes),
+        Value::String(text) => format_string(out, spec, verb, value, text.as_bytes()),
+        Value::Raw(bytes) => format_string(out, spec, verb, value, bytes),
         Value::Bytes(bytes) => match verb {
-            's' | 'q' | 'x' | 'X' => string(out, spec, verb, value, bytes),
+            's' | 'q' | 'x' | 'X' => format_string(out, spec, verb, value, bytes),
             'v' if spec.is_plain() => write_numbers(out, bytes),
-            _ => listed(out, spec, value.type_name(), bytes.iter(), byte(verb)),
+            _ => format_list(out, spec, value.type_name(), bytes.iter(), byte_formatter(verb)),
         },
         Value::List(items) if items.is_nil() && spec.source => {
             out.extend_from_slice(value.type_name().as_bytes());
             out.extend_from_slice(b"(nil)");
         }
         Value::List(items) => {
-            listed(out, spec, value.type_name(), items.iter(), |out, spec, item| one(out, spec, verb, item));
+            format_list(out, spec, value.type_name(), items.iter(), |out, spec, item| {
+                format_value(out, spec, verb, item);
+            });
         }
         Value::Map(map) if map.is_nil() && spec.source => {
             out.extend_from_slice(value.type_name().as_bytes());
@@ -111,25 +113,25 @@ fn one(out: &mut Out, spec: Spec, verb: char, value: &Value) {
             if !spec.source {
                 out.extend_from_slice(b"map");
             }
-            listed(out, spec, value.type_name(), map.entries().iter(), |out, spec, (key, value)| {
-                one(out, spec, verb, &Value::String(key.clone()));
+            format_list(out, spec, value.type_name(), map.entries().iter(), |out, spec, (key, value)| {
+                format_value(out, spec, verb, &Value::String(key.clone()));
                 out.push(b':');
-                one(out, spec, verb, value);
+                format_value(out, spec, verb, value);
             });
         }
-        Value::Object(host) => object(out, spec, verb, value, host.as_ref()),
+        Value::Object(host) => format_object(out, spec, verb, value, host.as_ref()),
     }
 }
 
-fn object(out: &mut Out, spec: Spec, verb: char, value: &Value, object: &dyn Object) {
+fn format_object(out: &mut Out, spec: FormatSpec, verb: char, value: &Value, object: &dyn Object) {
     match verb {
         'v' if spec.source => {
             if let Some(source) = object.source() {
-                return pad(out, spec, cut(spec, source.as_bytes()));
+                return pad(out, spec, truncate(spec, source.as_bytes()));
             }
         }
         'v' | 's' | 'q' | 'x' | 'X' if object.is_stringer() => {
-            return string(out, spec, verb, value, object.print().as_bytes());
+            return format_string(out, spec, verb, value, object.print().as_bytes());
         }
         'v' if !spec.names && spec.width.is_none() && spec.precision.is_none() => {
             return out.extend_from_slice(object.print().as_bytes());
@@ -137,7 +139,7 @@ fn object(out: &mut Out, spec: Spec, verb: char, value: &Value, object: &dyn Obj
         _ => {}
     }
     if let Some(n) = object.int() {
-        return integer(out, spec, verb, value, Integer::signed(n));
+        return format_integer(out, spec, verb, value, Integer::signed(n));
     }
     let entries = object.entries().filter(|_| object.kind() == Kind::Map);
     let fields = object.fields();
@@ -146,20 +148,20 @@ fn object(out: &mut Out, spec: Spec, verb: char, value: &Value, object: &dyn Obj
             if !spec.source {
                 out.extend_from_slice(b"map");
             }
-            listed(out, spec, object.type_name(), entries.iter(), |out, spec, (key, value)| {
-                one(out, spec, verb, key);
+            format_list(out, spec, object.type_name(), entries.iter(), |out, spec, (key, value)| {
+                format_value(out, spec, verb, key);
                 out.push(b':');
-                one(out, spec, verb, value);
+                format_value(out, spec, verb, value);
             });
         }
         // The object exposes no fields.
-        None if fields.is_empty() => bad(out, spec, verb, value),
-        None => structure(out, spec, verb, object, &fields),
+        None if fields.is_empty() => bad_verb(out, spec, verb, value),
+        None => format_struct(out, spec, verb, object, &fields),
     }
 }
 
 /// Formats a struct: `{a b}`, `{Name:a Other:b}` or `T{Name:"a", Other:"b"}`, with a leading `&` for a pointer.
-fn structure(out: &mut Out, spec: Spec, verb: char, object: &dyn Object, fields: &[Field]) {
+fn format_struct(out: &mut Out, spec: FormatSpec, verb: char, object: &dyn Object, fields: &[Field]) {
     if object.kind() == Kind::Ptr {
         out.push(b'&');
     }
@@ -175,14 +177,14 @@ fn structure(out: &mut Out, spec: Spec, verb: char, object: &dyn Object, fields:
             out.extend_from_slice(field.name.as_bytes());
             out.push(b':');
         }
-        one(out, spec, verb, &field.value);
+        format_value(out, spec, verb, &field.value);
     }
     out.push(b'}');
 }
 
 /// Formats one byte of a byte slice.
-fn byte(verb: char) -> impl FnMut(&mut Out, Spec, &u8) {
-    move |out, spec, byte| one(out, spec, verb, &Value::Uint8(*byte))
+fn byte_formatter(verb: char) -> impl FnMut(&mut Out, FormatSpec, &u8) {
+    move |out, spec, byte| format_value(out, spec, verb, &Value::Uint8(*byte))
 }
 
 /// Formats bytes as `[1 22 255]`. This fast path exists because charts print whole files by accident.
@@ -229,12 +231,12 @@ const NUMBERS: [([u8; 4], usize); 256] = {
 };
 
 /// Formats elements as `[a b c]` or `T{a, b, c}`.
-fn listed<T>(
+fn format_list<T>(
     out: &mut Out,
-    spec: Spec,
+    spec: FormatSpec,
     type_name: &str,
     items: impl Iterator<Item = T>,
-    mut write: impl FnMut(&mut Out, Spec, T),
+    mut write: impl FnMut(&mut Out, FormatSpec, T),
 ) {
     let (open, between, close): (&str, &[u8], u8) =
         if spec.source { (type_name, b", ", b'}') } else { ("", b" ", b']') };
@@ -250,15 +252,17 @@ fn listed<T>(
 }
 
 /// Formats a verb that does not fit the value: `%!d(string=x)`.
-fn bad(out: &mut Out, spec: Spec, verb: char, value: &Value) {
+fn bad_verb(out: &mut Out, spec: FormatSpec, verb: char, value: &Value) {
     out.extend_from_slice(format!("%!{verb}(").as_bytes());
     if value.is_some() {
         out.extend_from_slice(value.type_name().as_bytes());
         out.push(b'=');
         // `String` methods are not called here: a duration prints as a number.
         match value {
-            Value::Object(object) if let Some(n) = object.int() => one(out, spec, 'v', &Value::Int64(n)),
-            value => one(out, spec, 'v', value),
+            Value::Object(object) if let Some(n) = object.int() => {
+                format_value(out, spec, 'v', &Value::Int64(n));
+            }
+            value => format_value(out, spec, 'v', value),
         }
     } else {
         out.extend_from_slice(b"<nil>");
@@ -290,7 +294,7 @@ impl Integer {
     }
 }
 
-fn integer(out: &mut Out, spec: Spec, verb: char, value: &Value, n: Integer) {
+fn format_integer(out: &mut Out, spec: FormatSpec, verb: char, value: &Value, n: Integer) {
     let size = n.size;
     let (digits, prefix) = match verb {
         'v' if spec.source && !n.signed => (format!("{size:x}"), "0x"),
@@ -301,8 +305,8 @@ fn integer(out: &mut Out, spec: Spec, verb: char, value: &Value, n: Integer) {
         'X' => (format!("{size:X}"), if spec.sharp { "0X" } else { "" }),
         'c' => return pad(out, spec, n.char().encode_utf8(&mut [0; 4]).as_bytes()),
         'q' => return pad(out, spec, quote_char(n.char(), spec.plus).as_bytes()),
-        'U' => return unicode(out, spec, n),
-        _ => return bad(out, spec, verb, value),
+        'U' => return format_unicode(out, spec, n),
+        _ => return bad_verb(out, spec, verb, value),
     };
     let room_for_sign = usize::from(n.negative || spec.plus || spec.space);
     let least = match (spec.precision, spec.width) {
@@ -331,7 +335,7 @@ fn integer(out: &mut Out, spec: Spec, verb: char, value: &Value, n: Integer) {
 }
 
 /// Formats `%U`: `U+0041`.
-fn unicode(out: &mut Out, spec: Spec, n: Integer) {
+fn format_unicode(out: &mut Out, spec: FormatSpec, n: Integer) {
     let digits = spec.precision.unwrap_or(4).max(4);
     let code = format!("{:X}", n.bits);
     let zeros = "0".repeat(digits.saturating_sub(code.len()));
@@ -342,13 +346,13 @@ fn unicode(out: &mut Out, spec: Spec, n: Integer) {
 }
 
 /// Formats a float. Returns false if the verb is not for floats.
-fn real(out: &mut Out, spec: Spec, verb: char, value: f64) -> bool {
+fn format_float(out: &mut Out, spec: FormatSpec, verb: char, value: f64) -> bool {
     let (form, precision) = match verb {
-        'v' | 'g' | 'G' => (Form::General, spec.precision),
-        'e' | 'E' => (Form::Exponent, Some(spec.precision.unwrap_or(6))),
-        'f' | 'F' => (Form::Fixed, Some(spec.precision.unwrap_or(6))),
-        'x' | 'X' => (Form::Hex, spec.precision),
-        'b' => (Form::Binary, None),
+        'v' | 'g' | 'G' => (FloatFormat::General, spec.precision),
+        'e' | 'E' => (FloatFormat::Exponent, Some(spec.precision.unwrap_or(6))),
+        'f' | 'F' => (FloatFormat::Fixed, Some(spec.precision.unwrap_or(6))),
+        'x' | 'X' => (FloatFormat::Hex, spec.precision),
+        'b' => (FloatFormat::Binary, None),
         _ => return false,
     };
     let mut text = float::format(value, form, precision);
@@ -415,25 +419,25 @@ fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
     out + tail
 }
 
-fn string(out: &mut Out, spec: Spec, verb: char, value: &Value, text: &[u8]) {
+fn format_string(out: &mut Out, spec: FormatSpec, verb: char, value: &Value, text: &[u8]) {
     match verb {
         'v' if spec.source => quoted(out, spec, text),
-        'v' | 's' => pad(out, spec, cut(spec, text)),
+        'v' | 's' => pad(out, spec, truncate(spec, text)),
         'q' => quoted(out, spec, text),
         'x' | 'X' => hex(out, spec, verb, text),
-        _ => bad(out, spec, verb, value),
+        _ => bad_verb(out, spec, verb, value),
     }
 }
 
-fn quoted(out: &mut Out, spec: Spec, text: &[u8]) {
-    let text = cut(spec, text);
+fn quoted(out: &mut Out, spec: FormatSpec, text: &[u8]) {
+    let text = truncate(spec, text);
     match std::str::from_utf8(text) {
         Ok(text) if spec.sharp && can_backquote(text) => pad(out, spec, format!("`{text}`").as_bytes()),
         _ => pad(out, spec, quote_as(text, spec.plus).as_bytes()),
     }
 }
 
-fn hex(out: &mut Out, spec: Spec, verb: char, text: &[u8]) {
+fn hex(out: &mut Out, spec: FormatSpec, verb: char, text: &[u8]) {
     let text = &text[..text.len().min(spec.precision.unwrap_or(usize::MAX))];
     let mut shown = Vec::with_capacity(text.len() * 2);
     for (at, byte) in text.iter().enumerate() {
@@ -450,7 +454,7 @@ fn hex(out: &mut Out, spec: Spec, verb: char, text: &[u8]) {
 }
 
 /// Truncates the text to the precision, counted in characters.
-fn cut(spec: Spec, text: &[u8]) -> &[u8] {
+fn truncate(spec: FormatSpec, text: &[u8]) -> &[u8] {
     let Some(count) = spec.precision else { return text };
     let lengths = text.utf8_chunks().flat_map(|chunk| {
         let each = chunk.valid().chars().map(char::len_utf8);
@@ -464,7 +468,7 @@ fn length(text: &[u8]) -> usize {
     text.utf8_chunks().map(|chunk| chunk.valid().chars().count() + chunk.invalid().len()).sum()
 }
 
-fn pad(out: &mut Out, spec: Spec, text: &[u8]) {
+fn pad(out: &mut Out, spec: FormatSpec, text: &[u8]) {
     let missing = spec.width.map_or(0, |width| width.saturating_sub(length(text)));
     if spec.minus {
         out.extend_from_slice(text);
@@ -475,7 +479,7 @@ fn pad(out: &mut Out, spec: Spec, text: &[u8]) {
     }
 }
 
-fn padding(out: &mut Out, spec: Spec, count: usize) {
+fn padding(out: &mut Out, spec: FormatSpec, count: usize) {
     let with = if spec.zero && !spec.minus { b'0' } else { b' ' };
     out.resize(out.len() + count, with);
 }

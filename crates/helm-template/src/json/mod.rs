@@ -4,9 +4,9 @@ mod parse;
 mod write;
 
 pub use parse::parse;
-pub(crate) use parse::{mismatch, parse_partly};
+pub(crate) use parse::{mismatch, parse_partial};
 pub(crate) use write::length;
-pub use write::{Style, write, write_value};
+pub use write::{JsonStyle, write, write_value};
 
 #[cfg(test)]
 mod tests;

@@ -3,25 +3,25 @@
 //! Go validates the syntax of the whole text before it decodes any value, so a syntax error anywhere takes precedence.
 
 use crate::data::{Data, Members};
-use crate::go::{quote, text_of};
+use crate::go::{lossy_text, quote};
 use crate::value::Str;
 use crate::yaml::json_kind;
 
 /// Maximum nesting of arrays and objects. Go allows ten thousand, which would need too much stack here.
-const DEPTH: usize = 1_000;
+const MAX_DEPTH: usize = 1_000;
 
 /// Decodes one JSON text. Errors carry Go's message.
 pub fn parse(text: impl AsRef<[u8]>) -> Result<Data, Str> {
-    let (data, unfit) = parse_partly(text)?;
+    let (data, unfit) = parse_partial(text)?;
     unfit.map_or(Ok(data), Err)
 }
 
 /// Like [`parse`], but keeps partial results: a number that does not fit a float becomes null, and the first such error is returned
 /// beside the data, as in Go.
-pub fn parse_partly(text: impl AsRef<[u8]>) -> Result<(Data, Option<Str>), Str> {
-    let mut reader = Reader { text: text.as_ref(), at: 0, depth: 0, unfit: None };
-    let data = reader.top()?;
-    Ok((data, reader.unfit))
+pub fn parse_partial(text: impl AsRef<[u8]>) -> Result<(Data, Option<Str>), Str> {
+    let mut reader = JsonDecoder { text: text.as_ref(), at: 0, depth: 0, number_error: None };
+    let data = reader.document()?;
+    Ok((data, reader.number_error))
 }
 
 /// Go's error for data of the wrong type; `go_type` is the name of the target type.
@@ -30,20 +30,20 @@ pub fn mismatch(data: &Data, go_type: &str) -> Str {
 }
 
 /// The decoder's position in its text.
-struct Reader<'t> {
+struct JsonDecoder<'t> {
     text: &'t [u8],
     at: usize,
     depth: usize,
     /// The error for the first number that does not fit a float. A later syntax error takes precedence.
-    unfit: Option<Str>,
+    number_error: Option<Str>,
 }
 
 /// Contexts of Go's error for an unexpected character.
-const VALUE: &str = "looking for beginning of value";
-const KEY: &str = "looking for beginning of object key string";
+const VALUE_CONTEXT: &str = "looking for beginning of value";
+const KEY_CONTEXT: &str = "looking for beginning of object key string";
 
-impl Reader<'_> {
-    fn top(&mut self) -> Result<Data, Str> {
+impl JsonDecoder<'_> {
+    fn document(&mut self) -> Result<Data, Str> {
         self.skip_space();
         let data = self.value()?;
         self.skip_space();
@@ -58,14 +58,14 @@ impl Reader<'_> {
     }
 
     /// The next byte. Fails at the end of the text.
-    fn take(&mut self) -> Result<u8, Str> {
+    fn next_byte(&mut self) -> Result<u8, Str> {
         let byte = self.peek().ok_or("unexpected end of JSON input")?;
         self.at += 1;
         Ok(byte)
     }
 
     /// The next byte of a literal; at the end of the text, a space.
-    fn take_or_space(&mut self) -> u8 {
+    fn next_byte_or_space(&mut self) -> u8 {
         let byte = self.peek().unwrap_or(b' ');
         self.at += 1;
         byte
@@ -79,21 +79,21 @@ impl Reader<'_> {
 
     fn value(&mut self) -> Result<Data, Str> {
         let start = self.at;
-        match self.take()? {
+        match self.next_byte()? {
             b'{' => self.nested(Self::object),
             b'[' => self.nested(Self::array),
             b'"' => self.string().map(Data::String),
-            b't' => self.word("true", Data::Bool(true)),
-            b'f' => self.word("false", Data::Bool(false)),
-            b'n' => self.word("null", Data::Null),
+            b't' => self.literal("true", Data::Bool(true)),
+            b'f' => self.literal("false", Data::Bool(false)),
+            b'n' => self.literal("null", Data::Null),
             byte @ (b'-' | b'0'..=b'9') => self.number(start, byte),
-            byte => Err(unexpected(byte, VALUE)),
+            byte => Err(unexpected(byte, VALUE_CONTEXT)),
         }
     }
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<Data, Str>) -> Result<Data, Str> {
         self.depth += 1;
-        if self.depth > DEPTH {
+        if self.depth > MAX_DEPTH {
             return Err("exceeded max depth".into());
         }
         let data = read(self);
@@ -112,7 +112,7 @@ impl Reader<'_> {
             self.skip_space();
             items.push(self.value()?);
             self.skip_space();
-            match self.take()? {
+            match self.next_byte()? {
                 b',' => {}
                 b']' => return Ok(Data::List(items)),
                 byte => return Err(unexpected(byte, "after array element")),
@@ -129,12 +129,12 @@ impl Reader<'_> {
         }
         loop {
             self.skip_space();
-            let key = match self.take()? {
+            let key = match self.next_byte()? {
                 b'"' => self.string()?,
-                byte => return Err(unexpected(byte, KEY)),
+                byte => return Err(unexpected(byte, KEY_CONTEXT)),
             };
             self.skip_space();
-            match self.take()? {
+            match self.next_byte()? {
                 b':' => {}
                 byte => return Err(unexpected(byte, "after object key")),
             }
@@ -142,7 +142,7 @@ impl Reader<'_> {
             let value = self.value()?;
             members.insert(key, value);
             self.skip_space();
-            match self.take()? {
+            match self.next_byte()? {
                 b',' => {}
                 b'}' => return Ok(Data::Map(members)),
                 byte => return Err(unexpected(byte, "after object key:value pair")),
@@ -150,9 +150,9 @@ impl Reader<'_> {
         }
     }
 
-    fn word(&mut self, word: &str, data: Data) -> Result<Data, Str> {
+    fn literal(&mut self, word: &str, data: Data) -> Result<Data, Str> {
         for expected in word.bytes().skip(1) {
-            let byte = self.take_or_space();
+            let byte = self.next_byte_or_space();
             if byte != expected {
                 let context = format!("in literal {word} (expecting '{}')", char::from(expected));
                 return Err(unexpected(byte, &context));
@@ -162,7 +162,7 @@ impl Reader<'_> {
     }
 
     fn number(&mut self, start: usize, first: u8) -> Result<Data, Str> {
-        let digit = if first == b'-' { self.take_or_space() } else { first };
+        let digit = if first == b'-' { self.next_byte_or_space() } else { first };
         match digit {
             b'0' => {}
             b'1'..=b'9' => self.skip_digits(),
@@ -179,11 +179,11 @@ impl Reader<'_> {
             }
             self.digits("in exponent of numeric literal")?;
         }
-        let literal = self.text.get(start..self.at).map(text_of).unwrap_or_default();
+        let literal = self.text.get(start..self.at).map(lossy_text).unwrap_or_default();
         match literal.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Data::Float(number)),
             _ => {
-                self.unfit.get_or_insert_with(|| {
+                self.number_error.get_or_insert_with(|| {
                     format!("json: cannot unmarshal number {literal} into Go value of type float64").into()
                 });
                 Ok(Data::Null)
@@ -192,7 +192,7 @@ impl Reader<'_> {
     }
 
     fn digits(&mut self, context: &str) -> Result<(), Str> {
-        match self.take_or_space() {
+        match self.next_byte_or_space() {
             b'0'..=b'9' => self.skip_digits(),
             byte => return Err(unexpected(byte, context)),
         }
@@ -216,7 +216,7 @@ impl Reader<'_> {
                     self.at += 1;
                     return Ok(match std::str::from_utf8(bytes) {
                         Ok(text) => text.into(),
-                        Err(_) => text_of(bytes).into(),
+                        Err(_) => lossy_text(bytes).into(),
                     });
                 }
                 b'\\' | ..0x20 => break,
@@ -225,8 +225,8 @@ impl Reader<'_> {
         }
         let mut bytes = self.text.get(start..self.at).unwrap_or_default().to_vec();
         loop {
-            match self.take()? {
-                b'"' => return Ok(text_of(&bytes).into()),
+            match self.next_byte()? {
+                b'"' => return Ok(lossy_text(&bytes).into()),
                 b'\\' => self.escape(&mut bytes)?,
                 byte @ ..0x20 => return Err(unexpected(byte, "in string literal")),
                 byte => bytes.push(byte),
@@ -235,7 +235,7 @@ impl Reader<'_> {
     }
 
     fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), Str> {
-        bytes.push(match self.take_or_space() {
+        bytes.push(match self.next_byte_or_space() {
             byte @ (b'"' | b'\\' | b'/') => byte,
             b'b' => 8,
             b'f' => 12,
@@ -275,7 +275,7 @@ impl Reader<'_> {
     fn four_digits(&mut self) -> Result<u32, Str> {
         let mut code = 0;
         for _ in 0..4 {
-            let byte = self.take_or_space();
+            let byte = self.next_byte_or_space();
             let digit = char::from(byte)
                 .to_digit(16)
                 .ok_or_else(|| unexpected(byte, "in \\u hexadecimal character escape"))?;

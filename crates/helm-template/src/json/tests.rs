@@ -8,30 +8,30 @@ use crate::value::Value;
 
 #[test]
 #[rustfmt::skip]
-fn styles_escapes_and_numbers() {
+fn encoding_matches_helm() {
     let table = [
-        ("\"a<b>&\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\\u007f\\u00e9\\ud83d\\ude00\"", Style::Plain, "\"a\\u003cb\\u003e\\u0026\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\u{7f}\u{e9}\u{1f600}\""),
-        ("1e21", Style::Plain, "1e+21"),
-        ("1e-7", Style::Plain, "1e-7"),
-        ("0.000001", Style::Plain, "0.000001"),
-        ("123456789.125", Style::Plain, "123456789.125"),
-        ("-0", Style::Plain, "-0"),
-        ("100000000000000000000", Style::Plain, "100000000000000000000"),
-        ("{\"b\":[],\"a\":{},\"c\":[1,{\"d\":null}]}", Style::Plain, "{\"a\":{},\"b\":[],\"c\":[1,{\"d\":null}]}"),
-        ("\"a<b>&\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\\u007f\\u00e9\\ud83d\\ude00\"", Style::Raw, "\"a<b>&\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\u{7f}\u{e9}\u{1f600}\""),
-        ("{\"b\":[],\"a\":{},\"c\":[1,{\"d\":null}]}", Style::Raw, "{\"a\":{},\"b\":[],\"c\":[1,{\"d\":null}]}"),
-        ("\"a<b>&\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\\u007f\\u00e9\\ud83d\\ude00\"", Style::Pretty, "\"a\\u003cb\\u003e\\u0026\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\u{7f}\u{e9}\u{1f600}\""),
-        ("{\"b\":[],\"a\":{},\"c\":[1,{\"d\":null}]}", Style::Pretty, "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    1,\n    {\n      \"d\": null\n    }\n  ]\n}"),
+        ("\"a<b>&\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\\u007f\\u00e9\\ud83d\\ude00\"", JsonStyle::Plain, "\"a\\u003cb\\u003e\\u0026\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\u{7f}\u{e9}\u{1f600}\""),
+        ("1e21", JsonStyle::Plain, "1e+21"),
+        ("1e-7", JsonStyle::Plain, "1e-7"),
+        ("0.000001", JsonStyle::Plain, "0.000001"),
+        ("123456789.125", JsonStyle::Plain, "123456789.125"),
+        ("-0", JsonStyle::Plain, "-0"),
+        ("100000000000000000000", JsonStyle::Plain, "100000000000000000000"),
+        ("{\"b\":[],\"a\":{},\"c\":[1,{\"d\":null}]}", JsonStyle::Plain, "{\"a\":{},\"b\":[],\"c\":[1,{\"d\":null}]}"),
+        ("\"a<b>&\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\\u007f\\u00e9\\ud83d\\ude00\"", JsonStyle::Raw, "\"a<b>&\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\u{7f}\u{e9}\u{1f600}\""),
+        ("{\"b\":[],\"a\":{},\"c\":[1,{\"d\":null}]}", JsonStyle::Raw, "{\"a\":{},\"b\":[],\"c\":[1,{\"d\":null}]}"),
+        ("\"a<b>&\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\\u007f\\u00e9\\ud83d\\ude00\"", JsonStyle::Pretty, "\"a\\u003cb\\u003e\\u0026\\u2028\\u0001\\b\\f\\n\\t\\\"\\\\\u{7f}\u{e9}\u{1f600}\""),
+        ("{\"b\":[],\"a\":{},\"c\":[1,{\"d\":null}]}", JsonStyle::Pretty, "{\n  \"a\": {},\n  \"b\": [],\n  \"c\": [\n    1,\n    {\n      \"d\": null\n    }\n  ]\n}"),
     ];
     for (json, style, expected) in table {
         assert_eq!(write(&parse(json).unwrap(), style).unwrap(), expected, "{json}");
     }
-    let raw = Value::string_of(b"a\xE2\x82<".to_vec());
-    assert_eq!(write_value(&raw, Style::Raw).unwrap(), r#""a\ufffd\ufffd<""#);
+    let raw = Value::string_from_bytes(b"a\xE2\x82<".to_vec());
+    assert_eq!(write_value(&raw, JsonStyle::Raw).unwrap(), r#""a\ufffd\ufffd<""#);
 }
 
 #[test]
-fn errors_in_the_words_of_go() {
+fn parse_errors_match_go() {
     let table = [
         ("", "unexpected end of JSON input"),
         ("nul", "invalid character ' ' in literal null (expecting 'l')"),
@@ -81,7 +81,7 @@ fn errors_in_the_words_of_go() {
 }
 
 #[test]
-fn halves_of_pairs_and_bytes_that_are_no_text() {
+fn unpaired_surrogates_and_invalid_utf8_are_replaced() {
     let table: [(&[u8], &str); 5] = [
         (br#""\ud83d\ude00""#, "\u{1F600}"),
         (br#""\ud83dx""#, "\u{FFFD}x"),
@@ -98,7 +98,7 @@ proptest! {
     #[test]
     fn no_text_is_too_strange(text in "[\\[\\]{}:,\"\\\\a-u0-9eE.+ \n-]{0,40}") {
         if let Ok(data) = parse(&text) {
-            let written = write(&data, Style::Plain).unwrap();
+            let written = write(&data, JsonStyle::Plain).unwrap();
             prop_assert_eq!(parse(written).unwrap(), data);
         }
     }
@@ -106,7 +106,7 @@ proptest! {
     #[test]
     fn texts_and_numbers_come_back(text in ".{0,40}", number in prop::num::f64::NORMAL) {
         let data = Data::List(vec![Data::string(text), Data::Float(number)]);
-        for style in [Style::Plain, Style::Pretty, Style::Raw] {
+        for style in [JsonStyle::Plain, JsonStyle::Pretty, JsonStyle::Raw] {
             prop_assert_eq!(&parse(write(&data, style).unwrap()).unwrap(), &data);
         }
     }

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use crate::data::Data;
-use crate::go::{Form, format_float};
-use crate::nesting::{Nesting, Unwritable, check_length};
-use crate::stack::deeper;
+use crate::go::{FloatFormat, format_float};
+use crate::nesting::{EncodeError, Nesting, check_length};
+use crate::stack::grow_for_value;
 use crate::value::{Json, Value, field};
 
 /// Output style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum JsonStyle {
     /// `toJson`: one line; `<`, `>` and `&` are escaped.
     Plain,
     /// `toPrettyJson`: indented by two spaces.
@@ -20,26 +20,26 @@ pub enum Style {
 }
 
 /// Encodes a value as Go does. Values without a JSON form fail with Go's message.
-pub fn write_value(value: &Value, style: Style) -> Result<String, Unwritable> {
-    let mut writer = Writer { out: String::new(), style, depth: 0 };
+pub fn write_value(value: &Value, style: JsonStyle) -> Result<String, EncodeError> {
+    let mut writer = JsonWriter { out: String::new(), style, depth: 0 };
     writer.value(value, &Nesting::default())?;
     Ok(writer.out)
 }
 
 /// Like [`write_value`].
-pub fn write(data: &Data, style: Style) -> Result<String, Unwritable> {
+pub fn write(data: &Data, style: JsonStyle) -> Result<String, EncodeError> {
     write_value(&Value::from(data), style)
 }
 
 /// The encoder's output and indentation depth.
-struct Writer {
+struct JsonWriter {
     out: String,
-    style: Style,
+    style: JsonStyle,
     depth: usize,
 }
 
-impl Writer {
-    fn value(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+impl JsonWriter {
+    fn value(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), EncodeError> {
         check_length(&self.out)?;
         // Writing to a String cannot fail.
         match value {
@@ -63,8 +63,8 @@ impl Writer {
                 let inside = around.inside_list()?;
                 self.open('[');
                 for (at, item) in list.iter().enumerate() {
-                    self.next(at);
-                    deeper(|| self.value(item, &inside))?;
+                    self.separator(at);
+                    grow_for_value(|| self.value(item, &inside))?;
                 }
                 self.close(']');
             }
@@ -92,17 +92,17 @@ impl Writer {
         &mut self,
         members: impl ExactSizeIterator<Item = (&'v str, &'v Value)>,
         inside: &Nesting<'_>,
-    ) -> Result<(), Unwritable> {
+    ) -> Result<(), EncodeError> {
         if members.len() == 0 {
             self.out.push_str("{}");
             return Ok(());
         }
         self.open('{');
         for (at, (key, value)) in members.enumerate() {
-            self.next(at);
+            self.separator(at);
             self.string(key);
-            self.out.push_str(if self.style == Style::Pretty { ": " } else { ":" });
-            deeper(|| self.value(value, inside))?;
+            self.out.push_str(if self.style == JsonStyle::Pretty { ": " } else { ":" });
+            grow_for_value(|| self.value(value, inside))?;
         }
         self.close('}');
         Ok(())
@@ -113,7 +113,7 @@ impl Writer {
         self.out.push(bracket);
     }
 
-    fn next(&mut self, at: usize) {
+    fn separator(&mut self, at: usize) {
         if at > 0 {
             self.out.push(',');
         }
@@ -127,7 +127,7 @@ impl Writer {
     }
 
     fn start_line(&mut self) {
-        if self.style == Style::Pretty {
+        if self.style == JsonStyle::Pretty {
             self.out.push('\n');
             (0..self.depth).for_each(|_| self.out.push_str("  "));
         }
@@ -150,10 +150,10 @@ impl Writer {
     }
 
     fn escaped(&mut self, text: &str) {
-        let for_html = self.style != Style::Raw;
+        let for_html = self.style != JsonStyle::Raw;
         let mut done = 0;
         for (at, byte) in text.bytes().enumerate() {
-            if !WATCHED[usize::from(byte)] {
+            if !ESCAPE_CANDIDATES[usize::from(byte)] {
                 continue;
             }
             let Some((escape, taken)) = escape(&text.as_bytes()[at..], for_html) else {
@@ -169,17 +169,18 @@ impl Writer {
 
 /// The number of characters of the JSON string for this text, including quotes and escapes.
 pub(crate) fn length(text: &str) -> usize {
-    let mut writer = Writer { out: String::with_capacity(text.len() + 2), style: Style::Plain, depth: 0 };
+    let mut writer =
+        JsonWriter { out: String::with_capacity(text.len() + 2), style: JsonStyle::Plain, depth: 0 };
     writer.string(text);
     writer.out.chars().count()
 }
 
 /// Writes a number, with an exponent if it is very large or very small.
 fn number(out: &mut String, number: f64) {
-    const WHOLE: f64 = 1e15;
+    const MAX_PLAIN_NUMBER: f64 = 1e15;
     let size = number.abs();
     // Writing to a String cannot fail.
-    let _ = if number.fract() == 0.0 && size < WHOLE {
+    let _ = if number.fract() == 0.0 && size < MAX_PLAIN_NUMBER {
         if number.is_sign_negative() && size == 0.0 {
             out.push('-');
         }
@@ -187,10 +188,10 @@ fn number(out: &mut String, number: f64) {
         let whole = number as i64;
         write!(out, "{whole}")
     } else if (1e-6..1e21).contains(&size) {
-        write!(out, "{}", format_float(number, Form::Fixed, None))
+        write!(out, "{}", format_float(number, FloatFormat::Fixed, None))
     } else {
         // JSON drops the leading zero of a one-digit negative exponent.
-        let text = format_float(number, Form::Exponent, None);
+        let text = format_float(number, FloatFormat::Exponent, None);
         match text.split_once("e-0") {
             Some((mantissa, digit)) => write!(out, "{mantissa}e-{digit}"),
             None => write!(out, "{text}"),
@@ -199,7 +200,7 @@ fn number(out: &mut String, number: f64) {
 }
 
 /// Bytes that may start a character that needs escaping.
-const WATCHED: [bool; 256] = {
+const ESCAPE_CANDIDATES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 0x20 {

@@ -38,20 +38,20 @@ pub struct Cost {
     /// Memory of the trees and of the parser's temporary data.
     pub bytes: usize,
     /// Memory of the trees alone, for as long as they are cached.
-    pub kept: usize,
+    pub tree_bytes: usize,
 }
 
 impl Cost {
     /// Charges the same cost again, for a tree that was found in a cache.
     pub fn charge(&self, budget: &Budget<'_>) -> Result<(), Str> {
         budget.charge(self.steps)?;
-        budget.take(self.bytes)
+        budget.allocate(self.bytes)
     }
 
     /// The cost of `templates` templates that share the trees of another file.
     pub(super) fn shared(templates: usize) -> Self {
         let bytes = templates.saturating_mul(TEMPLATE_BYTES).saturating_add(SOURCE_BYTES);
-        Self { steps: (templates as u64).saturating_mul(STEPS_PER_NODE), bytes, kept: bytes }
+        Self { steps: (templates as u64).saturating_mul(STEPS_PER_NODE), bytes, tree_bytes: bytes }
     }
 }
 
@@ -86,37 +86,37 @@ impl<'b> Meter<'b> {
     }
 
     pub fn text(&mut self, text: &str) -> Metered {
-        self.work((text.len() / BYTES_PER_STEP) as u64 + STEPS_PER_NODE)
+        self.charge_steps((text.len() / BYTES_PER_STEP) as u64 + STEPS_PER_NODE)
     }
 
     pub fn node(&mut self) -> Metered {
-        self.work(STEPS_PER_NODE)?;
-        self.keep(size_of::<Node>())
+        self.charge_steps(STEPS_PER_NODE)?;
+        self.charge_tree(size_of::<Node>())
     }
 
     /// Charges an element of a list in the tree.
     pub fn part<T>(&mut self) -> Metered {
-        self.work(STEPS_PER_PART)?;
-        self.keep(size_of::<T>())
+        self.charge_steps(STEPS_PER_PART)?;
+        self.charge_tree(size_of::<T>())
     }
 
     /// Charges a separately allocated part of the tree.
     pub fn boxed<T>(&mut self) -> Metered {
-        self.keep(size_of::<T>() + ALLOCATION)
+        self.charge_tree(size_of::<T>() + ALLOCATION)
     }
 
     /// Charges the allocation of a list; its elements are charged one by one.
     pub fn allocation(&mut self) -> Metered {
-        self.keep(ALLOCATION)
+        self.charge_tree(ALLOCATION)
     }
 
     pub fn template(&mut self) -> Metered {
-        self.keep(TEMPLATE_BYTES)
+        self.charge_tree(TEMPLATE_BYTES)
     }
 
     /// Charges a reference-counted string.
     pub fn shared_text(&mut self, text: &str) -> Metered {
-        self.keep(text.len().saturating_add(2 * ALLOCATION))
+        self.charge_tree(text.len().saturating_add(2 * ALLOCATION))
     }
 
     /// Charges a declaration or assignment of a variable among `others`.
@@ -129,12 +129,12 @@ impl<'b> Meter<'b> {
 
     /// Charges a linear search among `names` names.
     pub fn search(&mut self, names: usize) -> Metered {
-        self.work((names / NAMES_PER_STEP) as u64)
+        self.charge_steps((names / NAMES_PER_STEP) as u64)
     }
 
     /// Charges an entry of a table that exists only while parsing.
     pub fn entry<T>(&mut self) -> Metered {
-        self.need(2 * size_of::<T>())
+        self.charge_bytes(2 * size_of::<T>())
     }
 
     /// Charges the growth of a list to which an element is about to be added.
@@ -142,21 +142,21 @@ impl<'b> Meter<'b> {
         if list.len() < list.capacity() {
             return Ok(());
         }
-        self.need(list.len().max(4).saturating_mul(size_of::<T>()))
+        self.charge_bytes(list.len().max(4).saturating_mul(size_of::<T>()))
     }
 
-    fn work(&mut self, steps: u64) -> Metered {
+    fn charge_steps(&mut self, steps: u64) -> Metered {
         self.cost.steps = self.cost.steps.saturating_add(steps);
         self.budget.charge(steps).map_err(ParseError::Budget)
     }
 
-    fn keep(&mut self, bytes: usize) -> Metered {
-        self.cost.kept = self.cost.kept.saturating_add(bytes);
-        self.need(bytes)
+    fn charge_tree(&mut self, bytes: usize) -> Metered {
+        self.cost.tree_bytes = self.cost.tree_bytes.saturating_add(bytes);
+        self.charge_bytes(bytes)
     }
 
-    fn need(&mut self, bytes: usize) -> Metered {
+    fn charge_bytes(&mut self, bytes: usize) -> Metered {
         self.cost.bytes = self.cost.bytes.saturating_add(bytes);
-        self.budget.take(bytes).map_err(ParseError::Budget)
+        self.budget.allocate(bytes).map_err(ParseError::Budget)
     }
 }

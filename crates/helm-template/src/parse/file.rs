@@ -5,33 +5,33 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Cost, Names, ParseError, Source, Template, Whole, parsed};
+use super::{Cost, FunctionResolver, ParseError, ParsedSource, Template, TemplateSource, parse_source};
 use crate::budget::Budget;
 use crate::value::Str;
 
 /// The templates parsed from one file, and their cost.
 #[derive(Clone)]
-pub struct File {
+pub struct TemplateFile {
     /// The templates that the text defines, then the one of the file's own name.
     pub templates: Arc<[Arc<Template>]>,
     /// Whether the text defines a template of the file's own name.
-    names_itself: bool,
+    defines_own_name: bool,
     cost: Cost,
 }
 
-impl File {
+impl TemplateFile {
     /// Parses a file. Invalid UTF-8 becomes U+FFFD.
     pub fn parse(
         name: &str,
         data: &Bytes,
-        functions: &dyn Names,
+        functions: &dyn FunctionResolver,
         budget: &Budget<'_>,
     ) -> Result<Self, ParseError> {
         // Validating the whole text first is several times faster than a lossy conversion.
         let text = if let Ok(text) = std::str::from_utf8(data) {
             Cow::Borrowed(text)
         } else {
-            budget.take(data.len().saturating_mul(LOSSY_FACTOR)).map_err(ParseError::Budget)?;
+            budget.allocate(data.len().saturating_mul(LOSSY_FACTOR)).map_err(ParseError::Budget)?;
             String::from_utf8_lossy(data)
         };
         let lossy = if matches!(text, Cow::Owned(_)) { data.len().saturating_mul(LOSSY_FACTOR) } else { 0 };
@@ -39,11 +39,16 @@ impl File {
             Cow::Borrowed(_) => data.clone(),
             Cow::Owned(text) => Bytes::copy_from_slice(text.as_bytes()),
         };
-        let source = Source { name: name.into(), text: shared };
-        let Whole { templates, names_itself, mut cost } = parsed(source, &text, functions, budget)?;
+        let source = TemplateSource { name: name.into(), text: shared };
+        let ParsedSource { templates, defines_own_name: names_itself, mut cost } =
+            parse_source(source, &text, functions, budget)?;
         cost.bytes = cost.bytes.saturating_add(lossy);
-        cost.kept = cost.kept.saturating_add(lossy);
-        Ok(Self { templates: templates.into_iter().map(Arc::new).collect(), names_itself, cost })
+        cost.tree_bytes = cost.tree_bytes.saturating_add(lossy);
+        Ok(Self {
+            templates: templates.into_iter().map(Arc::new).collect(),
+            defines_own_name: names_itself,
+            cost,
+        })
     }
 
     /// The cost that a rendering is charged for this file, whether it is parsed or taken from a cache.
@@ -53,29 +58,29 @@ impl File {
 
     /// The cost if the rendering already has the same text under another file name.
     pub fn cost_if_shared(&self) -> Cost {
-        if self.names_itself { self.cost } else { Cost::shared(self.templates.len()) }
+        if self.defines_own_name { self.cost } else { Cost::shared(self.templates.len()) }
     }
 
     /// Whether files of other names with the same text can share these trees.
     pub fn is_shareable(&self) -> bool {
-        !self.names_itself
+        !self.defines_own_name
     }
 
     /// The templates of the same text under another file name, without parsing it again. Returns `None` if the text defines a template
     /// of either name, because the result would then differ.
     pub fn renamed(&self, name: &str) -> Option<Self> {
         let (own, defined) = self.templates.split_last()?;
-        if self.names_itself || defined.iter().any(|template| &*template.name == name) {
+        if self.defines_own_name || defined.iter().any(|template| &*template.name == name) {
             return None;
         }
-        let source = Arc::new(Source { name: name.into(), text: own.source.text.clone() });
+        let source = Arc::new(TemplateSource { name: name.into(), text: own.source.text.clone() });
         let renamed = |name: &Str, template: &Template| {
             let (name, source, body) = (name.clone(), source.clone(), template.body.clone());
             Arc::new(Template { name, source, body, variables: template.variables })
         };
         let defined = defined.iter().map(|template| renamed(&template.name, template));
         let templates = defined.chain([renamed(&source.name, own)]).collect();
-        Some(Self { templates, names_itself: false, cost: self.cost })
+        Some(Self { templates, defines_own_name: false, cost: self.cost })
     }
 }
 

@@ -7,8 +7,8 @@ use memchr::memmem::Finder;
 
 use crate::go::{is_printable, quote};
 
-const LEFT: &str = "{{";
-const RIGHT: &str = "}}";
+const LEFT_DELIM: &str = "{{";
+const RIGHT_DELIM: &str = "}}";
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +76,16 @@ impl Token {
 
 /// A token and its position.
 #[derive(Clone, Debug)]
-pub struct Item<'s> {
+pub struct LexItem<'s> {
     pub token: Token,
     pub at: usize,
     pub line: usize,
     pub text: std::borrow::Cow<'s, str>,
 }
 
-impl Item<'_> {
+impl LexItem<'_> {
     /// The token as it appears in error messages.
-    pub fn shown(&self) -> String {
+    pub fn display(&self) -> String {
         match self.token {
             Token::End_ => "EOF".to_owned(),
             Token::Error => self.text.clone().into_owned(),
@@ -104,27 +104,36 @@ impl Item<'_> {
 pub struct Lexer<'s> {
     input: &'s str,
     /// Searches for the next action. Created once, because creating it costs more than most searches.
-    left: Finder<'static>,
+    left_delim_finder: Finder<'static>,
     at: usize,
     start: usize,
     /// The line of `start`, counted from 1.
     line: usize,
-    inside: bool,
+    is_in_action: bool,
     parens: usize,
-    failed: bool,
+    has_failed: bool,
 }
 
 impl<'s> Lexer<'s> {
     pub fn new(input: &'s str) -> Self {
-        let left = Finder::new(LEFT);
-        Self { input, left, at: 0, start: 0, line: 1, inside: false, parens: 0, failed: false }
+        let left = Finder::new(LEFT_DELIM);
+        Self {
+            input,
+            left_delim_finder: left,
+            at: 0,
+            start: 0,
+            line: 1,
+            is_in_action: false,
+            parens: 0,
+            has_failed: false,
+        }
     }
 
-    pub fn next(&mut self) -> Item<'s> {
-        if self.failed {
+    pub fn next(&mut self) -> LexItem<'s> {
+        if self.has_failed {
             return self.item(Token::End_);
         }
-        if self.inside { self.inside_action() } else { self.text() }
+        if self.is_in_action { self.inside_action() } else { self.text() }
     }
 
     fn rest(&self) -> &'s str {
@@ -146,59 +155,59 @@ impl<'s> Lexer<'s> {
         Some(c)
     }
 
-    fn item(&mut self, token: Token) -> Item<'s> {
+    fn item(&mut self, token: Token) -> LexItem<'s> {
         let text = &self.input[self.start..self.at];
-        let item = Item { token, at: self.start, line: self.line, text: text.into() };
-        self.skip();
+        let item = LexItem { token, at: self.start, line: self.line, text: text.into() };
+        self.discard();
         item
     }
 
     /// Discards the text up to the current position.
-    fn skip(&mut self) {
+    fn discard(&mut self) {
         self.line += newlines(&self.input.as_bytes()[self.start..self.at]);
         self.start = self.at;
     }
 
-    fn fail(&mut self, why: impl Into<String>) -> Item<'s> {
-        self.failed = true;
+    fn fail(&mut self, why: impl Into<String>) -> LexItem<'s> {
+        self.has_failed = true;
         let (at, line) = (self.start, self.line);
         self.start = self.at;
-        Item { token: Token::Error, at, line, text: why.into().into() }
+        LexItem { token: Token::Error, at, line, text: why.into().into() }
     }
 
-    fn text(&mut self) -> Item<'s> {
+    fn text(&mut self) -> LexItem<'s> {
         loop {
-            let Some(found) = self.left.find(self.rest().as_bytes()) else {
+            let Some(found) = self.left_delim_finder.find(self.rest().as_bytes()) else {
                 self.at = self.input.len();
                 return if self.at > self.start { self.item(Token::Text) } else { self.item(Token::End_) };
             };
             let delim = self.at + found;
-            let trims = has_left_marker(&self.input[delim + LEFT.len()..]);
+            let trims = has_left_marker(&self.input[delim + LEFT_DELIM.len()..]);
             let text = &self.input[self.start..delim];
             let kept = if trims { text.trim_end_matches(is_space).len() } else { text.len() };
             if kept > 0 {
                 self.at = self.start + kept;
                 let item = self.item(Token::Text);
                 self.at = delim;
-                self.skip();
+                self.discard();
                 return item;
             }
             self.at = delim;
-            self.skip();
-            self.at += LEFT.len();
+            self.discard();
+            self.at += LEFT_DELIM.len();
             let marker = if trims { 2 } else { 0 };
             if self.rest()[marker..].starts_with("/*") {
                 self.at += marker;
-                self.skip();
+                self.discard();
                 match self.comment() {
                     Ok(()) => continue,
                     Err(why) => return self.fail(why),
                 }
             }
             let item = self.item(Token::LeftDelim);
-            self.inside = true;
+            self.is_in_action = true;
             self.at += marker;
-            self.skip();
+            self.discard();
             self.parens = 0;
             return item;
         }
@@ -209,7 +218,7 @@ impl<'s> Lexer<'s> {
         self.at += 2;
         let length = memchr::memmem::find(self.rest().as_bytes(), b"*/").ok_or("unclosed comment")?;
         self.at += length + 2;
-        let trims = self.at_right().ok_or("comment ends before closing delimiter")?;
+        let trims = self.closing_delimiter().ok_or("comment ends before closing delimiter")?;
         self.close(trims);
         Ok(())
     }
@@ -219,15 +228,15 @@ impl<'s> Lexer<'s> {
         if trims {
             self.at += 2;
         }
-        self.at += RIGHT.len();
+        self.at += RIGHT_DELIM.len();
         if trims {
             self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
         }
-        self.skip();
+        self.discard();
     }
 
     /// Whether a closing delimiter starts here: `None` if not, otherwise whether it trims.
-    fn at_right(&self) -> Option<bool> {
+    fn closing_delimiter(&self) -> Option<bool> {
         let rest = &self.input.as_bytes()[self.at..];
         match rest {
             [b'}', b'}', ..] => Some(false),
@@ -236,23 +245,23 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn right_delim(&mut self, trims: bool) -> Item<'s> {
+    fn right_delim(&mut self, trims: bool) -> LexItem<'s> {
         if trims {
             self.at += 2;
-            self.skip();
+            self.discard();
         }
-        self.at += RIGHT.len();
+        self.at += RIGHT_DELIM.len();
         let item = self.item(Token::RightDelim);
         if trims {
             self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
-            self.skip();
+            self.discard();
         }
-        self.inside = false;
+        self.is_in_action = false;
         item
     }
 
-    fn inside_action(&mut self) -> Item<'s> {
-        if let Some(trims) = self.at_right() {
+    fn inside_action(&mut self) -> LexItem<'s> {
+        if let Some(trims) = self.closing_delimiter() {
             if self.parens > 0 {
                 return self.fail("unclosed left paren");
             }
@@ -300,15 +309,15 @@ impl<'s> Lexer<'s> {
     }
 
     /// A run of spaces, excluding the space that belongs to a trimming delimiter.
-    fn space(&mut self) -> Item<'s> {
+    fn space(&mut self) -> LexItem<'s> {
         while self.peek_byte().is_some_and(|byte| is_space(char::from(byte))) {
             self.at += 1;
         }
         let last = &self.input[self.at - 1..];
-        if has_right_marker(last) && last[2..].starts_with(RIGHT) {
+        if has_right_marker(last) && last[2..].starts_with(RIGHT_DELIM) {
             self.at -= 1;
             if self.at == self.start {
-                return match self.at_right() {
+                return match self.closing_delimiter() {
                     Some(trims) if self.parens == 0 => self.right_delim(trims),
                     _ => self.right_delim(true),
                 };
@@ -317,8 +326,8 @@ impl<'s> Lexer<'s> {
         self.item(Token::Space)
     }
 
-    fn identifier(&mut self) -> Item<'s> {
-        self.word();
+    fn identifier(&mut self) -> LexItem<'s> {
+        self.skip_word();
         if !self.at_terminator() {
             return self.fail(format!("bad character {}", code_point(self.peek())));
         }
@@ -331,18 +340,18 @@ impl<'s> Lexer<'s> {
     }
 
     /// A name after `.` or `$`, or the sign alone.
-    fn name(&mut self, named: Token, alone: Token) -> Item<'s> {
+    fn name(&mut self, named: Token, alone: Token) -> LexItem<'s> {
         if self.at_terminator() {
             return self.item(alone);
         }
-        self.word();
+        self.skip_word();
         if !self.at_terminator() {
             return self.fail(format!("bad character {}", code_point(self.peek())));
         }
         self.item(named)
     }
 
-    fn word(&mut self) {
+    fn skip_word(&mut self) {
         loop {
             match self.peek_byte() {
                 Some(b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z') => self.at += 1,
@@ -357,12 +366,12 @@ impl<'s> Lexer<'s> {
     fn at_terminator(&self) -> bool {
         match self.peek_byte() {
             None | Some(b'.' | b',' | b'|' | b':' | b')' | b'(' | b' ' | b'\t' | b'\r' | b'\n') => true,
-            Some(b'}') => self.rest().starts_with(RIGHT),
+            Some(b'}') => self.rest().starts_with(RIGHT_DELIM),
             Some(_) => false,
         }
     }
 
-    fn quoted(&mut self, end: u8, token: Token, unterminated: &'static str) -> Item<'s> {
+    fn quoted(&mut self, end: u8, token: Token, unterminated: &'static str) -> LexItem<'s> {
         loop {
             // The searched bytes are ASCII, so the search never stops inside a character.
             let length = memchr::memchr3(b'\\', b'\n', end, &self.input.as_bytes()[self.at..]);
@@ -379,7 +388,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn number(&mut self) -> Item<'s> {
+    fn number(&mut self) -> LexItem<'s> {
         let bad = |lexer: &mut Self| {
             let text = quote(&lexer.input[lexer.start..lexer.at]);
             lexer.fail(format!("bad number syntax: {text}"))
@@ -493,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_actions_and_trimming() {
+    fn lexer_tokens_match_go() {
         let table = [
             ("", "End_()"),
             ("a{{b}}c", "Text(a) LeftDelim({{) Identifier(b) RightDelim(}}) Text(c) End_()"),

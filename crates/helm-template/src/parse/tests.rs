@@ -1,25 +1,25 @@
 //! Valid templates, and invalid ones with Go's messages.
 
 use super::*;
-use crate::budget::{Limits, Unlimited};
+use crate::budget::{RenderLimits, Unlimited};
 
-struct Known;
+struct KnownFunctions;
 
-impl Names for Known {
+impl FunctionResolver for KnownFunctions {
     fn find(&self, name: &str) -> Option<(u32, &'static str)> {
         (0..).zip(["printf", "len", "f"]).find(|(_, known)| *known == name)
     }
 }
 
 /// Prints nodes as Go does.
-fn shown(nodes: &[Node], text: &str) -> String {
+fn print_nodes(nodes: &[Node], text: &str) -> String {
     let branch = |name: &str, b: &Branch| {
-        let otherwise = if b.otherwise.is_empty() {
+        let otherwise = if b.else_body.is_empty() {
             String::new()
         } else {
-            format!("{{{{else}}}}{}", shown(&b.otherwise, text))
+            format!("{{{{else}}}}{}", print_nodes(&b.else_body, text))
         };
-        format!("{{{{{name} {}}}}}{}{otherwise}{{{{end}}}}", b.pipe, shown(&b.body, text))
+        format!("{{{{{name} {}}}}}{}{otherwise}{{{{end}}}}", b.pipe, print_nodes(&b.body, text))
     };
     let one = |node: &Node| match node {
         Node::Text { from, to } => quote(&text[*from as usize..*to as usize]),
@@ -34,15 +34,15 @@ fn shown(nodes: &[Node], text: &str) -> String {
     nodes.iter().map(one).collect()
 }
 
-fn round(text: &str) -> String {
-    match parse("t", text, &Known) {
-        Ok(templates) => shown(&templates.last().unwrap().body, text),
+fn parse_and_print(text: &str) -> String {
+    match parse("t", text, &KnownFunctions) {
+        Ok(templates) => print_nodes(&templates.last().unwrap().body, text),
         Err(why) => why.to_string(),
     }
 }
 
 #[test]
-fn what_is_read_prints_as_go_prints_it() {
+fn parsed_templates_print_like_go() {
     let table = [
         ("", ""),
         ("{{/* c */}}", ""),
@@ -65,7 +65,7 @@ fn what_is_read_prints_as_go_prints_it() {
         ("x {{- 1 -}} y", "\"x\"{{1}}\"y\""),
     ];
     for (text, expected) in table {
-        let got = round(text);
+        let got = parse_and_print(text);
         if expected == "t:1" {
             // Go accepts a trailing pipe and drops it.
             assert_eq!(got, "{{.a}}", "{text}");
@@ -76,7 +76,7 @@ fn what_is_read_prints_as_go_prints_it() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_the_words_of_go() {
+fn parse_errors_match_go() {
     let table = [
         ("hello{{range", "template: t:1: unclosed action"),
         ("{{range .x}}", "template: t:1: unexpected EOF"),
@@ -103,12 +103,12 @@ fn what_is_wrong_is_told_in_the_words_of_go() {
         ("{{99999999999999999999}}", "template: t:1: integer overflow: \"99999999999999999999\""),
     ];
     for (text, expected) in table {
-        assert_eq!(round(text), expected, "{text}");
+        assert_eq!(parse_and_print(text), expected, "{text}");
     }
 }
 
 #[test]
-fn a_file_of_another_name_comes_to_the_same() {
+fn renamed_file_equals_parsed_file() {
     for (text, shares) in [
         ("a {{.x}}", true),
         ("{{define \"a\"}}{{$x := 1}}{{f $x}}{{end}}b", true),
@@ -118,8 +118,9 @@ fn a_file_of_another_name_comes_to_the_same() {
     ] {
         let data = Bytes::from_static(text.as_bytes());
         let budget = Budget::default();
-        let one = File::parse("one", &data, &Known, &budget).unwrap();
-        let (renamed, two) = (one.renamed("two"), File::parse("two", &data, &Known, &budget).unwrap());
+        let one = TemplateFile::parse("one", &data, &KnownFunctions, &budget).unwrap();
+        let (renamed, two) =
+            (one.renamed("two"), TemplateFile::parse("two", &data, &KnownFunctions, &budget).unwrap());
         assert_eq!(renamed.is_some(), shares, "{text}");
         if let Some(renamed) = renamed {
             assert_eq!(format!("{:?}", renamed.templates), format!("{:?}", two.templates), "{text}");
@@ -128,75 +129,77 @@ fn a_file_of_another_name_comes_to_the_same() {
 }
 
 #[test]
-fn templates_are_defined_beside_their_file() {
+fn parse_returns_defined_templates_in_order() {
     let text = "{{define \"a\"}}1{{end}}\n{{define \"a\"}} {{end}}{{block \"b\" .}}2{{end}}";
-    let names: Vec<_> = parse("t", text, &Known).unwrap().iter().map(|t| t.name.to_string()).collect();
+    let names: Vec<_> =
+        parse("t", text, &KnownFunctions).unwrap().iter().map(|t| t.name.to_string()).collect();
     assert_eq!(names, ["a", "b", "t"]);
     let deep = "{{(".to_owned() + &"(".repeat(100_000);
-    assert!(parse("t", &deep, &Known).unwrap_err().contains("max expression depth exceeded"));
+    assert!(parse("t", &deep, &KnownFunctions).unwrap_err().contains("max expression depth exceeded"));
     let deep = "{{if 1}}".repeat(100_000);
-    assert!(parse("t", &deep, &Known).unwrap_err().contains("max expression depth exceeded"));
+    assert!(parse("t", &deep, &KnownFunctions).unwrap_err().contains("max expression depth exceeded"));
 }
 
 /// Parses a text and returns what was charged.
-fn charged(text: &str, limits: Limits) -> (Result<File, ParseError>, u64, usize) {
+fn parse_and_measure(text: &str, limits: RenderLimits) -> (Result<TemplateFile, ParseError>, u64, usize) {
     let budget = Budget::new(limits, &Unlimited);
-    let file = File::parse("t", &Bytes::copy_from_slice(text.as_bytes()), &Known, &budget);
+    let file = TemplateFile::parse("t", &Bytes::copy_from_slice(text.as_bytes()), &KnownFunctions, &budget);
     (file, budget.used_steps(), budget.used_memory())
 }
 
 #[test]
-fn parsing_is_charged_by_the_nodes_of_its_trees() {
-    let limits = Limits::default();
+fn parse_charge_grows_with_nodes() {
+    let limits = RenderLimits::default();
     let pieces =
         ["{{.a}}", "{{1}} ", "{{if 1}}{{end}}", "{{f 1 2 3}}", "{{\"x\"}}", "{{define \"N\"}}{{end}}"];
     for piece in pieces {
         let text = |count: usize| (0..count).map(|n| piece.replace('N', &n.to_string())).collect::<String>();
-        let (few, many) = (charged(&text(100), limits), charged(&text(10_000), limits));
+        let (few, many) = (parse_and_measure(&text(100), limits), parse_and_measure(&text(10_000), limits));
         assert!(many.2 > 60 * few.2 && many.2 < 140 * few.2, "{piece}: {} and {} bytes", few.2, many.2);
         assert!(many.1 > 60 * few.1 && many.1 < 140 * few.1, "{piece}: {} and {} steps", few.1, many.1);
         let file = many.0.unwrap();
         assert_eq!((file.cost().steps, file.cost().bytes), (many.1, many.2), "{piece}");
-        assert!(file.cost().kept >= 10_000 * size_of::<Node>(), "{piece}");
+        assert!(file.cost().tree_bytes >= 10_000 * size_of::<Node>(), "{piece}");
         // A cached file is charged the same.
         let budget = Budget::default();
         file.cost().charge(&budget).unwrap();
         assert_eq!((budget.used_steps(), budget.used_memory()), (many.1, many.2), "{piece}");
     }
-    let (large, ..) = (charged(&"a".repeat(1 << 20), limits), ());
+    let (large, ..) = (parse_and_measure(&"a".repeat(1 << 20), limits), ());
     assert!(large.2 < 10_000 && large.1 >= 1 << 16, "{} bytes, {} steps", large.2, large.1);
 }
 
 #[test]
-fn parsing_ends_at_the_limits_of_its_budget() {
-    let memory = Limits { memory: 1 << 20, ..Limits::default() };
-    let steps = Limits { steps: 10_000, ..Limits::default() };
+fn parse_stops_at_budget_limits() {
+    let memory = RenderLimits { memory: 1 << 20, ..RenderLimits::default() };
+    let steps = RenderLimits { steps: 10_000, ..RenderLimits::default() };
     for (limits, why) in [
         (memory, "too much memory: stopped after 1048576 bytes"),
         (steps, "too much work: stopped after 10000 steps"),
     ] {
-        let (refused, ..) = charged(&"{{.a}}".repeat(100_000), limits);
+        let (refused, ..) = parse_and_measure(&"{{.a}}".repeat(100_000), limits);
         assert_eq!(refused.err(), Some(ParseError::Budget(why.into())));
     }
     // Each use of a variable searches all other variables.
     let declarations: Vec<String> = (0..900).map(|n| format!("{{{{$a{n} := 1}}}}")).collect();
     let variables = declarations.concat();
-    let (few, declared, _) = charged(&variables, Limits::default());
-    let (many, named, _) = charged(&(variables + &"{{$a0}}".repeat(1_000)), Limits::default());
+    let (few, declared, _) = parse_and_measure(&variables, RenderLimits::default());
+    let (many, named, _) =
+        parse_and_measure(&(variables + &"{{$a0}}".repeat(1_000)), RenderLimits::default());
     assert!(few.is_ok() && many.is_ok());
     assert!(named - declared > 200_000, "{declared} and {named}");
 }
 
 /// 100,000 definitions took minutes when each was compared with all previous ones.
 #[test]
-fn definitions_are_found_by_name_in_linear_time() {
+fn definitions_parse_in_linear_time() {
     let began = std::time::Instant::now();
     let definitions: Vec<String> =
         (0..100_000).map(|n| format!("{{{{define \"{n:06}\"}}}}{{{{end}}}}")).collect();
     let text = definitions.concat();
-    assert_eq!(parse("t", &text, &Known).unwrap().len(), 100_001);
+    assert_eq!(parse("t", &text, &KnownFunctions).unwrap().len(), 100_001);
     let blank = format!("{{{{define \"a\"}}}}{}x{{{{end}}}}", " {{/**/}}".repeat(100_000));
     let text = blank + &"{{define \"a\"}}{{end}}".repeat(100_000);
-    assert_eq!(parse("t", &text, &Known).unwrap().len(), 2);
+    assert_eq!(parse("t", &text, &KnownFunctions).unwrap().len(), 2);
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
 }

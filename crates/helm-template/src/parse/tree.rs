@@ -15,17 +15,17 @@ pub type At = u32;
 
 /// The text that templates were parsed from.
 #[derive(Debug)]
-pub struct Source {
+pub struct TemplateSource {
     /// The name of the file.
     pub name: Str,
     /// UTF-8. Shared with the chart's data if the text is a whole file.
     pub text: Bytes,
 }
 
-impl Source {
+impl TemplateSource {
     /// `name:line:column`, counted as in Go.
-    pub fn place(&self, at: At) -> String {
-        let before = self.part(0, at);
+    pub fn location(&self, at: At) -> String {
+        let before = self.slice(0, at);
         let line = 1 + memchr::memchr_iter(b'\n', before).count();
         let column =
             memchr::memrchr(b'\n', before).map_or(before.len(), |newline| before.len() - newline - 1);
@@ -33,7 +33,7 @@ impl Source {
     }
 
     /// The text between two positions.
-    pub fn part(&self, from: At, to: At) -> &[u8] {
+    pub fn slice(&self, from: At, to: At) -> &[u8] {
         &self.text[from as usize..to as usize]
     }
 }
@@ -42,7 +42,7 @@ impl Source {
 #[derive(Debug)]
 pub struct Template {
     pub name: Str,
-    pub source: Arc<Source>,
+    pub source: Arc<TemplateSource>,
     /// Shared with the same template in other files of identical text.
     pub body: Arc<[Node]>,
     /// Maximum number of live variables, including `$`.
@@ -54,7 +54,7 @@ impl Template {
     pub fn is_blank(&self) -> bool {
         self.body.iter().all(|node| match node {
             Node::Text { from, to } => {
-                std::str::from_utf8(self.source.part(*from, *to)).is_ok_and(|text| text.trim().is_empty())
+                std::str::from_utf8(self.source.slice(*from, *to)).is_ok_and(|text| text.trim().is_empty())
             }
             _ => false,
         })
@@ -87,7 +87,7 @@ pub enum Node {
 pub struct Branch {
     pub pipe: Pipe,
     pub body: Box<[Node]>,
-    pub otherwise: Box<[Node]>,
+    pub else_body: Box<[Node]>,
 }
 
 /// A pipeline with its variable declarations or assignments.
@@ -96,7 +96,7 @@ pub struct Pipe {
     pub at: At,
     pub variables: Box<[Variable]>,
     /// Whether this is an assignment (`=`) and not a declaration (`:=`).
-    pub assigns: bool,
+    pub is_assignment: bool,
     pub commands: Box<[Command]>,
 }
 
@@ -113,7 +113,7 @@ pub struct Variable {
 pub struct Command {
     pub at: At,
     /// Never empty.
-    pub words: Box<[Expr]>,
+    pub operands: Box<[Expr]>,
 }
 
 /// An expression with its position.
@@ -125,12 +125,12 @@ pub struct Expr {
 
 /// The value of a string literal. Escapes can denote invalid UTF-8.
 #[derive(Debug)]
-pub enum Text {
+pub enum StringLiteral {
     Characters(Str),
     Bytes(Arc<[u8]>),
 }
 
-impl Text {
+impl StringLiteral {
     pub fn new(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => Self::Characters(text.into()),
@@ -139,11 +139,11 @@ impl Text {
     }
 }
 
-impl From<&Text> for Value {
-    fn from(text: &Text) -> Self {
+impl From<&StringLiteral> for Value {
+    fn from(text: &StringLiteral) -> Self {
         match text {
-            Text::Characters(text) => Self::String(text.clone()),
-            Text::Bytes(bytes) => Self::Raw(bytes.clone()),
+            StringLiteral::Characters(text) => Self::String(text.clone()),
+            StringLiteral::Bytes(bytes) => Self::Raw(bytes.clone()),
         }
     }
 }
@@ -159,7 +159,7 @@ pub enum ExprKind {
         text: Str,
     },
     String {
-        value: Text,
+        value: StringLiteral,
         /// The literal as written, if Go would print it differently.
         literal: Option<Str>,
     },
@@ -189,7 +189,7 @@ impl Display for Pipe {
             write!(f, "{}{}", if n > 0 { ", " } else { "" }, variable.name)?;
         }
         if !self.variables.is_empty() {
-            f.write_str(if self.assigns { " = " } else { " := " })?;
+            f.write_str(if self.is_assignment { " = " } else { " := " })?;
         }
         for (n, command) in self.commands.iter().enumerate() {
             write!(f, "{}{command}", if n > 0 { " | " } else { "" })?;
@@ -200,7 +200,7 @@ impl Display for Pipe {
 
 impl Display for Command {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        for (n, word) in self.words.iter().enumerate() {
+        for (n, word) in self.operands.iter().enumerate() {
             if n > 0 {
                 f.write_char(' ')?;
             }
@@ -223,8 +223,8 @@ impl Display for Expr {
             ExprKind::Nil => f.write_str("nil"),
             ExprKind::Number { text, .. } => f.write_str(text),
             ExprKind::String { literal: Some(literal), .. } => f.write_str(literal),
-            ExprKind::String { value: Text::Characters(text), .. } => f.write_str(&quote(text)),
-            ExprKind::String { value: Text::Bytes(bytes), .. } => f.write_str(&quote_bytes(bytes)),
+            ExprKind::String { value: StringLiteral::Characters(text), .. } => f.write_str(&quote(text)),
+            ExprKind::String { value: StringLiteral::Bytes(bytes), .. } => f.write_str(&quote_bytes(bytes)),
             ExprKind::Field(fields) => path(f, fields),
             ExprKind::Variable { variable, fields } => {
                 f.write_str(&variable.name)?;

@@ -23,7 +23,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    pub fn of(sign: &str) -> Option<Self> {
+    pub fn from_sign(sign: &str) -> Option<Self> {
         Some(match sign {
             "" | "=" => Self::Equal,
             "!=" => Self::NotEqual,
@@ -40,7 +40,7 @@ impl Operator {
 
 /// Why a version does not satisfy a comparison.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reason {
+pub(super) enum Mismatch {
     Prerelease,
     Equal,
     NotEqual,
@@ -55,12 +55,12 @@ pub(super) enum Reason {
     OtherPatchOfZero,
 }
 
-impl Reason {
+impl Mismatch {
     /// The library's error message.
-    pub fn words(self, version: &Version, constraint: &Constraint, profile: Profile) -> Str {
+    pub fn message(self, version: &Version, constraint: &Constraint, profile: Profile) -> Str {
         let (says, then) = match self {
             Self::Prerelease => {
-                let version = shown(&version.to_string(), profile);
+                let version = display(&version.to_string(), profile);
                 let why = "is a prerelease version and the constraint is only looking for release versions";
                 return format!("{version} {why}").into();
             }
@@ -82,52 +82,53 @@ impl Reason {
                 ". Expect version and constraint to equal when major and minor versions are 0",
             ),
         };
-        let (version, wanted) = (shown(&version.to_string(), profile), shown(&constraint.written, profile));
+        let (version, wanted) =
+            (display(&version.to_string(), profile), display(&constraint.version_text, profile));
         format!("{version} {says} {wanted}{then}").into()
     }
 }
 
-fn shown(text: &str, profile: Profile) -> String {
+fn display(text: &str, profile: Profile) -> String {
     if profile == Profile::Helm3 { text.to_owned() } else { quote(text) }
 }
 
-fn unless(broken: bool, reason: Reason) -> Result<(), Reason> {
+fn fail_if(broken: bool, reason: Mismatch) -> Result<(), Mismatch> {
     if broken { Err(reason) } else { Ok(()) }
 }
 
 impl Constraint {
     /// Whether the version satisfies the comparison. The caller has already checked whether pre-releases are allowed.
-    pub fn check(&self, version: &Version) -> Result<(), Reason> {
+    pub fn check(&self, version: &Version) -> Result<(), Mismatch> {
         let order = version.compare(&self.version);
         match self.operator {
-            Operator::Equal if self.open => self.tilde(version),
-            Operator::Equal => unless(order.is_ne(), Reason::NotEqual),
+            Operator::Equal if self.is_open => self.tilde(version),
+            Operator::Equal => fail_if(order.is_ne(), Mismatch::NotEqual),
             Operator::NotEqual => self.not_equal(version),
             Operator::Greater => self.greater(version),
-            Operator::Less => unless(order.is_ge(), Reason::GreaterOrEqual),
-            Operator::GreaterEqual => unless(order.is_lt(), Reason::Less),
-            Operator::LessEqual if !self.open => unless(order.is_gt(), Reason::Greater),
+            Operator::Less => fail_if(order.is_ge(), Mismatch::GreaterOrEqual),
+            Operator::GreaterEqual => fail_if(order.is_lt(), Mismatch::Less),
+            Operator::LessEqual if !self.is_open => fail_if(order.is_gt(), Mismatch::Greater),
             Operator::LessEqual => {
                 let above = match version.major.cmp(&self.version.major) {
                     Ordering::Greater => true,
                     Ordering::Equal => version.minor > self.version.minor && !self.open_minor,
                     Ordering::Less => false,
                 };
-                unless(above, Reason::Greater)
+                fail_if(above, Mismatch::Greater)
             }
             Operator::Tilde => self.tilde(version),
             Operator::Caret => self.caret(version),
         }
     }
 
-    fn not_equal(&self, version: &Version) -> Result<(), Reason> {
+    fn not_equal(&self, version: &Version) -> Result<(), Mismatch> {
         let it = &self.version;
-        if self.open {
+        if self.is_open {
             if it.major != version.major || (it.minor != version.minor && !self.open_minor) {
                 return Ok(());
             }
             if self.open_minor {
-                return Err(Reason::Equal);
+                return Err(Mismatch::Equal);
             }
             if it.patch != version.patch && !self.open_patch {
                 return Ok(());
@@ -135,16 +136,16 @@ impl Constraint {
             if self.open_patch {
                 let names_pre = version.is_prerelease() || it.is_prerelease();
                 let differs = names_pre && compare_pre(&version.pre, &it.pre).is_ne();
-                return unless(!differs, Reason::Equal);
+                return fail_if(!differs, Mismatch::Equal);
             }
         }
-        unless(version.compare(it).is_eq(), Reason::Equal)
+        fail_if(version.compare(it).is_eq(), Mismatch::Equal)
     }
 
     /// For an open version, the version must exceed everything it covers: `> 11` starts at 12.
-    fn greater(&self, version: &Version) -> Result<(), Reason> {
+    fn greater(&self, version: &Version) -> Result<(), Mismatch> {
         let it = &self.version;
-        let above = if self.open && version.major != it.major {
+        let above = if self.is_open && version.major != it.major {
             version.major > it.major
         } else if self.open_minor {
             false
@@ -153,42 +154,42 @@ impl Constraint {
         } else {
             version.compare(it).is_gt()
         };
-        unless(!above, Reason::LessOrEqual)
+        fail_if(!above, Mismatch::LessOrEqual)
     }
 
     /// `~1.2.3` allows versions below 1.3, `~1` below 2; `~0.0.0` and `~*` have no upper bound.
-    fn tilde(&self, version: &Version) -> Result<(), Reason> {
+    fn tilde(&self, version: &Version) -> Result<(), Mismatch> {
         let it = &self.version;
         if version.compare(it).is_lt() {
-            return Err(Reason::Less);
+            return Err(Mismatch::Less);
         }
         if (it.major, it.minor, it.patch) == (0, 0, 0) && !self.open_minor && !self.open_patch {
             return Ok(());
         }
         if version.major != it.major {
-            return Err(Reason::OtherMajor);
+            return Err(Mismatch::OtherMajor);
         }
-        unless(version.minor != it.minor && !self.open_minor, Reason::OtherMajorOrMinor)
+        fail_if(version.minor != it.minor && !self.open_minor, Mismatch::OtherMajorOrMinor)
     }
 
     /// `^` allows changes to the right of the first non-zero number.
-    fn caret(&self, version: &Version) -> Result<(), Reason> {
+    fn caret(&self, version: &Version) -> Result<(), Mismatch> {
         let it = &self.version;
         if version.compare(it).is_lt() {
-            return Err(Reason::Less);
+            return Err(Mismatch::Less);
         }
         if it.major > 0 || self.open_minor {
-            return unless(version.major != it.major, Reason::OtherMajor);
+            return fail_if(version.major != it.major, Mismatch::OtherMajor);
         }
         if version.major > 0 {
-            return Err(Reason::OtherMajor);
+            return Err(Mismatch::OtherMajor);
         }
         if it.minor > 0 || self.open_patch {
-            return unless(version.minor != it.minor, Reason::OtherMinorOfZero);
+            return fail_if(version.minor != it.minor, Mismatch::OtherMinorOfZero);
         }
         if version.minor > 0 {
-            return Err(Reason::OtherMinor);
+            return Err(Mismatch::OtherMinor);
         }
-        unless(version.patch != it.patch, Reason::OtherPatchOfZero)
+        fail_if(version.patch != it.patch, Mismatch::OtherPatchOfZero)
     }
 }

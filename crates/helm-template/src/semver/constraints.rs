@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::Version;
-use super::check::{Operator, Reason};
+use super::check::{Mismatch, Operator};
 use crate::go::quote;
 use crate::profile::Profile;
 use crate::value::Str;
 
 /// Limits of Helm 4 on the length of the text and the number of groups.
-const LONGEST: usize = 512;
-const MOST_GROUPS: usize = 32;
+const MAX_LEN: usize = 512;
+const MAX_GROUPS: usize = 32;
 
 /// Parsed version constraints.
 #[derive(Clone, Debug)]
@@ -24,9 +24,9 @@ pub struct Constraints {
 /// Comparisons that must all match.
 #[derive(Clone, Debug)]
 struct Group {
-    parts: Vec<Constraint>,
+    constraints: Vec<Constraint>,
     /// Whether a comparison of the group has a pre-release.
-    names_pre: bool,
+    has_prerelease: bool,
 }
 
 /// One comparison: `>= 1.2.x`.
@@ -35,9 +35,9 @@ pub(super) struct Constraint {
     pub operator: Operator,
     pub version: Version,
     /// The version as written.
-    pub written: Box<str>,
-    /// Whether a number is missing or a wildcard: `open` for any, `open_minor` from the minor on, `open_patch` only the patch.
-    pub open: bool,
+    pub version_text: Box<str>,
+    /// Whether a number is missing or a wildcard: `is_open` for any, `open_minor` from the minor on, `open_patch` only the patch.
+    pub is_open: bool,
     pub open_minor: bool,
     pub open_patch: bool,
 }
@@ -45,12 +45,12 @@ pub(super) struct Constraint {
 impl Constraints {
     /// Parses constraints. Errors carry the library's message.
     pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
-        if profile == Profile::Helm4 && text.len() > LONGEST {
-            return Err(format!("constraint string is too long (max {LONGEST} bytes)").into());
+        if profile == Profile::Helm4 && text.len() > MAX_LEN {
+            return Err(format!("constraint string is too long (max {MAX_LEN} bytes)").into());
         }
         let text = rewrite_ranges(text);
-        if profile == Profile::Helm4 && text.split("||").count() > MOST_GROUPS {
-            return Err(format!("too many constraint groups (max {MOST_GROUPS})").into());
+        if profile == Profile::Helm4 && text.split("||").count() > MAX_GROUPS {
+            return Err(format!("too many constraint groups (max {MAX_GROUPS})").into());
         }
         let mut groups = Vec::new();
         for group in text.split("||") {
@@ -58,14 +58,14 @@ impl Constraints {
                 Profile::Helm3 => Str::from(format!("improper constraint: {group}")),
                 Profile::Helm4 => Str::from(format!("improper constraint: {}", quote(group))),
             };
-            let words = words(group).ok_or_else(improper)?;
-            let parts: Option<Vec<_>> = words.into_iter().map(|word| word.read(profile)).collect();
+            let words = split_constraints(group).ok_or_else(improper)?;
+            let parts: Option<Vec<_>> = words.into_iter().map(|word| word.parse(profile)).collect();
             let parts = parts.ok_or(match profile {
                 Profile::Helm3 => "constraint Parser Error",
                 Profile::Helm4 => "constraint parser error",
             })?;
             let names_pre = parts.iter().any(|part| part.version.is_prerelease());
-            groups.push(Group { parts, names_pre });
+            groups.push(Group { constraints: parts, has_prerelease: names_pre });
         }
         Ok(Self { groups, profile })
     }
@@ -74,7 +74,7 @@ impl Constraints {
     pub fn check(&self, version: &Version) -> bool {
         self.groups
             .iter()
-            .any(|group| group.parts.iter().all(|part| self.holds(group, part, version).is_ok()))
+            .any(|group| group.constraints.iter().all(|part| self.check_part(group, part, version).is_ok()))
     }
 
     /// Like [`Constraints::check`], with all reasons for a mismatch.
@@ -83,17 +83,17 @@ impl Constraints {
         let mut said = false;
         for group in &self.groups {
             let mut fine = true;
-            for part in &group.parts {
+            for part in &group.constraints {
                 // A pre-release mismatch is reported only once.
-                let reason = if version.is_prerelease() && !self.looks_at_pre(group, part) {
+                let reason = if version.is_prerelease() && !self.allows_prerelease(group, part) {
                     let first = !std::mem::replace(&mut said, true);
                     fine = false;
-                    first.then_some(Reason::Prerelease)
+                    first.then_some(Mismatch::Prerelease)
                 } else {
-                    self.holds(group, part, version).err()
+                    self.check_part(group, part, version).err()
                 };
                 if let Some(reason) = reason {
-                    reasons.push(reason.words(version, part, self.profile));
+                    reasons.push(reason.message(version, part, self.profile));
                     fine = false;
                 }
             }
@@ -104,33 +104,33 @@ impl Constraints {
         Err(reasons)
     }
 
-    fn holds(&self, group: &Group, part: &Constraint, version: &Version) -> Result<(), Reason> {
+    fn check_part(&self, group: &Group, part: &Constraint, version: &Version) -> Result<(), Mismatch> {
         // Version 3.3.0 of the library omits the pre-release check when a complete version is excluded with `!=`.
-        let asks = self.profile == Profile::Helm4 || part.operator != Operator::NotEqual || part.open;
-        if asks && version.is_prerelease() && !self.looks_at_pre(group, part) {
-            return Err(Reason::Prerelease);
+        let asks = self.profile == Profile::Helm4 || part.operator != Operator::NotEqual || part.is_open;
+        if asks && version.is_prerelease() && !self.allows_prerelease(group, part) {
+            return Err(Mismatch::Prerelease);
         }
         part.check(version)
     }
 
     /// Pre-releases match only if the comparison itself has one; since 3.4, if any comparison of its group has one.
-    fn looks_at_pre(&self, group: &Group, part: &Constraint) -> bool {
+    fn allows_prerelease(&self, group: &Group, part: &Constraint) -> bool {
         match self.profile {
             Profile::Helm3 => part.version.is_prerelease(),
-            Profile::Helm4 => group.names_pre,
+            Profile::Helm4 => group.has_prerelease,
         }
     }
 }
 
 /// A comparison as written.
-struct Word<'a> {
+struct RawConstraint<'a> {
     operator: Operator,
     version: &'a str,
 }
 
-impl Word<'_> {
+impl RawConstraint<'_> {
     /// `None` if the text matches the syntax but is not a valid version: `1|2`, `1.2.3-01`.
-    fn read(self, profile: Profile) -> Option<Constraint> {
+    fn parse(self, profile: Profile) -> Option<Constraint> {
         let written = self.version;
         let rest = written.split_once('+').map_or(written, |(rest, _)| rest);
         let (core, pre) = match rest.find('-') {
@@ -149,8 +149,8 @@ impl Word<'_> {
         Some(Constraint {
             operator: self.operator,
             version,
-            written: written.into(),
-            open,
+            version_text: written.into(),
+            is_open: open,
             open_minor,
             open_patch,
         })
@@ -166,20 +166,20 @@ fn skip_space(text: &str) -> &str {
 }
 
 /// The comparisons of a group, separated by white space or commas; `None` if the text does not match this syntax.
-fn words(group: &str) -> Option<Vec<Word<'_>>> {
+fn split_constraints(group: &str) -> Option<Vec<RawConstraint<'_>>> {
     let mut words = Vec::new();
     let mut rest = skip_space(group);
     loop {
         let signs = rest.bytes().take_while(|byte| b"=!<>~^".contains(byte)).count();
         let (sign, after) = rest.split_at(signs);
-        let operator = Operator::of(sign)?;
+        let operator = Operator::from_sign(sign)?;
         let after = skip_space(after);
         let end = after.bytes().take_while(|byte| *byte != b',' && !is_space(*byte)).count();
         let (version, after) = after.split_at(end);
         if !has_shape(version) {
             return None;
         }
-        words.push(Word { operator, version });
+        words.push(RawConstraint { operator, version });
         rest = skip_space(after);
         if rest.is_empty() {
             return Some(words);

@@ -7,7 +7,7 @@ use crate::profile::Profile;
 use crate::value::Str;
 
 /// Helm 4's limit on the length of a version in bytes.
-const LONGEST: usize = 256;
+const MAX_LEN: usize = 256;
 
 /// A semantic version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Version {
 
 /// Why a text is not a version.
 #[derive(Clone, Copy)]
-enum Flaw<'a> {
+enum VersionSyntaxError<'a> {
     Invalid,
     Empty,
     Characters,
@@ -35,8 +35,8 @@ enum Flaw<'a> {
     Segment(&'a str),
 }
 
-impl Flaw<'_> {
-    fn words(self, profile: Profile) -> Str {
+impl VersionSyntaxError<'_> {
+    fn message(self, profile: Profile) -> Str {
         let (helm3, helm4) = match self {
             Self::Invalid => ("Invalid Semantic Version", "invalid semantic version"),
             Self::Empty => ("Version string empty", "version string empty"),
@@ -61,12 +61,12 @@ fn out_of_range(digits: &str) -> String {
 impl Version {
     /// Lenient parsing: accepts a leading `v`, missing numbers and leading zeros.
     pub fn parse(text: &str, profile: Profile) -> Result<Self, Str> {
-        Self::read(text, profile).map_err(|flaw| flaw.words(profile))
+        Self::parse_lenient(text, profile).map_err(|flaw| flaw.message(profile))
     }
 
-    fn read(text: &str, profile: Profile) -> Result<Self, Flaw<'_>> {
-        if profile == Profile::Helm4 && text.len() > LONGEST {
-            return Err(Flaw::TooLong);
+    fn parse_lenient(text: &str, profile: Profile) -> Result<Self, VersionSyntaxError<'_>> {
+        if profile == Profile::Helm4 && text.len() > MAX_LEN {
+            return Err(VersionSyntaxError::TooLong);
         }
         let (core, pre, metadata) = parts(text);
         let core = core.strip_prefix('v').unwrap_or(core);
@@ -76,11 +76,11 @@ impl Version {
             && core.split('.').all(digits)
             && [pre, metadata].into_iter().flatten().all(identifiers);
         if !shaped {
-            return Err(Flaw::Invalid);
+            return Err(VersionSyntaxError::Invalid);
         }
         let mut numbers = [0_u64; 3];
         for (number, digits) in numbers.iter_mut().zip(core.split('.')) {
-            *number = digits.parse().map_err(|_| Flaw::Segment(digits))?;
+            *number = digits.parse().map_err(|_| VersionSyntaxError::Segment(digits))?;
         }
         let (pre, metadata) = (pre.unwrap_or_default(), metadata.unwrap_or_default());
         check_pre(pre)?;
@@ -91,25 +91,25 @@ impl Version {
 
     /// Strict parsing: three numbers, no `v`, no leading zeros.
     pub fn parse_strict(text: &str, profile: Profile) -> Result<Self, Str> {
-        Self::read_strict(text, profile).map_err(|flaw| match flaw {
+        Self::try_parse_strict(text, profile).map_err(|flaw| match flaw {
             // Here the library returns the error of Go's number parser unchanged.
-            Flaw::Segment("") => "strconv.ParseUint: parsing \"\": invalid syntax".into(),
-            Flaw::Segment(digits) => out_of_range(digits).into(),
-            flaw => flaw.words(profile),
+            VersionSyntaxError::Segment("") => "strconv.ParseUint: parsing \"\": invalid syntax".into(),
+            VersionSyntaxError::Segment(digits) => out_of_range(digits).into(),
+            flaw => flaw.message(profile),
         })
     }
 
-    fn read_strict(text: &str, profile: Profile) -> Result<Self, Flaw<'_>> {
+    fn try_parse_strict(text: &str, profile: Profile) -> Result<Self, VersionSyntaxError<'_>> {
         if text.is_empty() {
-            return Err(Flaw::Empty);
+            return Err(VersionSyntaxError::Empty);
         }
-        if profile == Profile::Helm4 && text.len() > LONGEST {
-            return Err(Flaw::TooLong);
+        if profile == Profile::Helm4 && text.len() > MAX_LEN {
+            return Err(VersionSyntaxError::TooLong);
         }
         let mut segments = text.splitn(3, '.');
         let (Some(major), Some(minor), Some(rest)) = (segments.next(), segments.next(), segments.next())
         else {
-            return Err(Flaw::Invalid);
+            return Err(VersionSyntaxError::Invalid);
         };
         let (rest, metadata) = cut(rest, '+');
         if let Some(metadata) = metadata {
@@ -118,22 +118,22 @@ impl Version {
         let (patch, pre) = cut(rest, '-');
         if let Some(pre) = pre {
             if pre.split('.').any(str::is_empty) && profile == Profile::Helm4 {
-                return Err(Flaw::Prerelease);
+                return Err(VersionSyntaxError::Prerelease);
             }
             check_pre(pre)?;
         }
         let segments = [major, minor, patch];
         for digits in segments {
             if !only_digits(digits) {
-                return Err(Flaw::Characters);
+                return Err(VersionSyntaxError::Characters);
             }
             if digits.len() > 1 && digits.starts_with('0') {
-                return Err(Flaw::LeadingZero);
+                return Err(VersionSyntaxError::LeadingZero);
             }
         }
         let mut numbers = [0_u64; 3];
         for (number, digits) in numbers.iter_mut().zip(segments) {
-            *number = digits.parse().map_err(|_| Flaw::Segment(digits))?;
+            *number = digits.parse().map_err(|_| VersionSyntaxError::Segment(digits))?;
         }
         let [major, minor, patch] = numbers;
         let (pre, metadata) = (pre.unwrap_or_default().to_owned(), metadata.unwrap_or_default().to_owned());
@@ -161,19 +161,19 @@ impl Version {
 
     /// The next patch version; for a pre-release, its release.
     pub fn next_patch(&self) -> Result<Self, Str> {
-        let patch = if self.is_prerelease() { self.patch } else { up(self.patch, "patch")? };
-        Ok(self.followed_by(self.major, self.minor, patch))
+        let patch = if self.is_prerelease() { self.patch } else { increment(self.patch, "patch")? };
+        Ok(self.with_numbers(self.major, self.minor, patch))
     }
 
     pub fn next_minor(&self) -> Result<Self, Str> {
-        Ok(self.followed_by(self.major, up(self.minor, "minor")?, 0))
+        Ok(self.with_numbers(self.major, increment(self.minor, "minor")?, 0))
     }
 
     pub fn next_major(&self) -> Result<Self, Str> {
-        Ok(self.followed_by(up(self.major, "major")?, 0, 0))
+        Ok(self.with_numbers(increment(self.major, "major")?, 0, 0))
     }
 
-    fn followed_by(&self, major: u64, minor: u64, patch: u64) -> Self {
+    fn with_numbers(&self, major: u64, minor: u64, patch: u64) -> Self {
         let bare = Self {
             major,
             minor,
@@ -182,28 +182,28 @@ impl Version {
             metadata: String::new(),
             original: self.original.clone(),
         };
-        bare.renamed()
+        bare.with_formatted_original()
     }
 
     pub fn with_pre(&self, pre: &str, profile: Profile) -> Result<Self, Str> {
         if !pre.is_empty() {
             if profile == Profile::Helm4 && pre.split('.').any(str::is_empty) {
-                return Err(Flaw::Prerelease.words(profile));
+                return Err(VersionSyntaxError::Prerelease.message(profile));
             }
-            check_pre(pre).map_err(|flaw| flaw.words(profile))?;
+            check_pre(pre).map_err(|flaw| flaw.message(profile))?;
         }
-        Ok(Self { pre: pre.to_owned(), ..self.clone() }.renamed())
+        Ok(Self { pre: pre.to_owned(), ..self.clone() }.with_formatted_original())
     }
 
     pub fn with_metadata(&self, metadata: &str, profile: Profile) -> Result<Self, Str> {
         if !metadata.is_empty() {
-            check_metadata(metadata, profile).map_err(|flaw| flaw.words(profile))?;
+            check_metadata(metadata, profile).map_err(|flaw| flaw.message(profile))?;
         }
-        Ok(Self { metadata: metadata.to_owned(), ..self.clone() }.renamed())
+        Ok(Self { metadata: metadata.to_owned(), ..self.clone() }.with_formatted_original())
     }
 
     /// Sets the original text to the formatted version, keeping a leading `v`.
-    fn renamed(mut self) -> Self {
+    fn with_formatted_original(mut self) -> Self {
         let v = if self.original.starts_with('v') { "v" } else { "" };
         self.original = format!("{v}{self}");
         self
@@ -224,7 +224,7 @@ impl fmt::Display for Version {
 }
 
 /// Increments a number. The library of Helm 3 wraps to zero on overflow, which is never intended.
-fn up(number: u64, part: &str) -> Result<u64, Str> {
+fn increment(number: u64, part: &str) -> Result<u64, Str> {
     number.checked_add(1).ok_or_else(|| format!("{part} version increment would overflow uint64").into())
 }
 
@@ -255,23 +255,23 @@ fn identifiers(text: &str) -> bool {
     text.split('.').all(|part| !part.is_empty() && only_allowed(part))
 }
 
-fn check_pre(pre: &str) -> Result<(), Flaw<'static>> {
+fn check_pre(pre: &str) -> Result<(), VersionSyntaxError<'static>> {
     for part in pre.split('.') {
         if only_digits(part) {
             if part.len() > 1 && part.starts_with('0') {
-                return Err(Flaw::LeadingZero);
+                return Err(VersionSyntaxError::LeadingZero);
             }
         } else if !only_allowed(part) {
-            return Err(Flaw::Prerelease);
+            return Err(VersionSyntaxError::Prerelease);
         }
     }
     Ok(())
 }
 
 /// Checks metadata. The library of Helm 3 accepts empty identifiers.
-fn check_metadata(metadata: &str, profile: Profile) -> Result<(), Flaw<'static>> {
+fn check_metadata(metadata: &str, profile: Profile) -> Result<(), VersionSyntaxError<'static>> {
     let fine = |part: &str| only_allowed(part) && !(part.is_empty() && profile == Profile::Helm4);
-    if metadata.split('.').all(fine) { Ok(()) } else { Err(Flaw::Metadata) }
+    if metadata.split('.').all(fine) { Ok(()) } else { Err(VersionSyntaxError::Metadata) }
 }
 
 pub(super) fn compare_pre(a: &str, b: &str) -> Ordering {

@@ -1,13 +1,13 @@
 //! Numbers and dates.
 
+use crate::env::Clock;
 use crate::go::quote;
 use crate::go::time::{RFC3339, Time, Zone};
-use crate::outside::Clock;
 use crate::value::Value;
-use crate::value::moments::time_value;
+use crate::value::time::time_value;
 
 /// The kind of a literal, as far as it has been scanned.
-enum Kind {
+enum LiteralKind {
     Start,
     Decimal,
     Radix(u32),
@@ -33,17 +33,17 @@ pub(super) fn literal(text: &str) -> (&str, Option<String>) {
             }
             (Some('.'), _) => Some("floats must start with a digit, not '.'".to_owned()),
             (Some('0'..='9'), _) => None,
-            (other, _) => Some(format!("expected a digit but got {}", super::text::Text::quoted(other))),
+            (other, _) => Some(format!("expected a digit but got {}", super::text::TomlText::quoted(other))),
         };
         if why.is_some() {
             return (sign, why);
         }
     }
-    let mut kind = if signed { Kind::Decimal } else { Kind::Start };
+    let mut kind = if signed { LiteralKind::Decimal } else { LiteralKind::Start };
     let mut end = sign.len();
     for (at, c) in unsigned.char_indices() {
         kind = match (kind, c) {
-            (Kind::Start, 'b' | 'o' | 'x') if at == 1 && unsigned.starts_with('0') => {
+            (LiteralKind::Start, 'b' | 'o' | 'x') if at == 1 && unsigned.starts_with('0') => {
                 let (radix, name) = match c {
                     'b' => (2, "a binary"),
                     'o' => (8, "an octal"),
@@ -53,15 +53,17 @@ pub(super) fn literal(text: &str) -> (&str, Option<String>) {
                 if !next.is_digit(radix) {
                     return ("0", Some(format!("not {name} number: '0{c}{next}'")));
                 }
-                Kind::Radix(radix)
+                LiteralKind::Radix(radix)
             }
-            (Kind::Radix(radix), c) if c == '_' || c.is_digit(radix) => Kind::Radix(radix),
-            (Kind::Start, '0'..='9') => Kind::Start,
-            (Kind::Start, '-' | ':') if at > 1 || !unsigned.starts_with('0') => Kind::Date,
-            (Kind::Start, '_') | (Kind::Decimal, '0'..='9' | '_') => Kind::Decimal,
-            (Kind::Start | Kind::Decimal, '.' | 'e' | 'E')
-            | (Kind::Float, '0'..='9' | '_' | '.' | '-' | '+' | 'e' | 'E') => Kind::Float,
-            (Kind::Date, '0'..='9' | '-' | ':' | 'T' | 't' | ' ' | '.' | 'Z' | 'z' | '+') => Kind::Date,
+            (LiteralKind::Radix(radix), c) if c == '_' || c.is_digit(radix) => LiteralKind::Radix(radix),
+            (LiteralKind::Start, '0'..='9') => LiteralKind::Start,
+            (LiteralKind::Start, '-' | ':') if at > 1 || !unsigned.starts_with('0') => LiteralKind::Date,
+            (LiteralKind::Start, '_') | (LiteralKind::Decimal, '0'..='9' | '_') => LiteralKind::Decimal,
+            (LiteralKind::Start | LiteralKind::Decimal, '.' | 'e' | 'E')
+            | (LiteralKind::Float, '0'..='9' | '_' | '.' | '-' | '+' | 'e' | 'E') => LiteralKind::Float,
+            (LiteralKind::Date, '0'..='9' | '-' | ':' | 'T' | 't' | ' ' | '.' | 'Z' | 'z' | '+') => {
+                LiteralKind::Date
+            }
             _ => break,
         };
         end = sign.len() + at + c.len_utf8();
@@ -189,13 +191,13 @@ fn has_all_zeros(text: &str, form: &str) -> bool {
 }
 
 /// Formats a time for a document.
-pub(super) fn written(time: &Time) -> String {
+pub(super) fn format_time(time: &Time) -> String {
     let form = match time.zone() {
         Zone::Fixed(name, _) => FORMS.iter().find(|(_, zone)| *zone == Some(name)),
         _ => None,
     };
     match form {
-        Some((form, _)) => time.within(Zone::Utc).format(form),
+        Some((form, _)) => time.in_zone(Zone::Utc).format(form),
         None => time.format(RFC3339),
     }
 }

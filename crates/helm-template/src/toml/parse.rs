@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use std::mem;
 
 use super::key;
-use super::text::{Fault, Text};
+use super::text::{TomlError, TomlText};
 use crate::budget::Budget;
-use crate::outside::Clock;
+use crate::env::Clock;
 use crate::profile::Profile;
 use crate::value::{List, Map, NamedList, Str, Value};
 
 /// Maximum nesting of arrays and inline tables.
-const DEPTH: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// Steps to follow one key of a path, and bytes of a key compared per step.
 const STEPS_PER_KEY: u64 = 4;
@@ -23,8 +23,8 @@ const BYTES_PER_STEP: u64 = 128;
 /// Decodes a document. Key paths are charged to the budget; if it is exceeded, the error is that of the budget, not of the document.
 /// The clock determines the local offset for times without a zone.
 pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock, budget: &Budget<'_>) -> Result<Map, Str> {
-    let mut reader = Reader {
-        text: Text::new(text, profile, clock),
+    let mut reader = TomlDecoder {
+        text: TomlText::new(text, profile, clock),
         root: Table::new(),
         path: Vec::new(),
         key: None,
@@ -32,14 +32,14 @@ pub fn parse(text: &[u8], profile: Profile, clock: &dyn Clock, budget: &Budget<'
         depth: 0,
         budget,
     };
-    reader.document().map_err(|fault| reader.explain(&fault))?;
+    reader.document().map_err(|fault| reader.error_message(&fault))?;
     Ok(map(mem::take(&mut reader.root)))
 }
 
-type Table = BTreeMap<Str, Node>;
+type Table = BTreeMap<Str, TomlNode>;
 
 /// An entry of a table while decoding.
-enum Node {
+enum TomlNode {
     Value(Value),
     /// A table. An implied table, created by a longer key, can still be defined by its own header.
     Table {
@@ -53,11 +53,11 @@ fn map(table: Table) -> Map {
     Map::sorted(table.into_iter().map(|(key, node)| (key, value(node))).collect())
 }
 
-fn value(node: Node) -> Value {
+fn value(node: TomlNode) -> Value {
     match node {
-        Node::Value(value) => value,
-        Node::Table { table, .. } => map(table).into(),
-        Node::Tables(tables) => {
+        TomlNode::Value(value) => value,
+        TomlNode::Table { table, .. } => map(table).into(),
+        TomlNode::Tables(tables) => {
             List::named(&TABLES, tables.into_iter().map(|table| map(table).into())).into()
         }
     }
@@ -67,8 +67,8 @@ fn value(node: Node) -> Value {
 static TABLES: NamedList = NamedList { name: "[]map[string]interface {}", method: |_| None };
 
 /// The state of the decoder.
-struct Reader<'t> {
-    text: Text<'t>,
+struct TomlDecoder<'t> {
+    text: TomlText<'t>,
     root: Table,
     /// The path of the current table.
     path: Vec<Str>,
@@ -80,8 +80,8 @@ struct Reader<'t> {
     budget: &'t Budget<'t>,
 }
 
-impl Reader<'_> {
-    fn explain(&self, fault: &Fault) -> Str {
+impl TomlDecoder<'_> {
+    fn error_message(&self, fault: &TomlError) -> Str {
         let mut last = key::path(&self.path);
         if let Some(key) = &self.key {
             if !last.is_empty() {
@@ -89,7 +89,7 @@ impl Reader<'_> {
             }
             last.push_str(key);
         }
-        let Fault { line, why } = fault;
+        let TomlError { line, message: why } = fault;
         if last.is_empty() {
             format!("toml: line {line}: {why}").into()
         } else {
@@ -97,18 +97,18 @@ impl Reader<'_> {
         }
     }
 
-    fn at_key(&self, why: String) -> Fault {
-        Fault { line: self.key_line, why }
+    fn at_key(&self, why: String) -> TomlError {
+        TomlError { line: self.key_line, message: why }
     }
 
-    fn document(&mut self) -> Result<(), Fault> {
+    fn document(&mut self) -> Result<(), TomlError> {
         loop {
             match self.text.next()? {
                 Some(' ' | '\t' | '\n' | '\r') => {}
                 Some('#') => self.text.skip_comment()?,
                 Some('[') => self.header()?,
                 Some(_) => {
-                    self.text.back();
+                    self.text.push_back();
                     let table = mem::take(&mut self.path);
                     self.path.clone_from(&table);
                     self.pair()?;
@@ -122,7 +122,7 @@ impl Reader<'_> {
     }
 
     /// Parses `[a.b]` or `[[a.b]]`.
-    fn header(&mut self) -> Result<(), Fault> {
+    fn header(&mut self) -> Result<(), TomlError> {
         let of_array = self.text.accept('[')?;
         let mut keys = Vec::new();
         loop {
@@ -131,10 +131,10 @@ impl Reader<'_> {
                 Some(']') | None => {
                     return Err(self
                         .text
-                        .fault("unexpected end of table name (table names cannot be empty)"));
+                        .error("unexpected end of table name (table names cannot be empty)"));
                 }
                 Some('.') => {
-                    return Err(self.text.fault("unexpected table separator (table names cannot be empty)"));
+                    return Err(self.text.error("unexpected table separator (table names cannot be empty)"));
                 }
                 Some(_) => self.name(&mut keys)?,
             }
@@ -143,10 +143,10 @@ impl Reader<'_> {
                 Some('.') => {}
                 Some(']') => break,
                 other => {
-                    let found = Text::quoted(other);
+                    let found = TomlText::quoted(other);
                     return Err(self
                         .text
-                        .fault(format!("expected '.' or ']' to end table name, but got {found} instead")));
+                        .error(format!("expected '.' or ']' to end table name, but got {found} instead")));
                 }
             }
         }
@@ -154,8 +154,8 @@ impl Reader<'_> {
             match self.text.next()? {
                 Some(']') => {}
                 other => {
-                    let found = Text::quoted(other);
-                    return Err(self.text.fault(format!(
+                    let found = TomlText::quoted(other);
+                    return Err(self.text.error(format!(
                         "expected end of table array name delimiter ']', but got {found} instead"
                     )));
                 }
@@ -166,16 +166,16 @@ impl Reader<'_> {
     }
 
     /// Parses one part of a key.
-    fn name(&mut self, keys: &mut Vec<Str>) -> Result<(), Fault> {
-        if self.path.len() + keys.len() > DEPTH {
-            return Err(self.text.fault(format!("nested more than {DEPTH} deep")));
+    fn name(&mut self, keys: &mut Vec<Str>) -> Result<(), TomlError> {
+        if self.path.len() + keys.len() > MAX_DEPTH {
+            return Err(self.text.error(format!("nested more than {MAX_DEPTH} deep")));
         }
         let name = match self.text.next()? {
             Some('"') => self.text.string()?,
             Some('\'') => self.text.raw_string()?,
             Some(_) => {
-                self.text.back();
-                self.text.while_it(key::is_bare)?.to_owned()
+                self.text.push_back();
+                self.text.take_while(key::is_bare)?.to_owned()
             }
             None => String::new(),
         };
@@ -187,55 +187,58 @@ impl Reader<'_> {
     }
 
     /// Charges a walk along a path: every key on it is compared and copied.
-    fn walks(&self, path: &[Str]) -> Result<(), Fault> {
+    fn charge_path(&self, path: &[Str]) -> Result<(), TomlError> {
         let steps = path.iter().map(|key| STEPS_PER_KEY + key.len() as u64 / BYTES_PER_STEP).sum();
-        self.budget.charge(steps).map_err(|why| self.text.fault(&*why))
+        self.budget.charge(steps).map_err(|why| self.text.error(&*why))
     }
 
     /// Makes the table of a header the current one.
-    fn enter(&mut self, mut keys: Vec<Str>, of_array: bool) -> Result<(), Fault> {
+    fn enter(&mut self, mut keys: Vec<Str>, of_array: bool) -> Result<(), TomlError> {
         let Some(last) = keys.pop() else {
             return Ok(());
         };
-        self.walks(&keys)?;
+        self.charge_path(&keys)?;
         let line = self.key_line;
         let whole = |keys: &[Str]| key::path(&[keys, std::slice::from_ref(&last)].concat());
         let mut table = &mut self.root;
         for (at, key) in keys.iter().enumerate() {
             let node = table
                 .entry(key.clone())
-                .or_insert_with(|| Node::Table { table: Table::new(), implied: true });
+                .or_insert_with(|| TomlNode::Table { table: Table::new(), implied: true });
             table = match node {
-                Node::Table { table, .. } => table,
-                Node::Tables(tables) => match tables.last_mut() {
+                TomlNode::Table { table, .. } => table,
+                TomlNode::Tables(tables) => match tables.last_mut() {
                     Some(table) => table,
                     None => return Ok(()),
                 },
-                Node::Value(_) => {
+                TomlNode::Value(_) => {
                     let path = key::path(keys.get(..=at).unwrap_or_default());
-                    return Err(Fault { line, why: format!("Key '{path}' was already created as a hash.") });
+                    return Err(TomlError {
+                        line,
+                        message: format!("Key '{path}' was already created as a hash."),
+                    });
                 }
             };
         }
         match (table.get_mut(&last), of_array) {
             (None, true) => {
-                table.insert(last.clone(), Node::Tables(vec![Table::new()]));
+                table.insert(last.clone(), TomlNode::Tables(vec![Table::new()]));
             }
-            (Some(Node::Tables(tables)), true) => tables.push(Table::new()),
+            (Some(TomlNode::Tables(tables)), true) => tables.push(Table::new()),
             (Some(_), true) => {
                 let why =
                     format!("Key '{}' was already created and cannot be used as an array.", whole(&keys));
                 self.path = keys;
-                return Err(Fault { line, why });
+                return Err(TomlError { line, message: why });
             }
             (None, false) => {
-                table.insert(last.clone(), Node::Table { table: Table::new(), implied: false });
+                table.insert(last.clone(), TomlNode::Table { table: Table::new(), implied: false });
             }
-            (Some(Node::Table { implied, .. }), false) if *implied => *implied = false,
+            (Some(TomlNode::Table { implied, .. }), false) if *implied => *implied = false,
             (Some(_), false) => {
                 let why = format!("Key '{}' has already been defined.", whole(&keys));
                 self.path = keys;
-                return Err(Fault { line, why });
+                return Err(TomlError { line, message: why });
             }
         }
         keys.push(last);
@@ -244,11 +247,11 @@ impl Reader<'_> {
     }
 
     /// Parses `a.b = value` into the current table.
-    fn pair(&mut self) -> Result<(), Fault> {
+    fn pair(&mut self) -> Result<(), TomlError> {
         let keys = self.keys()?;
         let around = self.path.len();
         let value = self.keyed_value(keys)?;
-        self.walks(&self.path)?;
+        self.charge_path(&self.path)?;
         let mut table = &mut self.root;
         let mut path = Vec::new();
         let line = self.key_line;
@@ -258,28 +261,28 @@ impl Reader<'_> {
             let is_new = !table.contains_key(key);
             let node = table
                 .entry(key.clone())
-                .or_insert_with(|| Node::Table { table: Table::new(), implied: true });
+                .or_insert_with(|| TomlNode::Table { table: Table::new(), implied: true });
             table = match node {
-                Node::Table { table, implied } => {
+                TomlNode::Table { table, implied } => {
                     *implied &= is_new || at < around;
                     table
                 }
-                Node::Tables(tables) => match tables.last_mut() {
+                TomlNode::Tables(tables) => match tables.last_mut() {
                     Some(table) => table,
                     None => return Ok(()),
                 },
-                Node::Value(_) => {
+                TomlNode::Value(_) => {
                     let why = format!("Key '{}' has already been defined.", key::path(&path));
-                    return Err(Fault { line, why });
+                    return Err(TomlError { line, message: why });
                 }
             };
         }
         let key = self.key.clone().unwrap_or_default();
         match table.get_mut(&key) {
             None => {
-                table.insert(key, Node::Value(value));
+                table.insert(key, TomlNode::Value(value));
             }
-            Some(Node::Table { implied, .. }) if *implied => *implied = false,
+            Some(TomlNode::Table { implied, .. }) if *implied => *implied = false,
             Some(_) => {
                 path.push(key);
                 return Err(self.at_key(format!("Key '{}' has already been defined.", key::path(&path))));
@@ -289,45 +292,45 @@ impl Reader<'_> {
     }
 
     /// Parses the parts of a key, up to and including `=`.
-    fn keys(&mut self) -> Result<Vec<Str>, Fault> {
+    fn keys(&mut self) -> Result<Vec<Str>, TomlError> {
         let mut keys = Vec::new();
         self.text.skip_blanks()?;
         match self.text.peek()? {
-            Some('=') | None => return Err(self.text.fault("unexpected '=': key name appears blank")),
-            Some('.') => return Err(self.text.fault("unexpected '.': keys cannot start with a '.'")),
+            Some('=') | None => return Err(self.text.error("unexpected '=': key name appears blank")),
+            Some('.') => return Err(self.text.error("unexpected '.': keys cannot start with a '.'")),
             Some(_) => {}
         }
         loop {
             self.text.skip_blanks()?;
             match self.text.peek()? {
-                Some('=') | None if !keys.is_empty() => return Err(self.text.fault("unexpected '='")),
-                Some('.') if !keys.is_empty() => return Err(self.text.fault("unexpected '.'")),
+                Some('=') | None if !keys.is_empty() => return Err(self.text.error("unexpected '='")),
+                Some('.') if !keys.is_empty() => return Err(self.text.error("unexpected '.'")),
                 _ => self.name(&mut keys)?,
             }
             self.text.skip_blanks()?;
             match self.text.next()? {
                 Some('.') => {}
                 Some('=') => return Ok(keys),
-                None => return Err(self.text.fault("unexpected EOF; expected key separator '='")),
+                None => return Err(self.text.error("unexpected EOF; expected key separator '='")),
                 other => {
-                    let found = Text::quoted(other);
+                    let found = TomlText::quoted(other);
                     return Err(self
                         .text
-                        .fault_at_line_end(other, format!("expected '.' or '=', but got {found} instead")));
+                        .error_at_line_end(other, format!("expected '.' or '=', but got {found} instead")));
                 }
             }
         }
     }
 
     /// Parses the value of a key, which becomes the current key.
-    fn keyed_value(&mut self, mut keys: Vec<Str>) -> Result<Value, Fault> {
+    fn keyed_value(&mut self, mut keys: Vec<Str>) -> Result<Value, TomlError> {
         self.key = keys.pop();
         self.path.append(&mut keys);
         self.text.skip_blanks()?;
         self.value()
     }
 
-    fn value(&mut self) -> Result<Value, Fault> {
+    fn value(&mut self) -> Result<Value, TomlError> {
         match self.text.next()? {
             Some('[') => self.nested(Self::array),
             Some('{') => self.nested(Self::inline_table),
@@ -335,24 +338,24 @@ impl Reader<'_> {
         }
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, Fault>) -> Result<Value, Fault> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, TomlError>) -> Result<Value, TomlError> {
         self.depth += 1;
-        if self.depth > DEPTH {
-            return Err(self.text.fault(format!("nested more than {DEPTH} deep")));
+        if self.depth > MAX_DEPTH {
+            return Err(self.text.error(format!("nested more than {MAX_DEPTH} deep")));
         }
         let value = read(self);
         self.depth -= 1;
         value
     }
 
-    fn array(&mut self) -> Result<Value, Fault> {
+    fn array(&mut self) -> Result<Value, TomlError> {
         let mut items = Vec::new();
         loop {
             self.text.skip_lines()?;
             match self.text.next()? {
-                Some(',') => return Err(self.text.fault("unexpected comma")),
+                Some(',') => return Err(self.text.error("unexpected comma")),
                 Some(']') => break,
-                _ => self.text.back(),
+                _ => self.text.push_back(),
             }
             items.push(self.value()?);
             self.text.skip_lines()?;
@@ -360,8 +363,8 @@ impl Reader<'_> {
                 Some(',') => {}
                 Some(']') => break,
                 other => {
-                    let found = Text::or_end(other);
-                    return Err(self.text.fault(format!(
+                    let found = TomlText::quoted_or_end(other);
+                    return Err(self.text.error(format!(
                         "expected a comma (',') or array terminator (']'), but got {found}"
                     )));
                 }
@@ -370,7 +373,7 @@ impl Reader<'_> {
         Ok(List::any(items).into())
     }
 
-    fn inline_table(&mut self) -> Result<Value, Fault> {
+    fn inline_table(&mut self) -> Result<Value, TomlError> {
         // Decoded as a separate document below the current key.
         let outer = (mem::take(&mut self.root), self.path.clone(), self.key.take());
         self.path.extend(outer.2.clone());
@@ -381,11 +384,11 @@ impl Reader<'_> {
         let table = mem::replace(&mut self.root, outer.0);
         self.path = outer.1;
         self.key = outer.2;
-        let mut node = Node::Table { table, implied: false };
+        let mut node = TomlNode::Table { table, implied: false };
         for key in &prefix {
             node = match node {
-                Node::Table { mut table, .. } => {
-                    table.remove(key).unwrap_or(Node::Table { table: Table::new(), implied: false })
+                TomlNode::Table { mut table, .. } => {
+                    table.remove(key).unwrap_or(TomlNode::Table { table: Table::new(), implied: false })
                 }
                 other => other,
             };
@@ -393,13 +396,13 @@ impl Reader<'_> {
         Ok(value(node))
     }
 
-    fn inline_pairs(&mut self, prefix: &[Str]) -> Result<(), Fault> {
+    fn inline_pairs(&mut self, prefix: &[Str]) -> Result<(), TomlError> {
         loop {
             self.text.skip_inside_table()?;
             match self.text.next()? {
-                Some(',') => return Err(self.text.fault("unexpected comma")),
+                Some(',') => return Err(self.text.error("unexpected comma")),
                 Some('}') => return Ok(()),
-                _ => self.text.back(),
+                _ => self.text.push_back(),
             }
             self.pair()?;
             self.path = prefix.to_vec();
@@ -407,14 +410,14 @@ impl Reader<'_> {
             match self.text.next()? {
                 Some(',') => {
                     self.text.skip_blanks()?;
-                    if self.text.peek()? == Some('}') && !self.text.is_new() {
-                        return Err(self.text.fault("trailing comma not allowed in inline tables"));
+                    if self.text.peek()? == Some('}') && !self.text.is_toml_1_1() {
+                        return Err(self.text.error("trailing comma not allowed in inline tables"));
                     }
                 }
                 Some('}') => return Ok(()),
                 other => {
-                    let found = Text::or_end(other);
-                    return Err(self.text.fault(format!(
+                    let found = TomlText::quoted_or_end(other);
+                    return Err(self.text.error(format!(
                         "expected a comma or an inline table terminator '}}', but got {found} instead"
                     )));
                 }

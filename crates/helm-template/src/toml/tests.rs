@@ -3,26 +3,26 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::budget::{Budget, Limits, Unlimited};
-use crate::json::{self, Style};
-use crate::outside::Nowhere;
+use crate::budget::{Budget, RenderLimits, Unlimited};
+use crate::env::NullEnv;
+use crate::json::{self, JsonStyle};
 use crate::profile::Profile::{Helm3, Helm4};
 use crate::value::Value;
 
-fn written(json: &str, profile: crate::profile::Profile) -> String {
+fn encode(json: &str, profile: crate::profile::Profile) -> String {
     write(&Value::from(&json::parse(json).unwrap()), profile).unwrap_or_else(|why| why.to_string())
 }
 
-fn read(toml: &str, profile: crate::profile::Profile) -> String {
-    match parse(toml.as_bytes(), profile, &Nowhere, &Budget::default()) {
-        Ok(map) => json::write_value(&map.into(), Style::Raw).unwrap(),
+fn decode(toml: &str, profile: crate::profile::Profile) -> String {
+    match parse(toml.as_bytes(), profile, &NullEnv, &Budget::default()) {
+        Ok(map) => json::write_value(&map.into(), JsonStyle::Raw).unwrap(),
         Err(why) => why.to_string(),
     }
 }
 
 #[test]
 #[rustfmt::skip]
-fn written_as_helm_writes_it() {
+fn encoding_matches_helm() {
     let table = [
         ("{}", "", ""),
         ("{\"a\":1,\"b\":1.5,\"c\":1e30,\"d\":true,\"e\":\"x\\n\\\"\\u0001\\u007f\",\"f\":null,\"g\":[],\"h\":{}}", "a = 1.0\nb = 1.5\nc = 1000000000000000000000000000000.0\nd = true\ne = \"x\\n\\\"\\u0001\\u007f\"\ng = []\n\n[h]\n", "a = 1.0\nb = 1.5\nc = 1e+30\nd = true\ne = \"x\\n\\\"\\u0001\\u007f\"\ng = []\n\n[h]\n"),
@@ -36,13 +36,13 @@ fn written_as_helm_writes_it() {
         ("{\"\":1,\"a.b\":2,\"\\u00e9\":3}", "\"\" = 1.0\n\"a.b\" = 2.0\n\"\u{e9}\" = 3.0\n", "\"\" = 1.0\n\"a.b\" = 2.0\n\"\u{e9}\" = 3.0\n"),
     ];
     for (json, three, four) in table {
-        assert_eq!((written(json, Helm3).as_str(), written(json, Helm4).as_str()), (three, four), "{json}");
+        assert_eq!((encode(json, Helm3).as_str(), encode(json, Helm4).as_str()), (three, four), "{json}");
     }
 }
 
 #[test]
 #[rustfmt::skip]
-fn read_as_helm_reads_it() {
+fn decoding_matches_helm() {
     let table = [
         ("a=1\nb=\"x\"\nc=[1,2.5,\"y\"]", "{\"a\":1,\"b\":\"x\",\"c\":[1,2.5,\"y\"]}", "{\"a\":1,\"b\":\"x\",\"c\":[1,2.5,\"y\"]}"),
         ("[t]\na=1\n[t.u]\nb=2", "{\"t\":{\"a\":1,\"u\":{\"b\":2}}}", "{\"t\":{\"a\":1,\"u\":{\"b\":2}}}"),
@@ -87,28 +87,28 @@ fn read_as_helm_reads_it() {
         ("a=\"\"\"x", "toml: line 0 (last key \"a\"): unexpected EOF; expected '\"\"\"'", "toml: line 1 (last key \"a\"): unexpected EOF; expected '\"\"\"'"),
     ];
     for (toml, three, four) in table {
-        assert_eq!((read(toml, Helm3).as_str(), read(toml, Helm4).as_str()), (three, four), "{toml}");
+        assert_eq!((decode(toml, Helm3).as_str(), decode(toml, Helm4).as_str()), (three, four), "{toml}");
     }
 }
 
 #[test]
-fn whole_numbers_are_integers() {
-    let map = parse(b"a = 1\nb = 1.0", Helm4, &Nowhere, &Budget::default()).unwrap();
+fn integers_decode_as_int64() {
+    let map = parse(b"a = 1\nb = 1.0", Helm4, &NullEnv, &Budget::default()).unwrap();
     assert_eq!(map.get("a").unwrap().type_name(), "int64");
     assert_eq!(map.get("b").unwrap().type_name(), "float64");
 }
 
 #[test]
-fn depth_has_its_end() {
+fn deep_nesting_is_rejected() {
     let deep = format!("a = {}", "[".repeat(100_000));
-    assert_eq!(read(&deep, Helm4), "toml: line 1 (last key \"a\"): nested more than 200 deep");
+    assert_eq!(decode(&deep, Helm4), "toml: line 1 (last key \"a\"): nested more than 200 deep");
 }
 
 proptest! {
     #[test]
     fn no_text_is_too_strange(text in "[ab1=\"'\\[\\]{}.,# \n\\\\_+e:TZ-]{0,40}") {
-        let _ = parse(text.as_bytes(), Helm3, &Nowhere, &Budget::default());
-        let _ = parse(text.as_bytes(), Helm4, &Nowhere, &Budget::default());
+        let _ = parse(text.as_bytes(), Helm3, &NullEnv, &Budget::default());
+        let _ = parse(text.as_bytes(), Helm4, &NullEnv, &Budget::default());
     }
 
     #[test]
@@ -117,24 +117,24 @@ proptest! {
             keys.into_iter().map(|(key, text)| (key.into(), crate::data::Data::string(text))).collect(),
         );
         let text = write(&Value::from(&data), Helm4).unwrap();
-        let back = Value::from(parse(text.as_bytes(), Helm4, &Nowhere, &Budget::default()).unwrap());
+        let back = Value::from(parse(text.as_bytes(), Helm4, &NullEnv, &Budget::default()).unwrap());
         prop_assert_eq!(crate::data::Data::try_from(&back).unwrap(), data);
     }
 }
 
 #[test]
-fn lines_are_counted_from_the_last_place() {
+fn line_numbers_are_counted_incrementally() {
     let text = "a = 1\n\nb = \"\"\"\nx\n\"\"\"\nc = 1\nc = 2\n";
-    assert_eq!(read(text, Helm4), "toml: line 7 (last key \"c\"): Key 'c' has already been defined.");
-    assert_eq!(read(&("[[a]]\n".repeat(1_000) + "b"), Helm4).split(' ').nth(2), Some("1001"));
+    assert_eq!(decode(text, Helm4), "toml: line 7 (last key \"c\"): Key 'c' has already been defined.");
+    assert_eq!(decode(&("[[a]]\n".repeat(1_000) + "b"), Helm4).split(' ').nth(2), Some("1001"));
 }
 
 /// Each pair walks the path of its table.
 #[test]
-fn long_paths_of_toml_are_charged() {
-    let budget = Budget::new(Limits { steps: 1_000_000, ..Limits::default() }, &Unlimited);
+fn long_key_paths_are_charged() {
+    let budget = Budget::new(RenderLimits { steps: 1_000_000, ..RenderLimits::default() }, &Unlimited);
     let pairs: Vec<String> = (0..10_000).map(|n| format!("k{n}=1")).collect();
     let text = format!("[{}]\n{}\n", vec!["a"; 150].join("."), pairs.join("\n"));
-    let error = parse(text.as_bytes(), Helm4, &Nowhere, &budget).err().expect("the budget is spent");
+    let error = parse(text.as_bytes(), Helm4, &NullEnv, &budget).err().expect("the budget is spent");
     assert!(error.contains("too much work"), "{error}");
 }

@@ -6,59 +6,61 @@
 use std::fmt::Write;
 
 use super::{key, number};
-use crate::go::{Form, format_float, print};
-use crate::nesting::{Nesting, Unwritable, check_length};
+use crate::go::{FloatFormat, format_float, print};
+use crate::nesting::{EncodeError, Nesting, check_length};
 use crate::profile::Profile;
-use crate::stack::deeper;
-use crate::value::moments::{as_duration, as_time};
+use crate::stack::grow_for_value;
+use crate::value::time::{as_duration, as_time};
 use crate::value::{Field, Json, Kind, List, Object, Str, Value, field};
 
 /// Encodes a value as `toToml` does. Values without a TOML form fail with the message of Go's library.
-pub fn write(value: &Value, profile: Profile) -> Result<String, Unwritable> {
+pub fn write(value: &Value, profile: Profile) -> Result<String, EncodeError> {
     // The shapes of values are examined before anything is written, so endless values must be refused first.
-    if value.is_endless() {
-        return Err(Unwritable::TooLong);
+    if value.is_cyclic_or_too_deep() {
+        return Err(EncodeError::TooLong);
     }
-    let mut writer = Writer { out: String::new(), profile };
+    let mut writer = TomlWriter { out: String::new(), profile };
     writer.item(&mut Vec::new(), value, &Nesting::default())?;
     Ok(writer.out)
 }
 
-fn refused(why: impl Into<String>) -> Unwritable {
-    Unwritable::Refused(why.into().into())
+fn unsupported(why: impl Into<String>) -> EncodeError {
+    EncodeError::Unsupported(why.into().into())
 }
 
 /// The TOML form of a value, as far as it decides the order within its table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Nothing,
+enum TomlForm {
+    Omitted,
     Plain,
     Table,
     Tables,
 }
 
-impl Shape {
-    fn of(value: &Value, around: &Nesting<'_>) -> Result<Self, Unwritable> {
+impl TomlForm {
+    fn from_value(value: &Value, around: &Nesting<'_>) -> Result<Self, EncodeError> {
         Ok(match value {
-            Value::Nil | Value::Null => Self::Nothing,
-            Value::Map(map) if map.is_nil() => Self::Nothing,
-            Value::List(list) if list.is_nil() => Self::Nothing,
+            Value::Nil | Value::Null => Self::Omitted,
+            Value::Map(map) if map.is_nil() => Self::Omitted,
+            Value::List(list) if list.is_nil() => Self::Omitted,
             Value::Map(_) => Self::Table,
             Value::List(list) => {
                 let inside = around.inside_list()?;
                 let mut all_tables = !list.is_empty();
                 for item in list.iter() {
-                    match Self::of(item, &inside)? {
-                        Self::Nothing => return Err(refused("toml: cannot encode array with nil element")),
+                    match Self::from_value(item, &inside)? {
+                        Self::Omitted => {
+                            return Err(unsupported("toml: cannot encode array with nil element"));
+                        }
                         shape => all_tables &= shape == Self::Table,
                     }
                 }
                 if all_tables { Self::Tables } else { Self::Plain }
             }
-            Value::Complex(..) => return Err(refused("unsupported type: complex128")),
+            Value::Complex(..) => return Err(unsupported("unsupported type: complex128")),
             Value::Object(object) if as_time(value).is_none() => match fields(object.as_ref()) {
                 Some(_) => Self::Table,
-                None => Self::of(&made_plain(value, object.as_ref())?, around)?,
+                None => Self::from_value(&to_plain(value, object.as_ref())?, around)?,
             },
             _ => Self::Plain,
         })
@@ -85,7 +87,7 @@ fn fields(object: &dyn Object) -> Option<Entries> {
 }
 
 /// A plain value for an object that is not a table.
-fn made_plain(value: &Value, object: &dyn Object) -> Result<Value, Unwritable> {
+fn to_plain(value: &Value, object: &dyn Object) -> Result<Value, EncodeError> {
     // Go's library supports durations.
     if as_duration(value).is_some() { Ok(print(value).into()) } else { Ok(Value::from(&object.data()?)) }
 }
@@ -93,7 +95,10 @@ fn made_plain(value: &Value, object: &dyn Object) -> Result<Value, Unwritable> {
 type Entries = Vec<(Str, Value)>;
 
 /// The entries of a table: first other values, then tables.
-fn parts<'n>(table: &'n Value, around: &'n Nesting<'n>) -> Result<([Entries; 2], Nesting<'n>), Unwritable> {
+fn partition_entries<'n>(
+    table: &'n Value,
+    around: &'n Nesting<'n>,
+) -> Result<([Entries; 2], Nesting<'n>), EncodeError> {
     let (entries, inside) = match table {
         Value::Map(map) => (map.snapshot(), around.inside_map(map)?),
         Value::Object(object) => (fields(object.as_ref()).unwrap_or_default(), around.inside_list()?),
@@ -101,48 +106,48 @@ fn parts<'n>(table: &'n Value, around: &'n Nesting<'n>) -> Result<([Entries; 2],
     };
     let mut parts = [Vec::new(), Vec::new()];
     for entry in entries {
-        let is_later = matches!(Shape::of(&entry.1, &inside)?, Shape::Table | Shape::Tables);
+        let is_later = matches!(TomlForm::from_value(&entry.1, &inside)?, TomlForm::Table | TomlForm::Tables);
         parts[usize::from(is_later)].push(entry);
     }
     Ok((parts, inside))
 }
 
 /// The encoder's output.
-struct Writer {
+struct TomlWriter {
     out: String,
     profile: Profile,
 }
 
-impl Writer {
+impl TomlWriter {
     /// Writes a value under its key, or a top-level value.
     fn item(
         &mut self,
         path: &mut Vec<String>,
         value: &Value,
         around: &Nesting<'_>,
-    ) -> Result<(), Unwritable> {
+    ) -> Result<(), EncodeError> {
         check_length(&self.out)?;
         match value {
             Value::Nil | Value::Null => Ok(()),
             Value::Map(map) if map.is_nil() => Ok(()),
             Value::List(list) if list.is_nil() && !path.is_empty() => Ok(()),
-            Value::List(list) if Shape::of(value, around)? == Shape::Tables => {
+            Value::List(list) if TomlForm::from_value(value, around)? == TomlForm::Tables => {
                 self.tables(path, list, around)
             }
-            Value::Map(_) | Value::Object(_) if Shape::of(value, around)? == Shape::Table => {
+            Value::Map(_) | Value::Object(_) if TomlForm::from_value(value, around)? == TomlForm::Table => {
                 if path.len() == 1 {
                     self.new_line();
                 }
                 if !path.is_empty() {
                     self.header(path, "[", "]");
                 }
-                deeper(|| self.table(path, value, around))
+                grow_for_value(|| self.table(path, value, around))
             }
             Value::Complex(..) => {
-                Err(refused(format!("unsupported type for key '{}': complex128", key::path(path))))
+                Err(unsupported(format!("unsupported type for key '{}': complex128", key::path(path))))
             }
             Value::Object(object) if as_time(value).is_none() => {
-                self.item(path, &made_plain(value, object.as_ref())?, around)
+                self.item(path, &to_plain(value, object.as_ref())?, around)
             }
             value => {
                 if let Some(last) = path.last() {
@@ -164,9 +169,9 @@ impl Writer {
         path: &mut Vec<String>,
         list: &List,
         around: &Nesting<'_>,
-    ) -> Result<(), Unwritable> {
+    ) -> Result<(), EncodeError> {
         if path.is_empty() {
-            return Err(refused("toml: top-level values must be Go maps or structs"));
+            return Err(unsupported("toml: top-level values must be Go maps or structs"));
         }
         let inside = around.inside_list()?;
         for table in list.iter() {
@@ -190,8 +195,8 @@ impl Writer {
         path: &mut Vec<String>,
         table: &Value,
         around: &Nesting<'_>,
-    ) -> Result<(), Unwritable> {
-        let (parts, inside) = parts(table, around)?;
+    ) -> Result<(), EncodeError> {
+        let (parts, inside) = partition_entries(table, around)?;
         for (key, value) in parts.iter().flatten() {
             path.push(key.to_string());
             self.item(path, value, &inside)?;
@@ -200,12 +205,12 @@ impl Writer {
         Ok(())
     }
 
-    fn element(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+    fn element(&mut self, value: &Value, around: &Nesting<'_>) -> Result<(), EncodeError> {
         check_length(&self.out)?;
         // Writing to a String cannot fail.
         match value {
             Value::String(text) => key::quote(&mut self.out, text),
-            Value::Raw(bytes) => key::quote(&mut self.out, &crate::go::text_of(bytes)),
+            Value::Raw(bytes) => key::quote(&mut self.out, &crate::go::lossy_text(bytes)),
             Value::Bool(truth) => {
                 let _ = write!(self.out, "{truth}");
             }
@@ -229,12 +234,14 @@ impl Writer {
             }
             Value::Map(_) => self.inline(value, around)?,
             Value::Object(object) => match as_time(value) {
-                Some(time) => self.out.push_str(&number::written(time)),
+                Some(time) => self.out.push_str(&number::format_time(time)),
                 None if fields(object.as_ref()).is_some() => self.inline(value, around)?,
-                None => self.element(&made_plain(value, object.as_ref())?, around)?,
+                None => self.element(&to_plain(value, object.as_ref())?, around)?,
             },
-            Value::Nil | Value::Null => return Err(refused("toml: cannot encode array with nil element")),
-            Value::Complex(..) => return Err(refused("unexpected type: complex128")),
+            Value::Nil | Value::Null => {
+                return Err(unsupported("toml: cannot encode array with nil element"));
+            }
+            Value::Complex(..) => return Err(unsupported("unexpected type: complex128")),
         }
         Ok(())
     }
@@ -242,8 +249,8 @@ impl Writer {
     fn array<T>(
         &mut self,
         items: impl Iterator<Item = T>,
-        write: impl Fn(&mut Self, T) -> Result<(), Unwritable>,
-    ) -> Result<(), Unwritable> {
+        write: impl Fn(&mut Self, T) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
         self.out.push('[');
         for (at, item) in items.enumerate() {
             if at > 0 {
@@ -257,13 +264,13 @@ impl Writer {
     }
 
     /// Writes a table inside a mixed array. A trailing nil entry leaves its comma behind, as in Go's library.
-    fn inline(&mut self, table: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
-        let (parts, inside) = parts(table, around)?;
+    fn inline(&mut self, table: &Value, around: &Nesting<'_>) -> Result<(), EncodeError> {
+        let (parts, inside) = partition_entries(table, around)?;
         self.out.push('{');
         let mut left = parts.iter().map(Vec::len).sum::<usize>();
         for (key, value) in parts.iter().flatten() {
             left -= 1;
-            if Shape::of(value, &inside)? == Shape::Nothing {
+            if TomlForm::from_value(value, &inside)? == TomlForm::Omitted {
                 continue;
             }
             key::write(&mut self.out, key);
@@ -285,7 +292,7 @@ impl Writer {
             self.out.push_str(if number.is_nan() { "nan" } else { "inf" });
             return;
         }
-        let form = if self.profile == Profile::Helm3 { Form::Fixed } else { Form::General };
+        let form = if self.profile == Profile::Helm3 { FloatFormat::Fixed } else { FloatFormat::General };
         let text = format_float(number, form, None);
         self.out.push_str(&text);
         if !text.contains(['.', 'e']) {

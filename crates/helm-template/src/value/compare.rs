@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{List, Map, Value};
-use crate::stack::deeper;
+use crate::stack::grow_for_value;
 
 /// `reflect.DeepEqual`: same type and recursively equal.
 pub fn deep_equal(a: &Value, b: &Value) -> bool {
@@ -13,15 +13,15 @@ pub fn deep_equal(a: &Value, b: &Value) -> bool {
 /// Like [`deep_equal`]. Also returns the number of values visited.
 pub(crate) fn deep_equal_counted(a: &Value, b: &Value) -> (bool, u64) {
     let mut comparison = Comparison::default();
-    let same = comparison.same(a, b, 0);
-    (same, comparison.looked)
+    let same = comparison.equal(a, b, 0);
+    (same, comparison.visits)
 }
 
 /// Below this depth, visited pairs are recorded, because values may contain themselves or share one map in many places.
-const SHALLOW: usize = 8;
+const UNTRACKED_DEPTH: usize = 8;
 
 /// Bytes of an object compared per visit.
-const BYTES_PER_LOOK: u64 = 64;
+const BYTES_PER_VISIT: u64 = 64;
 
 /// Values nested deeper than this compare as different.
 const MAX_DEPTH: usize = 1_000;
@@ -30,14 +30,14 @@ const MAX_DEPTH: usize = 1_000;
 #[derive(Default)]
 struct Comparison {
     /// Pairs that are being compared or were found equal; as in Go, they are not compared again.
-    seen: HashSet<(usize, usize)>,
-    looked: u64,
+    visited_pairs: HashSet<(usize, usize)>,
+    visits: u64,
 }
 
 impl Comparison {
     #[expect(clippy::float_cmp, reason = "equal means equal")]
-    fn same(&mut self, a: &Value, b: &Value, depth: usize) -> bool {
-        self.looked += 1;
+    fn equal(&mut self, a: &Value, b: &Value, depth: usize) -> bool {
+        self.visits += 1;
         match (a, b) {
             (Value::Nil | Value::Null, Value::Nil | Value::Null) => true,
             (Value::Bool(a), Value::Bool(b)) => a == b,
@@ -48,41 +48,42 @@ impl Comparison {
             (Value::Complex(a, b), Value::Complex(c, d)) => (a, b) == (c, d),
             (Value::String(a), Value::String(b)) => a == b,
             (Value::Bytes(a), Value::Bytes(b)) | (Value::Raw(a), Value::Raw(b)) => a == b,
-            (Value::List(a), Value::List(b)) => self.same_lists(a, b, depth),
-            (Value::Map(a), Value::Map(b)) => self.same_maps(a, b, depth),
+            (Value::List(a), Value::List(b)) => self.equal_lists(a, b, depth),
+            (Value::Map(a), Value::Map(b)) => self.equal_maps(a, b, depth),
             (Value::Object(a), Value::Object(b)) => {
-                self.looked += a.extent() as u64 / BYTES_PER_LOOK;
+                self.visits += a.extent() as u64 / BYTES_PER_VISIT;
                 a.equals(b.as_ref())
             }
             _ => false,
         }
     }
 
-    fn same_lists(&mut self, a: &List, b: &List, depth: usize) -> bool {
+    fn equal_lists(&mut self, a: &List, b: &List, depth: usize) -> bool {
         if a.type_name() != b.type_name() || a.is_nil() != b.is_nil() || a.len() != b.len() {
             return false;
         }
-        if a.is(b) || !self.is_new((a.address(), b.address()), depth) {
+        if a.ptr_eq(b) || !self.is_new((a.address(), b.address()), depth) {
             return true;
         }
         let mut pairs = a.iter().zip(b.iter());
-        depth < MAX_DEPTH && deeper(|| pairs.all(|(a, b)| self.same(a, b, depth + 1)))
+        depth < MAX_DEPTH && grow_for_value(|| pairs.all(|(a, b)| self.equal(a, b, depth + 1)))
     }
 
-    fn same_maps(&mut self, a: &Map, b: &Map, depth: usize) -> bool {
+    fn equal_maps(&mut self, a: &Map, b: &Map, depth: usize) -> bool {
         if a.type_name() != b.type_name() || a.is_nil() != b.is_nil() || a.len() != b.len() {
             return false;
         }
-        if a.is(b) || !self.is_new((a.address(), b.address()), depth) {
+        if a.ptr_eq(b) || !self.is_new((a.address(), b.address()), depth) {
             return true;
         }
         let (a, b) = (a.entries(), b.entries());
         let mut pairs = a.iter().zip(b.iter());
-        depth < MAX_DEPTH && deeper(|| pairs.all(|(a, b)| a.0 == b.0 && self.same(&a.1, &b.1, depth + 1)))
+        depth < MAX_DEPTH
+            && grow_for_value(|| pairs.all(|(a, b)| a.0 == b.0 && self.equal(&a.1, &b.1, depth + 1)))
     }
 
     fn is_new(&mut self, pair: (usize, usize), depth: usize) -> bool {
-        depth < SHALLOW || self.seen.insert(pair)
+        depth < UNTRACKED_DEPTH || self.visited_pairs.insert(pair)
     }
 }
 
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contains_itself_is_compared_once() {
+    fn cyclic_values_are_compared_once() {
         let loops = || {
             let map = Map::new();
             map.insert("self", map.clone().into());
@@ -111,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn one_value_in_many_places_is_compared_once() {
+    fn shared_values_are_compared_once() {
         assert!(deep_equal(&nested(60), &nested(60)));
         assert!(!deep_equal(&nested(60), &nested(61)));
     }
 
     #[test]
-    fn no_list_is_not_an_empty_list() {
+    fn nil_list_differs_from_empty_list() {
         assert!(!deep_equal(&List::nil().into(), &List::any([]).into()));
         assert!(!deep_equal(&List::strings(["a"]).into(), &List::any(["a".into()]).into()));
         assert!(deep_equal(&List::nil().into(), &List::nil().into()));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Str, Value};
-use crate::stack::deeper;
+use crate::stack::grow_for_value;
 
 /// Minimum size of any value.
 const LEAF: usize = 1;
@@ -17,7 +17,7 @@ pub(crate) const MAX_PRINTED: usize = 64 << 20;
 
 impl Value {
     /// Whether a full traversal would not end in reasonable time. Only lists and maps can be endless; each is visited once.
-    pub fn is_endless(&self) -> bool {
+    pub fn is_cyclic_or_too_deep(&self) -> bool {
         match self {
             Self::List(_) | Self::Map(_) => self.extent() > MAX_PRINTED,
             _ => false,
@@ -33,7 +33,7 @@ impl Value {
     /// The number of values in it, including itself; shared values count once per reference. Returns `usize::MAX` for a value that
     /// contains itself or is nested too deeply.
     pub fn count(&self) -> usize {
-        let mut nodes = Extent { texts: false, ..Extent::default() };
+        let mut nodes = Extent { counts_text_bytes: false, ..Extent::default() };
         nodes.size(self, 0).unwrap_or(usize::MAX)
     }
 
@@ -42,17 +42,17 @@ impl Value {
         values.iter().fold((0, 0), |(extent, looked), value| {
             let mut further = Extent::default();
             let size = further.size(value, 0).unwrap_or(usize::MAX);
-            (extent.saturating_add(size), looked + further.looked)
+            (extent.saturating_add(size), looked + further.visits)
         })
     }
 
     /// Bytes allocated for this value if it is new, that is, not shared. For a list or map only its slots are counted.
-    pub(crate) fn made(&self) -> usize {
+    pub(crate) fn allocated_bytes(&self) -> usize {
         match self {
             Self::String(text) if Arc::strong_count(text) == 1 => text.len(),
             Self::Raw(bytes) | Self::Bytes(bytes) if Arc::strong_count(bytes) == 1 => bytes.len(),
-            Self::List(list) if list.is_sole() => list.len() * size_of::<Self>(),
-            Self::Map(map) if map.is_sole() => map.len() * size_of::<(Str, Self)>(),
+            Self::List(list) if list.is_unique() => list.len() * size_of::<Self>(),
+            Self::Map(map) if map.is_unique() => map.len() * size_of::<(Str, Self)>(),
             _ => 0,
         }
     }
@@ -71,27 +71,27 @@ impl Value {
 /// The state of one size computation.
 struct Extent {
     /// Whether the bytes of texts count, not only the number of values.
-    texts: bool,
+    counts_text_bytes: bool,
     /// Sizes of visited lists and maps by address; `None` while being computed.
-    known: HashMap<usize, Option<usize>>,
+    sizes: HashMap<usize, Option<usize>>,
     /// The number of values visited.
-    looked: u64,
+    visits: u64,
 }
 
 impl Default for Extent {
     fn default() -> Self {
-        Self { texts: true, known: HashMap::new(), looked: 0 }
+        Self { counts_text_bytes: true, sizes: HashMap::new(), visits: 0 }
     }
 }
 
 impl Extent {
     /// Returns `None` if the value contains itself or is nested too deeply.
     fn size(&mut self, value: &Value, depth: usize) -> Option<usize> {
-        self.looked += 1;
+        self.visits += 1;
         let place = match value {
             Value::List(list) if !list.is_empty() => list.address(),
             Value::Map(map) if !map.is_empty() => map.address(),
-            _ if !self.texts => return Some(LEAF),
+            _ if !self.counts_text_bytes => return Some(LEAF),
             Value::String(text) => return Some(text.len().saturating_add(LEAF)),
             Value::Raw(bytes) | Value::Bytes(bytes) => return Some(bytes.len().saturating_mul(4)),
             Value::Object(object) => return Some(object.extent()),
@@ -100,16 +100,16 @@ impl Extent {
         if depth > MAX_DEPTH {
             return None;
         }
-        if let Some(known) = self.known.get(&place) {
+        if let Some(known) = self.sizes.get(&place) {
             return *known;
         }
-        self.known.insert(place, None);
-        let size = deeper(|| self.inside(value, depth))?;
-        self.known.insert(place, Some(size));
+        self.sizes.insert(place, None);
+        let size = grow_for_value(|| self.nested_size(value, depth))?;
+        self.sizes.insert(place, Some(size));
         Some(size)
     }
 
-    fn inside(&mut self, value: &Value, depth: usize) -> Option<usize> {
+    fn nested_size(&mut self, value: &Value, depth: usize) -> Option<usize> {
         let mut size = LEAF;
         match value {
             Value::List(list) => {
@@ -119,7 +119,7 @@ impl Extent {
             }
             Value::Map(map) => {
                 for (key, item) in map.entries().iter() {
-                    let key = if self.texts { key.len() } else { 0 };
+                    let key = if self.counts_text_bytes { key.len() } else { 0 };
                     size = size.saturating_add(key).saturating_add(self.size(item, depth + 1)?);
                 }
             }
@@ -134,18 +134,18 @@ mod tests {
     use crate::value::{List, Map, Value};
 
     #[test]
-    fn what_has_no_end() {
+    fn is_endless_detects_cycles() {
         let map = Map::new();
         map.insert("list", List::any([Value::Map(map.clone())]).into());
-        assert!(Value::Map(map.clone()).is_endless());
+        assert!(Value::Map(map.clone()).is_cyclic_or_too_deep());
         map.remove("list");
-        assert!(!Value::Map(map).is_endless());
+        assert!(!Value::Map(map).is_cyclic_or_too_deep());
 
         let nested = |depth, copies: usize| {
             (0..depth).fold(Value::Int(1), |inner, _| List::any(vec![inner; copies]).into())
         };
         for (depth, copies, endless) in [(900, 1, false), (1_100, 1, true), (20, 2, false), (64, 2, true)] {
-            assert_eq!(nested(depth, copies).is_endless(), endless, "{depth} {copies}");
+            assert_eq!(nested(depth, copies).is_cyclic_or_too_deep(), endless, "{depth} {copies}");
         }
     }
 }

@@ -16,7 +16,7 @@ pub struct Field {
 pub enum Json {
     Always(&'static str),
     /// Omitted if empty.
-    Filled(&'static str),
+    OmitEmpty(&'static str),
     /// Replaced by its own fields.
     Embedded,
     /// Unexported: printed, but not encoded.
@@ -29,8 +29,8 @@ pub(crate) fn members(fields: Vec<Field>) -> Vec<(&'static str, Value)> {
     for Field { json, value, .. } in fields {
         match json {
             Json::Always(name) => members.push((name, value)),
-            Json::Filled(name) if value.is_true() => members.push((name, value)),
-            Json::Filled(_) | Json::Private => {}
+            Json::OmitEmpty(name) if value.is_true() => members.push((name, value)),
+            Json::OmitEmpty(_) | Json::Private => {}
             Json::Embedded => {
                 if let Value::Object(inner) = value {
                     members.extend(self::members(inner.fields()));

@@ -3,24 +3,24 @@
 use std::ops::Deref;
 use std::rc::Rc;
 
-use super::{Str, Type, Value, free};
+use super::{Str, Type, Value, iterative_drop};
 
 /// The element type of a list, which is part of its Go type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
+enum ElementType {
     Any,
-    /// A nil of the same Go type as [`Element::Any`].
-    None,
+    /// A nil of the same Go type as [`ElementType::Any`].
+    NilAny,
     /// `[][]interface {}`.
     Lists,
     String,
     /// A nil of type `[]string`.
-    NoStrings,
+    NilStrings,
     Int,
     /// A named list type.
     Named(&'static NamedList),
     /// A nil of a named list type.
-    NoneNamed(&'static NamedList),
+    NilNamed(&'static NamedList),
 }
 
 /// A named list type, possibly with methods.
@@ -52,62 +52,62 @@ impl Eq for NamedList {}
 /// A typed Go slice. Cheap to clone; clones share elements.
 #[derive(Clone)]
 pub struct List {
-    of: Element,
+    element_type: ElementType,
     items: Rc<[Value]>,
 }
 
 impl List {
     /// `[]interface {}`.
     pub fn any(items: impl IntoIterator<Item = Value>) -> Self {
-        Self { of: Element::Any, items: items.into_iter().map(Value::boxed).collect() }
+        Self { element_type: ElementType::Any, items: items.into_iter().map(Value::boxed).collect() }
     }
 
     /// A nil of type `[]interface {}`: empty, and `null` in JSON and YAML.
     pub fn nil() -> Self {
-        Self { of: Element::None, items: Rc::new([]) }
+        Self { element_type: ElementType::NilAny, items: Rc::new([]) }
     }
 
     /// `[][]interface {}`.
     pub fn lists(items: impl IntoIterator<Item = List>) -> Self {
-        Self { of: Element::Lists, items: items.into_iter().map(Value::List).collect() }
+        Self { element_type: ElementType::Lists, items: items.into_iter().map(Value::List).collect() }
     }
 
     /// A `[]string` of values that are already strings.
     pub fn texts(items: impl IntoIterator<Item = Value>) -> Self {
-        Self { of: Element::String, items: items.into_iter().collect() }
+        Self { element_type: ElementType::String, items: items.into_iter().collect() }
     }
 
     /// `[]string`.
     pub fn strings<T: Into<Str>>(items: impl IntoIterator<Item = T>) -> Self {
         Self {
-            of: Element::String,
+            element_type: ElementType::String,
             items: items.into_iter().map(|item| Value::String(item.into())).collect(),
         }
     }
 
     /// A nil of type `[]string`.
     pub fn nil_strings() -> Self {
-        Self { of: Element::NoStrings, items: Rc::new([]) }
+        Self { element_type: ElementType::NilStrings, items: Rc::new([]) }
     }
 
     /// `[]int`.
     pub fn ints(items: impl IntoIterator<Item = i64>) -> Self {
-        Self { of: Element::Int, items: items.into_iter().map(Value::Int).collect() }
+        Self { element_type: ElementType::Int, items: items.into_iter().map(Value::Int).collect() }
     }
 
     /// A list of a named type.
     pub fn named(of: &'static NamedList, items: impl IntoIterator<Item = Value>) -> Self {
-        Self { of: Element::Named(of), items: items.into_iter().collect() }
+        Self { element_type: ElementType::Named(of), items: items.into_iter().collect() }
     }
 
     /// A nil of a named type.
     pub fn nil_named(of: &'static NamedList) -> Self {
-        Self { of: Element::NoneNamed(of), items: Rc::new([]) }
+        Self { element_type: ElementType::NilNamed(of), items: Rc::new([]) }
     }
 
     pub fn method(&self, name: &str) -> Option<ListMethod> {
-        match self.of {
-            Element::Named(of) | Element::NoneNamed(of) => (of.method)(name),
+        match self.element_type {
+            ElementType::Named(of) | ElementType::NilNamed(of) => (of.method)(name),
             _ => None,
         }
     }
@@ -115,37 +115,37 @@ impl List {
     /// A sublist of the same type.
     #[must_use]
     pub fn slice(&self, from: usize, to: usize) -> Self {
-        Self { of: self.of, items: self.items[from..to].into() }
+        Self { element_type: self.element_type, items: self.items[from..to].into() }
     }
 
     /// A list of the same type with other elements.
     #[must_use]
     pub(crate) fn like(&self, items: Vec<Value>) -> Self {
-        Self { of: self.of, items: items.into() }
+        Self { element_type: self.element_type, items: items.into() }
     }
 
     /// Whether elements can be of any type, so that a nil element is [`Value::Null`].
     pub fn is_any(&self) -> bool {
-        matches!(self.of, Element::Any | Element::None)
+        matches!(self.element_type, ElementType::Any | ElementType::NilAny)
     }
 
     /// Whether this is a `[]string`.
     pub fn is_strings(&self) -> bool {
-        matches!(self.of, Element::String | Element::NoStrings)
+        matches!(self.element_type, ElementType::String | ElementType::NilStrings)
     }
 
     /// Whether the list is nil.
     pub fn is_nil(&self) -> bool {
-        matches!(self.of, Element::None | Element::NoStrings | Element::NoneNamed(_))
+        matches!(self.element_type, ElementType::NilAny | ElementType::NilStrings | ElementType::NilNamed(_))
     }
 
     pub fn type_name(&self) -> &'static str {
-        match self.of {
-            Element::Any | Element::None => "[]interface {}",
-            Element::Lists => "[][]interface {}",
-            Element::String | Element::NoStrings => "[]string",
-            Element::Int => "[]int",
-            Element::Named(of) | Element::NoneNamed(of) => of.name,
+        match self.element_type {
+            ElementType::Any | ElementType::NilAny => "[]interface {}",
+            ElementType::Lists => "[][]interface {}",
+            ElementType::String | ElementType::NilStrings => "[]string",
+            ElementType::Int => "[]int",
+            ElementType::Named(of) | ElementType::NilNamed(of) => of.name,
         }
     }
 
@@ -155,19 +155,19 @@ impl List {
     }
 
     /// Whether this is the only reference to the elements.
-    pub(super) fn is_sole(&self) -> bool {
+    pub(super) fn is_unique(&self) -> bool {
         Rc::strong_count(&self.items) == 1
     }
 
     /// Moves the nested values into `taken`, if this is the only reference.
-    pub(super) fn give_up(&mut self, taken: &mut Vec<Value>) {
+    pub(super) fn detach_nested(&mut self, taken: &mut Vec<Value>) {
         if let Some(items) = Rc::get_mut(&mut self.items) {
-            free::take_nested(items.iter_mut(), taken);
+            iterative_drop::take_nested(items.iter_mut(), taken);
         }
     }
 
     /// Whether both share the same elements, not only equal ones.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn ptr_eq(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.items, &other.items)
     }
 }
@@ -175,8 +175,8 @@ impl List {
 impl Drop for List {
     fn drop(&mut self) {
         let mut taken = Vec::new();
-        self.give_up(&mut taken);
-        free::free(taken);
+        self.detach_nested(&mut taken);
+        iterative_drop::drop_iteratively(taken);
     }
 }
 

@@ -3,17 +3,17 @@
 use std::cell::{Ref, RefCell};
 use std::rc::{Rc, Weak};
 
-use super::{Str, Value, free};
+use super::{Str, Value, iterative_drop};
 
 /// The Go type of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flavour {
+enum MapType {
     Any,
     /// A nil `map[string]interface {}`.
-    Nothing,
+    Nil,
     Strings,
     /// A nil `map[string]string`.
-    NoStrings,
+    NilStrings,
     /// A named type over `map[string]interface {}`.
     Named(&'static str),
 }
@@ -21,7 +21,7 @@ enum Flavour {
 /// A Go map with string keys. Cheap to clone; clones share entries, so changes are visible to all.
 #[derive(Clone)]
 pub struct Map {
-    flavour: Flavour,
+    map_type: MapType,
     entries: Rc<RefCell<Vec<(Str, Value)>>>,
 }
 
@@ -34,34 +34,34 @@ impl Default for Map {
 impl Map {
     /// An empty `map[string]interface {}`.
     pub fn new() -> Self {
-        Self::of(Flavour::Any, Vec::new())
+        Self::with_type(MapType::Any, Vec::new())
     }
 
     /// A nil of type `map[string]interface {}`: empty, and `null` in JSON and YAML. Callers must check for nil before inserting.
     pub fn nil() -> Self {
-        Self::of(Flavour::Nothing, Vec::new())
+        Self::with_type(MapType::Nil, Vec::new())
     }
 
     /// An empty `map[string]string`.
     pub fn strings() -> Self {
-        Self::of(Flavour::Strings, Vec::new())
+        Self::with_type(MapType::Strings, Vec::new())
     }
 
     /// A `map[string]string` of values that are already strings.
-    pub(crate) fn strings_of(entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
+    pub(crate) fn from_strings(entries: impl IntoIterator<Item = (Str, Value)>) -> Self {
         let mut map = Self::from_entries(entries);
-        map.flavour = Flavour::Strings;
+        map.map_type = MapType::Strings;
         map
     }
 
     /// A nil of type `map[string]string`: empty, and `null` in JSON and YAML. No function inserts into maps of this type.
     pub fn nil_strings() -> Self {
-        Self::of(Flavour::NoStrings, Vec::new())
+        Self::with_type(MapType::NilStrings, Vec::new())
     }
 
     /// Whether the map is nil.
     pub fn is_nil(&self) -> bool {
-        matches!(self.flavour, Flavour::Nothing | Flavour::NoStrings)
+        matches!(self.map_type, MapType::Nil | MapType::NilStrings)
     }
 
     /// A map of these entries. Of several entries with the same key, the last wins.
@@ -72,70 +72,70 @@ impl Map {
         entries.reverse();
         entries.dedup_by(|a, b| a.0 == b.0);
         entries.reverse();
-        Self::of(Flavour::Any, entries)
+        Self::with_type(MapType::Any, entries)
     }
 
     /// A `map[string]interface {}` of entries that are already sorted.
     pub(crate) fn sorted(entries: Vec<(Str, Value)>) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "keys out of order");
-        Self::of(Flavour::Any, entries)
+        Self::with_type(MapType::Any, entries)
     }
 
-    fn of(flavour: Flavour, entries: Vec<(Str, Value)>) -> Self {
-        Self { flavour, entries: Rc::new(RefCell::new(entries)) }
+    fn with_type(flavour: MapType, entries: Vec<(Str, Value)>) -> Self {
+        Self { map_type: flavour, entries: Rc::new(RefCell::new(entries)) }
     }
 
     /// A map of the same type with other, already sorted entries.
     #[must_use]
     pub(crate) fn like(&self, entries: Vec<(Str, Value)>) -> Self {
-        Self::of(self.flavour, entries)
+        Self::with_type(self.map_type, entries)
     }
 
     /// The same shared map under a named type.
     #[must_use]
     pub fn named(&self, name: &'static str) -> Self {
-        Self { flavour: Flavour::Named(name), entries: self.entries.clone() }
+        Self { map_type: MapType::Named(name), entries: self.entries.clone() }
     }
 
     /// The same shared map as a plain `map[string]interface {}`.
     #[must_use]
     pub fn plain(&self) -> Self {
-        let flavour = if self.flavour == Flavour::Nothing { Flavour::Nothing } else { Flavour::Any };
-        Self { flavour, entries: self.entries.clone() }
+        let flavour = if self.map_type == MapType::Nil { MapType::Nil } else { MapType::Any };
+        Self { map_type: flavour, entries: self.entries.clone() }
     }
 
     pub fn type_name(&self) -> &'static str {
-        match self.flavour {
-            Flavour::Any | Flavour::Nothing => "map[string]interface {}",
-            Flavour::Strings | Flavour::NoStrings => "map[string]string",
-            Flavour::Named(name) => name,
+        match self.map_type {
+            MapType::Any | MapType::Nil => "map[string]interface {}",
+            MapType::Strings | MapType::NilStrings => "map[string]string",
+            MapType::Named(name) => name,
         }
     }
 
     /// The value of a missing entry.
-    pub fn absent(&self) -> Value {
-        match self.flavour {
-            Flavour::Strings | Flavour::NoStrings => Value::String("".into()),
-            Flavour::Any | Flavour::Nothing | Flavour::Named(_) => Value::Null,
+    pub fn missing_value(&self) -> Value {
+        match self.map_type {
+            MapType::Strings | MapType::NilStrings => Value::String("".into()),
+            MapType::Any | MapType::Nil | MapType::Named(_) => Value::Null,
         }
     }
 
     /// Whether entries can be of any type.
     pub fn is_any(&self) -> bool {
-        !matches!(self.flavour, Flavour::Strings | Flavour::NoStrings)
+        !matches!(self.map_type, MapType::Strings | MapType::NilStrings)
     }
 
     /// The name of the type, if it is a named type.
     pub fn type_name_if_named(&self) -> Option<&'static str> {
-        match self.flavour {
-            Flavour::Named(name) => Some(name),
+        match self.map_type {
+            MapType::Named(name) => Some(name),
             _ => None,
         }
     }
 
     /// Whether the map has a named type.
     pub fn is_named(&self) -> bool {
-        matches!(self.flavour, Flavour::Named(_))
+        matches!(self.map_type, MapType::Named(_))
     }
 
     pub fn len(&self) -> usize {
@@ -148,17 +148,17 @@ impl Map {
 
     pub fn get(&self, key: &str) -> Option<Value> {
         let entries = self.entries.borrow();
-        place(&entries, key).ok().map(|at| entries[at].1.clone())
+        search(&entries, key).ok().map(|at| entries[at].1.clone())
     }
 
     pub fn contains(&self, key: &str) -> bool {
-        place(&self.entries.borrow(), key).is_ok()
+        search(&self.entries.borrow(), key).is_ok()
     }
 
     pub fn insert(&self, key: impl Into<Str>, value: Value) {
         let (key, value) = (key.into(), value.boxed());
         let mut entries = self.entries.borrow_mut();
-        match place(&entries, &key) {
+        match search(&entries, &key) {
             Ok(at) => entries[at].1 = value,
             Err(at) => entries.insert(at, (key, value)),
         }
@@ -166,7 +166,7 @@ impl Map {
 
     pub fn remove(&self, key: &str) {
         let mut entries = self.entries.borrow_mut();
-        if let Ok(at) = place(&entries, key) {
+        if let Ok(at) = search(&entries, key) {
             entries.remove(at);
         }
     }
@@ -187,27 +187,27 @@ impl Map {
     }
 
     /// Whether this is the only reference to the entries.
-    pub(super) fn is_sole(&self) -> bool {
+    pub(super) fn is_unique(&self) -> bool {
         Rc::strong_count(&self.entries) == 1
     }
 
     /// Moves the nested values into `taken`, if this is the only reference.
-    pub(super) fn give_up(&mut self, taken: &mut Vec<Value>) {
+    pub(super) fn detach_nested(&mut self, taken: &mut Vec<Value>) {
         // Weak references do not count: they can no longer be upgraded.
-        if self.is_sole()
+        if self.is_unique()
             && let Ok(mut entries) = self.entries.try_borrow_mut()
         {
-            free::take_nested(entries.iter_mut().map(|(_, value)| value), taken);
+            iterative_drop::take_nested(entries.iter_mut().map(|(_, value)| value), taken);
         }
     }
 
     /// A weak reference to this map.
-    pub(crate) fn trace(&self) -> Trace {
-        Trace(Rc::downgrade(&self.entries))
+    pub(crate) fn downgrade(&self) -> WeakMap {
+        WeakMap(Rc::downgrade(&self.entries))
     }
 
     /// Whether both share the same entries, not only equal ones.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn ptr_eq(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.entries, &other.entries)
     }
 }
@@ -215,15 +215,15 @@ impl Map {
 impl Drop for Map {
     fn drop(&mut self) {
         let mut taken = Vec::new();
-        self.give_up(&mut taken);
-        free::free(taken);
+        self.detach_nested(&mut taken);
+        iterative_drop::drop_iteratively(taken);
     }
 }
 
 /// A weak reference to a map.
-pub(crate) struct Trace(Weak<RefCell<Vec<(Str, Value)>>>);
+pub(crate) struct WeakMap(Weak<RefCell<Vec<(Str, Value)>>>);
 
-impl Trace {
+impl WeakMap {
     /// Unique per map for as long as this reference exists.
     pub fn address(&self) -> usize {
         self.0.as_ptr().addr()
@@ -241,7 +241,7 @@ impl Trace {
     }
 }
 
-fn place(entries: &[(Str, Value)], key: &str) -> Result<usize, usize> {
+fn search(entries: &[(Str, Value)], key: &str) -> Result<usize, usize> {
     entries.binary_search_by(|(k, _)| k.as_ref().cmp(key))
 }
 
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_is_shared_and_sorted() {
+    fn map_is_shared_and_sorted() {
         let entries = [("b", 1), ("a", 2), ("b", 3)];
         let map = Map::from_entries(entries.map(|(key, n)| (key.into(), Value::Int(n))));
         let same = map.named("Values");

@@ -6,11 +6,11 @@
 mod compare;
 mod extent;
 pub(crate) mod field;
-mod free;
+mod iterative_drop;
 mod list;
 mod map;
-pub(crate) mod moments;
 mod object;
+pub(crate) mod time;
 mod types;
 
 use std::borrow::Cow;
@@ -23,8 +23,8 @@ pub(crate) use extent::MAX_PRINTED;
 pub use field::{Field, Json};
 pub use list::{List, ListMethod, NamedList};
 pub use map::Map;
-pub(crate) use map::Trace;
-pub use object::{Method, Object, light};
+pub(crate) use map::WeakMap;
+pub use object::{Method, Object, negligible_cost};
 pub use types::{Kind, Type};
 
 /// Shared text. The reference count is atomic, because parsed templates are shared between threads.
@@ -67,7 +67,7 @@ impl Value {
     }
 
     /// A Go string of arbitrary bytes.
-    pub fn string_of(bytes: Vec<u8>) -> Self {
+    pub fn string_from_bytes(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => Self::String(text.into()),
             Err(not) => Self::Raw(not.into_bytes().into()),

@@ -110,11 +110,11 @@ pub struct Method {
     pub params: &'static [Type],
     pub variadic: bool,
     /// Approximate number of bytes that the method processes, charged as work.
-    pub weight: fn(&dyn Object, &[Value]) -> usize,
+    pub cost: fn(&dyn Object, &[Value]) -> usize,
     pub run: fn(&dyn Object, &[Value]) -> Result<Value, Str>,
 }
 
 /// The weight of a method with negligible cost.
-pub fn light(_: &dyn Object, _: &[Value]) -> usize {
+pub fn negligible_cost(_: &dyn Object, _: &[Value]) -> usize {
     0
 }

@@ -83,7 +83,7 @@ impl Type {
     }
 
     /// Whether nil can be assigned to the type.
-    pub fn takes_nil(self) -> bool {
+    pub fn accepts_nil(self) -> bool {
         match self {
             Self::Any | Self::Reflect | Self::List | Self::Map | Self::NamedMap(_) => true,
             // Pointers, and the only interface type.
@@ -93,7 +93,7 @@ impl Type {
     }
 
     /// Whether Go allows assigning the value. A named and an unnamed map type are assignable to each other.
-    pub fn takes(self, value: &Value) -> bool {
+    pub fn accepts(self, value: &Value) -> bool {
         match (self, value) {
             (Self::Any | Self::Reflect, _)
             | (Self::Bool, Value::Bool(_))

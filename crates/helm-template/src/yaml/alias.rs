@@ -9,53 +9,53 @@ use super::tape::{Content, Tape};
 
 /// The first alias that exceeds the limit, and the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct AliasLimitError {
     pub at: usize,
     pub text: String,
 }
 
 /// Number of decoded nodes per node, including expanded aliases.
-struct Sizes<'t, 'a> {
+struct NodeCounts<'t, 'a> {
     tape: &'t Tape<'a>,
-    known: HashMap<usize, Size>,
+    counts: HashMap<usize, NodeCount>,
 }
 
 /// The decoded size of a node.
 #[derive(Clone, Copy)]
-enum Size {
+enum NodeCount {
     /// Being counted. An alias to such a node forms a cycle.
-    Open,
-    Nodes(u64),
+    InProgress,
+    Counted(u64),
 }
 
 /// A size larger than that of any document.
-const CIRCLE: u64 = u64::MAX;
+const CYCLE: u64 = u64::MAX;
 
-pub(super) fn refusal(tape: &Tape<'_>) -> Option<Refusal> {
-    if !tape.aliases {
+pub(super) fn check_aliases(tape: &Tape<'_>) -> Option<AliasLimitError> {
+    if !tape.has_aliases {
         return None;
     }
-    let mut sizes = Sizes { tape, known: HashMap::new() };
+    let mut sizes = NodeCounts { tape, counts: HashMap::new() };
     // Aliases only point backwards, so in text order all sizes they need are known and no recursion goes deep.
     for node in &tape.nodes {
         if let Content::Alias { target, .. } = node.content {
-            sizes.of(target);
+            sizes.node_count(target);
         }
     }
-    let mut walk = Walk { sizes, decoded: 1, from_aliases: 0, refusal: None };
+    let mut walk = AliasCounter { sizes, decoded: 1, from_aliases: 0, error: None };
     walk.node(0);
-    walk.refusal
+    walk.error
 }
 
 /// Counters of decoded nodes, updated in go-yaml's decoding order.
-struct Walk<'t, 'a> {
-    sizes: Sizes<'t, 'a>,
+struct AliasCounter<'t, 'a> {
+    sizes: NodeCounts<'t, 'a>,
     decoded: u64,
     from_aliases: u64,
-    refusal: Option<Refusal>,
+    error: Option<AliasLimitError>,
 }
 
-impl Walk<'_, '_> {
+impl AliasCounter<'_, '_> {
     /// Visits nodes in go-yaml's decoding order.
     fn node(&mut self, at: usize) {
         let tape = self.sizes.tape;
@@ -64,10 +64,10 @@ impl Walk<'_, '_> {
         match &node.content {
             Content::Scalar { .. } => self.check(at),
             Content::Alias { name, target } => {
-                let size = self.sizes.of(*target);
-                if size == CIRCLE {
+                let size = self.sizes.node_count(*target);
+                if size == CYCLE {
                     let text = format!("yaml: anchor '{name}' value contains itself");
-                    self.refusal.get_or_insert(Refusal { at, text });
+                    self.error.get_or_insert(AliasLimitError { at, text });
                     return;
                 }
                 self.decoded = self.decoded.saturating_add(size);
@@ -76,7 +76,7 @@ impl Walk<'_, '_> {
             }
             Content::Sequence => {
                 for child in tape.children(at) {
-                    if self.refusal.is_none() {
+                    if self.error.is_none() {
                         self.node(child);
                     }
                 }
@@ -84,7 +84,7 @@ impl Walk<'_, '_> {
             Content::Mapping => {
                 let mut children = tape.children(at);
                 while let (Some(key), Some(value)) = (children.next(), children.next()) {
-                    if self.refusal.is_some() {
+                    if self.error.is_some() {
                         return;
                     }
                     if !tape.is_merge(key) {
@@ -109,7 +109,7 @@ impl Walk<'_, '_> {
         let ratio = self.from_aliases as f64 / self.decoded as f64;
         if self.from_aliases > 100 && self.decoded > 1000 && ratio > allowed(self.decoded) {
             let text = "yaml: document contains excessive aliasing".to_owned();
-            self.refusal.get_or_insert(Refusal { at, text });
+            self.error.get_or_insert(AliasLimitError { at, text });
         }
     }
 }
@@ -126,33 +126,33 @@ fn allowed(decoded: u64) -> f64 {
     }
 }
 
-impl Sizes<'_, '_> {
-    fn of(&mut self, at: usize) -> u64 {
+impl NodeCounts<'_, '_> {
+    fn node_count(&mut self, at: usize) -> u64 {
         let Some(node) = self.tape.nodes.get(at) else { return 0 };
         if matches!(node.content, Content::Scalar { .. }) {
             return 1;
         }
-        match self.known.get(&at) {
-            Some(Size::Open) => return CIRCLE,
-            Some(Size::Nodes(nodes)) => return *nodes,
+        match self.counts.get(&at) {
+            Some(NodeCount::InProgress) => return CYCLE,
+            Some(NodeCount::Counted(nodes)) => return *nodes,
             None => {}
         }
-        self.known.insert(at, Size::Open);
+        self.counts.insert(at, NodeCount::InProgress);
         // No recursion into children: all descendants are adjacent on the tape.
         let mut nodes = 1_u64;
         let mut child = at + 1;
-        while child < node.next && nodes != CIRCLE {
+        while child < node.next && nodes != CYCLE {
             let Some(node) = self.tape.nodes.get(child) else { break };
             nodes = match &node.content {
                 Content::Alias { target, .. } => {
                     // One more for the alias itself.
-                    nodes.saturating_add(self.of(*target)).saturating_add(1)
+                    nodes.saturating_add(self.node_count(*target)).saturating_add(1)
                 }
                 _ => nodes.saturating_add(1),
             };
             child += 1;
         }
-        self.known.insert(at, Size::Nodes(nodes));
+        self.counts.insert(at, NodeCount::Counted(nodes));
         nodes
     }
 }

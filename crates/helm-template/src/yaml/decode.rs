@@ -4,31 +4,31 @@ use std::sync::Arc;
 
 use foldhash::{HashSet, HashSetExt};
 
-use super::alias::{self, Refusal};
+use super::alias::{self, AliasLimitError};
 use super::go_syntax;
-use super::resolve::{self, LONG, Meaning};
+use super::resolve::{self, ResolvedScalar, TAG_PREFIX};
 use super::shape::Shape;
 use super::tape::{Content, MAX_DEPTH, TOO_DEEP, Tape};
 use crate::data::{Data, Members};
-use crate::go::{Form, base64_decode, format_float};
+use crate::go::{FloatFormat, base64_decode, format_float};
 use crate::stack;
 use crate::value::Str;
 
 /// Decoder of one document.
-pub(super) struct Decoder<'t, 'a> {
+pub(super) struct YamlDecoder<'t, 'a> {
     tape: &'t Tape<'a>,
     strict: bool,
-    refusal: Option<Refusal>,
+    alias_error: Option<AliasLimitError>,
     depth: usize,
     /// Duplicate keys, for strict decoding. The document is decoded to its end before they are reported.
-    repeated: Vec<String>,
+    duplicate_keys: Vec<String>,
     /// Whether a key without a JSON form was found. It is an error only if its map is still in the result.
-    unsupported: bool,
-    infinite: bool,
+    has_unsupported_key: bool,
+    has_infinite: bool,
 }
 
 /// A map while it is decoded, including merged maps.
-struct Filling<'s> {
+struct PartialMap<'s> {
     shape: Option<&'s Shape>,
     members: Members,
     /// Keys set so far, distinguished as in go-yaml: `1` is not `"1"`. Used only for strict decoding.
@@ -36,29 +36,29 @@ struct Filling<'s> {
 }
 
 pub(super) fn decode(tape: &Tape<'_>, shape: &Shape, strict: bool) -> Result<Data, Str> {
-    let refusal = alias::refusal(tape);
-    let mut decoder = Decoder {
+    let refusal = alias::check_aliases(tape);
+    let mut decoder = YamlDecoder {
         tape,
         strict,
-        refusal,
+        alias_error: refusal,
         depth: 0,
-        repeated: Vec::new(),
-        unsupported: false,
-        infinite: false,
+        duplicate_keys: Vec::new(),
+        has_unsupported_key: false,
+        has_infinite: false,
     };
     let data = if tape.nodes.is_empty() { Data::Null } else { decoder.value(0, Some(shape))? };
-    if !decoder.repeated.is_empty() {
-        return Err(format!("yaml: unmarshal errors:\n  {}", decoder.repeated.join("\n  ")).into());
+    if !decoder.duplicate_keys.is_empty() {
+        return Err(format!("yaml: unmarshal errors:\n  {}", decoder.duplicate_keys.join("\n  ")).into());
     }
-    if decoder.unsupported
+    if decoder.has_unsupported_key
         && let Some(problem) = go_syntax::unsupported_key(tape)
     {
         return Err(problem.into());
     }
-    if decoder.infinite
+    if decoder.has_infinite
         && let Some(number) = infinite(&data)
     {
-        let number = format_float(number, Form::General, None);
+        let number = format_float(number, FloatFormat::General, None);
         return Err(format!("json: unsupported value: {number}").into());
     }
     Ok(data)
@@ -74,17 +74,17 @@ fn infinite(data: &Data) -> Option<f64> {
     }
 }
 
-impl Decoder<'_, '_> {
+impl YamlDecoder<'_, '_> {
     fn value(&mut self, at: usize, shape: Option<&Shape>) -> Result<Data, Str> {
         let Some(node) = self.tape.nodes.get(at) else { return Ok(Data::Null) };
         match &node.content {
             Content::Scalar { text, implicit, tag } => {
-                self.refused(at)?;
+                self.check_alias(at)?;
                 let (meaning, text) = scalar(text, *implicit, tag.as_deref())?;
                 Ok(self.scalar_data(meaning, &text, shape))
             }
             Content::Alias { target, .. } => {
-                self.refused(at)?;
+                self.check_alias(at)?;
                 self.deeper(node.line, |decoder| decoder.value(*target, shape))
             }
             Content::Sequence => self.deeper(node.line, |decoder| {
@@ -93,7 +93,7 @@ impl Decoder<'_, '_> {
                 Ok(Data::List(items.collect::<Result<_, _>>()?))
             }),
             Content::Mapping => self.deeper(node.line, |decoder| {
-                let mut map = Filling { shape, members: Members::new(), keys: HashSet::new() };
+                let mut map = PartialMap { shape, members: Members::new(), keys: HashSet::new() };
                 decoder.members(at, &mut map)?;
                 Ok(Data::Map(map.members))
             }),
@@ -105,36 +105,36 @@ impl Decoder<'_, '_> {
         if self.depth > MAX_DEPTH {
             return Err(format!("yaml: line {}: {TOO_DEEP}", line + 1).into());
         }
-        let read = stack::deeper(|| read(self));
+        let read = stack::grow_for_value(|| read(self));
         self.depth -= 1;
         read
     }
 
-    fn refused(&self, at: usize) -> Result<(), Str> {
-        match &self.refusal {
+    fn check_alias(&self, at: usize) -> Result<(), Str> {
+        match &self.alias_error {
             Some(refusal) if refusal.at == at => Err(refusal.text.as_str().into()),
             _ => Ok(()),
         }
     }
 
-    fn scalar_data(&mut self, meaning: Meaning, text: &Str, shape: Option<&Shape>) -> Data {
+    fn scalar_data(&mut self, meaning: ResolvedScalar, text: &Str, shape: Option<&Shape>) -> Data {
         if shape == Some(&Shape::Text) {
-            return coerced(meaning, text).map_or(Data::Null, Data::String);
+            return coerce_to_string(meaning, text).map_or(Data::Null, Data::String);
         }
         #[expect(clippy::cast_precision_loss, reason = "JSON's numbers are floats")]
         let number = match meaning {
-            Meaning::Null => return Data::Null,
-            Meaning::Text => return Data::String(text.clone()),
-            Meaning::Bool(truth) => return Data::Bool(truth),
-            Meaning::Int(n) => n as f64,
-            Meaning::Uint(n) => n as f64,
-            Meaning::Float(n) => n,
+            ResolvedScalar::Null => return Data::Null,
+            ResolvedScalar::Text => return Data::String(text.clone()),
+            ResolvedScalar::Bool(truth) => return Data::Bool(truth),
+            ResolvedScalar::Int(n) => n as f64,
+            ResolvedScalar::Uint(n) => n as f64,
+            ResolvedScalar::Float(n) => n,
         };
-        self.infinite |= !number.is_finite();
+        self.has_infinite |= !number.is_finite();
         Data::Float(number)
     }
 
-    fn members(&mut self, at: usize, map: &mut Filling<'_>) -> Result<(), Str> {
+    fn members(&mut self, at: usize, map: &mut PartialMap<'_>) -> Result<(), Str> {
         let mut children = self.tape.children(at);
         while let (Some(key_at), Some(value_at)) = (children.next(), children.next()) {
             if self.tape.is_merge(key_at) {
@@ -143,27 +143,27 @@ impl Decoder<'_, '_> {
             }
             let (meaning, text) = self.key(key_at)?;
             let key = match meaning {
-                Meaning::Text => text,
-                Meaning::Int(n) => n.to_string().into(),
-                Meaning::Float(n) => match short(n) {
+                ResolvedScalar::Text => text,
+                ResolvedScalar::Int(n) => n.to_string().into(),
+                ResolvedScalar::Float(n) => match short(n) {
                     // Includes numbers too large for 32 bits.
                     text if text == "+Inf" => ".inf".into(),
                     text if text == "-Inf" => "-.inf".into(),
                     text if text == "NaN" => ".nan".into(),
                     text => text.into(),
                 },
-                Meaning::Bool(truth) => if truth { "true" } else { "false" }.into(),
-                Meaning::Null | Meaning::Uint(_) => "".into(),
+                ResolvedScalar::Bool(truth) => if truth { "true" } else { "false" }.into(),
+                ResolvedScalar::Null | ResolvedScalar::Uint(_) => "".into(),
             };
             let value = self.value(value_at, map.shape.and_then(|shape| shape.member(&key)))?;
             // NaN does not equal itself.
-            let comparable = !matches!(meaning, Meaning::Float(n) if n.is_nan());
-            if self.strict && comparable && !map.keys.insert(identity(meaning, &key)) {
+            let comparable = !matches!(meaning, ResolvedScalar::Float(n) if n.is_nan());
+            if self.strict && comparable && !map.keys.insert(key_identity(meaning, &key)) {
                 let line = self.tape.nodes.get(value_at).map_or(0, |node| node.line) + 1;
                 let key = go_syntax::key(meaning, &key);
-                self.repeated.push(format!("line {line}: key {key} already set in map"));
-            } else if matches!(meaning, Meaning::Null | Meaning::Uint(_)) {
-                self.unsupported = true;
+                self.duplicate_keys.push(format!("line {line}: key {key} already set in map"));
+            } else if matches!(meaning, ResolvedScalar::Null | ResolvedScalar::Uint(_)) {
+                self.has_unsupported_key = true;
             } else {
                 map.members.insert(key, value);
             }
@@ -171,15 +171,15 @@ impl Decoder<'_, '_> {
         Ok(())
     }
 
-    fn key(&mut self, at: usize) -> Result<(Meaning, Str), Str> {
-        let Some(node) = self.tape.nodes.get(at) else { return Ok((Meaning::Null, "".into())) };
+    fn key(&mut self, at: usize) -> Result<(ResolvedScalar, Str), Str> {
+        let Some(node) = self.tape.nodes.get(at) else { return Ok((ResolvedScalar::Null, "".into())) };
         match &node.content {
             Content::Scalar { text, implicit, tag } => {
-                self.refused(at)?;
+                self.check_alias(at)?;
                 scalar(text, *implicit, tag.as_deref())
             }
             Content::Alias { target, .. } => {
-                self.refused(at)?;
+                self.check_alias(at)?;
                 self.deeper(node.line, |decoder| decoder.key(*target))
             }
             Content::Sequence | Content::Mapping => {
@@ -189,7 +189,7 @@ impl Decoder<'_, '_> {
         }
     }
 
-    fn merge(&mut self, at: usize, map: &mut Filling<'_>) -> Result<(), Str> {
+    fn merge(&mut self, at: usize, map: &mut PartialMap<'_>) -> Result<(), Str> {
         match self.tape.nodes.get(at).map(|node| &node.content) {
             Some(Content::Sequence) => {
                 let sources: Vec<_> = self.tape.children(at).collect();
@@ -200,12 +200,12 @@ impl Decoder<'_, '_> {
         }
     }
 
-    fn merge_one(&mut self, at: usize, map: &mut Filling<'_>) -> Result<(), Str> {
+    fn merge_one(&mut self, at: usize, map: &mut PartialMap<'_>) -> Result<(), Str> {
         let Some(node) = self.tape.nodes.get(at) else { return Ok(()) };
         let source = match &node.content {
             Content::Mapping => at,
             Content::Alias { target, .. } if self.tape.is_mapping(*target) => {
-                self.refused(at)?;
+                self.check_alias(at)?;
                 *target
             }
             _ => return Err("yaml: map merge requires map or sequence of maps as the value".into()),
@@ -223,7 +223,7 @@ impl Tape<'_> {
                     && (*implicit
                         || tag
                             .as_deref()
-                            .and_then(|tag| tag.strip_prefix(LONG))
+                            .and_then(|tag| tag.strip_prefix(TAG_PREFIX))
                             .is_some_and(|tag| tag == "merge"))
             }
             _ => false,
@@ -236,37 +236,37 @@ impl Tape<'_> {
 }
 
 /// The resolved meaning of a scalar, and its text if it is a string.
-pub(super) fn scalar(text: &str, implicit: bool, tag: Option<&str>) -> Result<(Meaning, Str), Str> {
+pub(super) fn scalar(text: &str, implicit: bool, tag: Option<&str>) -> Result<(ResolvedScalar, Str), Str> {
     let meaning = match tag {
         None if implicit => resolve::plain(text),
-        None => Meaning::Text,
-        Some(tag) if tag.strip_prefix(LONG) == Some("binary") => {
+        None => ResolvedScalar::Text,
+        Some(tag) if tag.strip_prefix(TAG_PREFIX) == Some("binary") => {
             return match base64_decode(text.as_bytes()) {
-                Ok(bytes) => Ok((Meaning::Text, lossy(&bytes))),
+                Ok(bytes) => Ok((ResolvedScalar::Text, lossy(&bytes))),
                 Err(_) => Err("yaml: !!binary value contains invalid base64 data".into()),
             };
         }
         Some(tag) => resolve::tagged(tag, text)?,
     };
-    Ok((meaning, if meaning == Meaning::Text { Arc::from(text) } else { Arc::from("") }))
+    Ok((meaning, if meaning == ResolvedScalar::Text { Arc::from(text) } else { Arc::from("") }))
 }
 
 /// The text of a scalar where a string is required.
-pub(super) fn coerced(meaning: Meaning, text: &Str) -> Option<Str> {
+pub(super) fn coerce_to_string(meaning: ResolvedScalar, text: &Str) -> Option<Str> {
     Some(match meaning {
-        Meaning::Null => return None,
-        Meaning::Text => text.clone(),
-        Meaning::Bool(truth) => if truth { "true" } else { "false" }.into(),
-        Meaning::Int(n) => n.to_string().into(),
-        Meaning::Uint(n) => n.to_string().into(),
-        Meaning::Float(n) => short(n).into(),
+        ResolvedScalar::Null => return None,
+        ResolvedScalar::Text => text.clone(),
+        ResolvedScalar::Bool(truth) => if truth { "true" } else { "false" }.into(),
+        ResolvedScalar::Int(n) => n.to_string().into(),
+        ResolvedScalar::Uint(n) => n.to_string().into(),
+        ResolvedScalar::Float(n) => short(n).into(),
     })
 }
 
 /// The identity of a key for duplicate detection: whether it is a string, and its text.
-fn identity(meaning: Meaning, key: &Str) -> (bool, Str) {
+fn key_identity(meaning: ResolvedScalar, key: &Str) -> (bool, Str) {
     match meaning {
-        Meaning::Text => (true, key.clone()),
+        ResolvedScalar::Text => (true, key.clone()),
         other => (false, go_syntax::key(other, key).into()),
     }
 }
@@ -287,5 +287,5 @@ fn short(n: f64) -> String {
     let short = n as f32;
     // Parsing the shortest form of the 32-bit float yields its digits.
     let digits = format!("{short:e}").parse().unwrap_or(n);
-    format_float(digits, Form::General, None)
+    format_float(digits, FloatFormat::General, None)
 }

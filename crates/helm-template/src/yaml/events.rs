@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use super::problem::Problem;
-use super::scan::{Scanner, Token, What};
-use super::source::Source;
+use super::problem::YamlSyntaxError;
+use super::scan::{Scanner, Token, YamlTokenKind};
+use super::source::YamlSource;
 
 /// The anchor and tag of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,9 +46,9 @@ pub enum Event<'a> {
 pub struct Scalar<'a> {
     pub text: Cow<'a, str>,
     /// Plain and untagged: the type is resolved from the text.
-    pub implicit: bool,
+    pub is_implicit: bool,
     /// The text was omitted; see [`Events::skim`].
-    pub skimmed: bool,
+    pub is_skimmed: bool,
     pub properties: Properties<'a>,
     /// Zero-based.
     pub line: usize,
@@ -56,7 +56,7 @@ pub struct Scalar<'a> {
 
 /// The state of the parser: the production that it expects next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum YamlParserState {
     StreamStart,
     ImplicitDocumentStart,
     DocumentStart,
@@ -83,7 +83,7 @@ pub(super) enum State {
 
 /// The context of a node, which decides what may start there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum NodeContext {
     Block,
     BlockOrIndentless,
     Flow,
@@ -92,21 +92,21 @@ pub(super) enum Place {
 /// The event stream of a source.
 pub struct Events<'a> {
     pub(super) scanner: Scanner<'a>,
-    pub(super) state: State,
+    pub(super) state: YamlParserState,
     /// States to return to when open collections end.
-    states: Vec<State>,
+    states: Vec<YamlParserState>,
     /// Tag handles and their prefixes.
     tags: Vec<(Cow<'a, str>, Box<str>)>,
 }
 
-pub(super) type Step<'a> = Result<Event<'a>, Problem>;
+pub(super) type EventResult<'a> = Result<Event<'a>, YamlSyntaxError>;
 
-impl Source<'_> {
+impl YamlSource<'_> {
     /// The event stream of this source.
     pub fn events(&self) -> Events<'_> {
         Events {
             scanner: Scanner::new(self),
-            state: State::StreamStart,
+            state: YamlParserState::StreamStart,
             states: Vec::with_capacity(16),
             tags: Vec::new(),
         }
@@ -120,168 +120,170 @@ impl<'a> Events<'a> {
     }
 
     /// The next event. Must not be called again after an error.
-    pub fn read(&mut self) -> Step<'a> {
+    pub fn next_event(&mut self) -> EventResult<'a> {
         match self.state {
-            State::StreamStart => {
+            YamlParserState::StreamStart => {
                 self.scanner.peek()?;
                 self.scanner.skip_token();
-                self.state = State::ImplicitDocumentStart;
+                self.state = YamlParserState::ImplicitDocumentStart;
                 self.document_start(true)
             }
-            State::ImplicitDocumentStart => self.document_start(true),
-            State::DocumentStart => self.document_start(false),
-            State::DocumentContent => self.document_content(),
-            State::DocumentEnd => self.document_end(),
-            State::BlockNode => self.node(Place::Block),
-            State::BlockSequenceFirst => {
+            YamlParserState::ImplicitDocumentStart => self.document_start(true),
+            YamlParserState::DocumentStart => self.document_start(false),
+            YamlParserState::DocumentContent => self.document_content(),
+            YamlParserState::DocumentEnd => self.document_end(),
+            YamlParserState::BlockNode => self.node(NodeContext::Block),
+            YamlParserState::BlockSequenceFirst => {
                 self.open()?;
                 self.block_sequence()
             }
-            State::BlockSequence => self.block_sequence(),
-            State::IndentlessSequence => self.indentless_sequence(),
-            State::BlockMappingFirst => {
+            YamlParserState::BlockSequence => self.block_sequence(),
+            YamlParserState::IndentlessSequence => self.indentless_sequence(),
+            YamlParserState::BlockMappingFirst => {
                 self.open()?;
                 self.block_mapping_key()
             }
-            State::BlockMappingKey => self.block_mapping_key(),
-            State::BlockMappingValue => self.block_mapping_value(),
-            State::FlowSequenceFirst => {
+            YamlParserState::BlockMappingKey => self.block_mapping_key(),
+            YamlParserState::BlockMappingValue => self.block_mapping_value(),
+            YamlParserState::FlowSequenceFirst => {
                 self.open()?;
                 self.flow_sequence(true)
             }
-            State::FlowSequence => self.flow_sequence(false),
-            State::FlowPairKey => self.flow_pair_key(),
-            State::FlowPairValue => self.flow_pair_value(),
-            State::FlowPairEnd => {
+            YamlParserState::FlowSequence => self.flow_sequence(false),
+            YamlParserState::FlowPairKey => self.flow_pair_key(),
+            YamlParserState::FlowPairValue => self.flow_pair_value(),
+            YamlParserState::FlowPairEnd => {
                 self.scanner.peek()?;
-                self.state = State::FlowSequence;
+                self.state = YamlParserState::FlowSequence;
                 Ok(Event::MappingEnd)
             }
-            State::FlowMappingFirst => {
+            YamlParserState::FlowMappingFirst => {
                 self.open()?;
                 self.flow_mapping_key(true)
             }
-            State::FlowMappingKey => self.flow_mapping_key(false),
-            State::FlowMappingValue => self.flow_mapping_value(),
-            State::FlowMappingEmptyValue => {
+            YamlParserState::FlowMappingKey => self.flow_mapping_key(false),
+            YamlParserState::FlowMappingValue => self.flow_mapping_value(),
+            YamlParserState::FlowMappingEmptyValue => {
                 let (_, line) = self.scanner.peek()?;
-                Ok(self.empty(State::FlowMappingKey, line))
+                Ok(self.empty(YamlParserState::FlowMappingKey, line))
             }
-            State::End => Ok(Event::StreamEnd),
+            YamlParserState::End => Ok(Event::StreamEnd),
         }
     }
 
     /// Consumes the token that opens a collection.
-    fn open(&mut self) -> Result<(), Problem> {
+    fn open(&mut self) -> Result<(), YamlSyntaxError> {
         self.scanner.peek()?;
         self.scanner.skip_token();
         Ok(())
     }
 
     /// Consumes the peeked token and peeks at the next one.
-    pub(super) fn after(&mut self) -> Result<(What, usize), Problem> {
+    pub(super) fn advance(&mut self) -> Result<(YamlTokenKind, usize), YamlSyntaxError> {
         self.scanner.skip_token();
         self.scanner.peek()
     }
 
     pub(super) fn pop(&mut self) {
-        self.state = self.states.pop().unwrap_or(State::End);
+        self.state = self.states.pop().unwrap_or(YamlParserState::End);
     }
 
-    pub(super) fn node_then(&mut self, next: State, place: Place) -> Step<'a> {
+    pub(super) fn node_then(&mut self, next: YamlParserState, place: NodeContext) -> EventResult<'a> {
         self.states.push(next);
         self.node(place)
     }
 
     /// An event for an absent node: an empty scalar.
-    pub(super) fn empty(&mut self, next: State, line: usize) -> Event<'a> {
+    pub(super) fn empty(&mut self, next: YamlParserState, line: usize) -> Event<'a> {
         self.state = next;
         Event::Scalar(Scalar {
             text: Cow::Borrowed(""),
-            implicit: true,
-            skimmed: false,
+            is_implicit: true,
+            is_skimmed: false,
             properties: Properties::default(),
             line,
         })
     }
 
-    fn document_start(&mut self, implicit: bool) -> Step<'a> {
+    fn document_start(&mut self, implicit: bool) -> EventResult<'a> {
         let (mut what, _) = self.scanner.peek()?;
-        while !implicit && what == What::DocumentEnd {
-            (what, _) = self.after()?;
+        while !implicit && what == YamlTokenKind::DocumentEnd {
+            (what, _) = self.advance()?;
         }
         match what {
-            What::StreamEnd => {
-                self.state = State::End;
+            YamlTokenKind::StreamEnd => {
+                self.state = YamlParserState::End;
                 self.scanner.skip_token();
                 Ok(Event::StreamEnd)
             }
-            What::Version { .. } | What::TagDirective | What::DocumentStart => self.explicit_document(),
+            YamlTokenKind::Version { .. } | YamlTokenKind::TagDirective | YamlTokenKind::DocumentStart => {
+                self.explicit_document()
+            }
             _ if implicit => {
                 self.directives()?;
-                self.states.push(State::DocumentEnd);
-                self.state = State::BlockNode;
+                self.states.push(YamlParserState::DocumentEnd);
+                self.state = YamlParserState::BlockNode;
                 Ok(Event::DocumentStart)
             }
             _ => self.explicit_document(),
         }
     }
 
-    fn explicit_document(&mut self) -> Step<'a> {
+    fn explicit_document(&mut self) -> EventResult<'a> {
         self.directives()?;
         let (what, line) = self.scanner.peek()?;
-        if what != What::DocumentStart {
-            return Err(Problem { line, text: "did not find expected <document start>" });
+        if what != YamlTokenKind::DocumentStart {
+            return Err(YamlSyntaxError { line, text: "did not find expected <document start>" });
         }
         self.scanner.skip_token();
-        self.states.push(State::DocumentEnd);
-        self.state = State::DocumentContent;
+        self.states.push(YamlParserState::DocumentEnd);
+        self.state = YamlParserState::DocumentContent;
         Ok(Event::DocumentStart)
     }
 
-    fn document_content(&mut self) -> Step<'a> {
+    fn document_content(&mut self) -> EventResult<'a> {
         let (what, line) = self.scanner.peek()?;
         match what {
-            What::Version { .. }
-            | What::TagDirective
-            | What::DocumentStart
-            | What::DocumentEnd
-            | What::StreamEnd => {
+            YamlTokenKind::Version { .. }
+            | YamlTokenKind::TagDirective
+            | YamlTokenKind::DocumentStart
+            | YamlTokenKind::DocumentEnd
+            | YamlTokenKind::StreamEnd => {
                 self.pop();
                 Ok(self.empty(self.state, line))
             }
-            _ => self.node(Place::Block),
+            _ => self.node(NodeContext::Block),
         }
     }
 
-    fn document_end(&mut self) -> Step<'a> {
-        if self.scanner.peek()?.0 == What::DocumentEnd {
+    fn document_end(&mut self) -> EventResult<'a> {
+        if self.scanner.peek()?.0 == YamlTokenKind::DocumentEnd {
             self.scanner.skip_token();
         }
         self.tags.clear();
-        self.state = State::DocumentStart;
+        self.state = YamlParserState::DocumentStart;
         Ok(Event::DocumentEnd)
     }
 
-    fn directives(&mut self) -> Result<(), Problem> {
+    fn directives(&mut self) -> Result<(), YamlSyntaxError> {
         let mut versioned = false;
         loop {
             let (what, line) = self.scanner.peek()?;
             match what {
-                What::Version { .. } if versioned => {
-                    return Err(Problem { line, text: "found duplicate %YAML directive" });
+                YamlTokenKind::Version { .. } if versioned => {
+                    return Err(YamlSyntaxError { line, text: "found duplicate %YAML directive" });
                 }
-                What::Version { known: false } => {
-                    return Err(Problem { line, text: "found incompatible YAML document" });
+                YamlTokenKind::Version { known: false } => {
+                    return Err(YamlSyntaxError { line, text: "found incompatible YAML document" });
                 }
-                What::Version { known: true } => {
+                YamlTokenKind::Version { known: true } => {
                     versioned = true;
                     self.scanner.skip_token();
                 }
-                What::TagDirective => {
+                YamlTokenKind::TagDirective => {
                     let Token { text: handle, suffix, .. } = self.scanner.take();
                     if self.tags.iter().any(|(known, _)| *known == handle) {
-                        return Err(Problem { line, text: "found duplicate %TAG directive" });
+                        return Err(YamlSyntaxError { line, text: "found duplicate %TAG directive" });
                     }
                     self.tags.push((handle, suffix.unwrap_or_default()));
                 }
@@ -296,17 +298,18 @@ impl<'a> Events<'a> {
         Ok(())
     }
 
-    fn node(&mut self, place: Place) -> Step<'a> {
+    fn node(&mut self, place: NodeContext) -> EventResult<'a> {
         let (mut what, line) = self.scanner.peek()?;
-        if what == What::Alias {
+        if what == YamlTokenKind::Alias {
             self.pop();
             return Ok(Event::Alias { name: self.scanner.take().text, line });
         }
         let mut properties = Properties::default();
         // At most one anchor and one tag, in either order.
         let mut content_line = line;
-        if matches!(what, What::Anchor | What::Tag) {
-            let second = if what == What::Anchor { What::Tag } else { What::Anchor };
+        if matches!(what, YamlTokenKind::Anchor | YamlTokenKind::Tag) {
+            let second =
+                if what == YamlTokenKind::Anchor { YamlTokenKind::Tag } else { YamlTokenKind::Anchor };
             let mut tag = self.property(&mut properties);
             (what, content_line) = self.scanner.peek()?;
             if what == second {
@@ -318,31 +321,56 @@ impl<'a> Events<'a> {
             }
         }
         let next = match what {
-            What::BlockEntry if place == Place::BlockOrIndentless => State::IndentlessSequence,
-            What::Scalar { plain, skimmed } => {
+            YamlTokenKind::BlockEntry if place == NodeContext::BlockOrIndentless => {
+                YamlParserState::IndentlessSequence
+            }
+            YamlTokenKind::Scalar { plain, skimmed } => {
                 self.pop();
                 let text = self.scanner.take().text;
                 let implicit = match properties.tag.as_deref() {
                     None => plain,
                     Some(tag) => tag == "!",
                 };
-                return Ok(Event::Scalar(Scalar { text, implicit, skimmed, properties, line }));
+                return Ok(Event::Scalar(Scalar {
+                    text,
+                    is_implicit: implicit,
+                    is_skimmed: skimmed,
+                    properties,
+                    line,
+                }));
             }
-            What::FlowSequenceStart => State::FlowSequenceFirst,
-            What::FlowMappingStart => State::FlowMappingFirst,
-            What::BlockSequenceStart if place != Place::Flow => State::BlockSequenceFirst,
-            What::BlockMappingStart if place != Place::Flow => State::BlockMappingFirst,
+            YamlTokenKind::FlowSequenceStart => YamlParserState::FlowSequenceFirst,
+            YamlTokenKind::FlowMappingStart => YamlParserState::FlowMappingFirst,
+            YamlTokenKind::BlockSequenceStart if place != NodeContext::Flow => {
+                YamlParserState::BlockSequenceFirst
+            }
+            YamlTokenKind::BlockMappingStart if place != NodeContext::Flow => {
+                YamlParserState::BlockMappingFirst
+            }
             _ if properties != Properties::default() => {
                 self.pop();
                 let implicit = properties.tag.is_none();
                 let text = Cow::Borrowed("");
-                return Ok(Event::Scalar(Scalar { text, implicit, skimmed: false, properties, line }));
+                return Ok(Event::Scalar(Scalar {
+                    text,
+                    is_implicit: implicit,
+                    is_skimmed: false,
+                    properties,
+                    line,
+                }));
             }
-            _ => return Err(Problem { line: content_line, text: "did not find expected node content" }),
+            _ => {
+                return Err(YamlSyntaxError {
+                    line: content_line,
+                    text: "did not find expected node content",
+                });
+            }
         };
         self.state = next;
         Ok(match next {
-            State::FlowMappingFirst | State::BlockMappingFirst => Event::MappingStart { properties, line },
+            YamlParserState::FlowMappingFirst | YamlParserState::BlockMappingFirst => {
+                Event::MappingStart { properties, line }
+            }
             _ => Event::SequenceStart { properties, line },
         })
     }
@@ -350,14 +378,14 @@ impl<'a> Events<'a> {
     /// Consumes an anchor into the properties, or returns a tag.
     fn property(&mut self, properties: &mut Properties<'a>) -> Option<Token<'a>> {
         let token = self.scanner.take();
-        if token.what == What::Tag {
+        if token.kind == YamlTokenKind::Tag {
             return Some(token);
         }
         properties.anchor = Some(token.text);
         None
     }
 
-    fn full_tag(&self, tag: &Token<'a>) -> Result<Box<str>, Problem> {
+    fn full_tag(&self, tag: &Token<'a>) -> Result<Box<str>, YamlSyntaxError> {
         let suffix = tag.suffix.as_deref().unwrap_or_default();
         if tag.text.is_empty() {
             return Ok(suffix.into());
@@ -366,60 +394,67 @@ impl<'a> Events<'a> {
             Some((_, prefix)) if !prefix.is_empty() || !suffix.is_empty() => {
                 Ok([&**prefix, suffix].concat().into())
             }
-            _ => Err(Problem { line: tag.line, text: "found undefined tag handle" }),
+            _ => Err(YamlSyntaxError { line: tag.line, text: "found undefined tag handle" }),
         }
     }
 
-    fn block_sequence(&mut self) -> Step<'a> {
+    fn block_sequence(&mut self) -> EventResult<'a> {
         match self.scanner.peek()? {
-            (What::BlockEntry, line) => match self.after()?.0 {
-                What::BlockEntry | What::BlockEnd => Ok(self.empty(State::BlockSequence, line)),
-                _ => self.node_then(State::BlockSequence, Place::Block),
+            (YamlTokenKind::BlockEntry, line) => match self.advance()?.0 {
+                YamlTokenKind::BlockEntry | YamlTokenKind::BlockEnd => {
+                    Ok(self.empty(YamlParserState::BlockSequence, line))
+                }
+                _ => self.node_then(YamlParserState::BlockSequence, NodeContext::Block),
             },
-            (What::BlockEnd, _) => {
+            (YamlTokenKind::BlockEnd, _) => {
                 self.pop();
                 self.scanner.skip_token();
                 Ok(Event::SequenceEnd)
             }
-            (_, line) => Err(Problem { line, text: "did not find expected '-' indicator" }),
+            (_, line) => Err(YamlSyntaxError { line, text: "did not find expected '-' indicator" }),
         }
     }
 
-    fn indentless_sequence(&mut self) -> Step<'a> {
-        let (What::BlockEntry, line) = self.scanner.peek()? else {
+    fn indentless_sequence(&mut self) -> EventResult<'a> {
+        let (YamlTokenKind::BlockEntry, line) = self.scanner.peek()? else {
             self.pop();
             return Ok(Event::SequenceEnd);
         };
-        match self.after()?.0 {
-            What::BlockEntry | What::Key | What::Value | What::BlockEnd => {
-                Ok(self.empty(State::IndentlessSequence, line))
-            }
-            _ => self.node_then(State::IndentlessSequence, Place::Block),
+        match self.advance()?.0 {
+            YamlTokenKind::BlockEntry
+            | YamlTokenKind::Key
+            | YamlTokenKind::Value
+            | YamlTokenKind::BlockEnd => Ok(self.empty(YamlParserState::IndentlessSequence, line)),
+            _ => self.node_then(YamlParserState::IndentlessSequence, NodeContext::Block),
         }
     }
 
-    fn block_mapping_key(&mut self) -> Step<'a> {
+    fn block_mapping_key(&mut self) -> EventResult<'a> {
         match self.scanner.peek()? {
-            (What::Key, line) => match self.after()?.0 {
-                What::Key | What::Value | What::BlockEnd => Ok(self.empty(State::BlockMappingValue, line)),
-                _ => self.node_then(State::BlockMappingValue, Place::BlockOrIndentless),
+            (YamlTokenKind::Key, line) => match self.advance()?.0 {
+                YamlTokenKind::Key | YamlTokenKind::Value | YamlTokenKind::BlockEnd => {
+                    Ok(self.empty(YamlParserState::BlockMappingValue, line))
+                }
+                _ => self.node_then(YamlParserState::BlockMappingValue, NodeContext::BlockOrIndentless),
             },
-            (What::BlockEnd, _) => {
+            (YamlTokenKind::BlockEnd, _) => {
                 self.pop();
                 self.scanner.skip_token();
                 Ok(Event::MappingEnd)
             }
-            (_, line) => Err(Problem { line, text: "did not find expected key" }),
+            (_, line) => Err(YamlSyntaxError { line, text: "did not find expected key" }),
         }
     }
 
-    fn block_mapping_value(&mut self) -> Step<'a> {
+    fn block_mapping_value(&mut self) -> EventResult<'a> {
         match self.scanner.peek()? {
-            (What::Value, line) => match self.after()?.0 {
-                What::Key | What::Value | What::BlockEnd => Ok(self.empty(State::BlockMappingKey, line)),
-                _ => self.node_then(State::BlockMappingKey, Place::BlockOrIndentless),
+            (YamlTokenKind::Value, line) => match self.advance()?.0 {
+                YamlTokenKind::Key | YamlTokenKind::Value | YamlTokenKind::BlockEnd => {
+                    Ok(self.empty(YamlParserState::BlockMappingKey, line))
+                }
+                _ => self.node_then(YamlParserState::BlockMappingKey, NodeContext::BlockOrIndentless),
             },
-            (_, line) => Ok(self.empty(State::BlockMappingKey, line)),
+            (_, line) => Ok(self.empty(YamlParserState::BlockMappingKey, line)),
         }
     }
 }

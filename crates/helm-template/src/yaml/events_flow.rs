@@ -1,28 +1,28 @@
 //! Grammar of flow collections.
 
-use super::events::{Event, Events, Place, Properties, State, Step};
-use super::problem::Problem;
-use super::scan::What;
+use super::events::{Event, EventResult, Events, NodeContext, Properties, YamlParserState};
+use super::problem::YamlSyntaxError;
+use super::scan::YamlTokenKind;
 
 impl<'a> Events<'a> {
-    pub(super) fn flow_sequence(&mut self, first: bool) -> Step<'a> {
+    pub(super) fn flow_sequence(&mut self, first: bool) -> EventResult<'a> {
         let (mut what, line) = self.scanner.peek()?;
-        if what != What::FlowSequenceEnd {
+        if what != YamlTokenKind::FlowSequenceEnd {
             if !first {
-                if what != What::FlowEntry {
-                    return Err(Problem { line, text: "did not find expected ',' or ']'" });
+                if what != YamlTokenKind::FlowEntry {
+                    return Err(YamlSyntaxError { line, text: "did not find expected ',' or ']'" });
                 }
-                (what, _) = self.after()?;
+                (what, _) = self.advance()?;
             }
             match what {
-                What::Key => {
+                YamlTokenKind::Key => {
                     let (_, line) = self.scanner.peek()?;
-                    self.state = State::FlowPairKey;
+                    self.state = YamlParserState::FlowPairKey;
                     self.scanner.skip_token();
                     return Ok(Event::MappingStart { properties: Properties::default(), line });
                 }
-                What::FlowSequenceEnd => {}
-                _ => return self.node_then(State::FlowSequence, Place::Flow),
+                YamlTokenKind::FlowSequenceEnd => {}
+                _ => return self.node_then(YamlParserState::FlowSequence, NodeContext::Flow),
             }
         }
         self.pop();
@@ -30,45 +30,48 @@ impl<'a> Events<'a> {
         Ok(Event::SequenceEnd)
     }
 
-    pub(super) fn flow_pair_key(&mut self) -> Step<'a> {
+    pub(super) fn flow_pair_key(&mut self) -> EventResult<'a> {
         match self.scanner.peek()? {
             // go-yaml also consumes the `:`, `,` or `]` here, so an empty key is not possible.
-            (What::Value | What::FlowEntry | What::FlowSequenceEnd, line) => {
+            (YamlTokenKind::Value | YamlTokenKind::FlowEntry | YamlTokenKind::FlowSequenceEnd, line) => {
                 self.scanner.skip_token();
-                Ok(self.empty(State::FlowPairValue, line))
+                Ok(self.empty(YamlParserState::FlowPairValue, line))
             }
-            _ => self.node_then(State::FlowPairValue, Place::Flow),
+            _ => self.node_then(YamlParserState::FlowPairValue, NodeContext::Flow),
         }
     }
 
-    pub(super) fn flow_pair_value(&mut self) -> Step<'a> {
+    pub(super) fn flow_pair_value(&mut self) -> EventResult<'a> {
         let (what, line) = self.scanner.peek()?;
-        if what == What::Value && !matches!(self.after()?.0, What::FlowEntry | What::FlowSequenceEnd) {
-            return self.node_then(State::FlowPairEnd, Place::Flow);
+        if what == YamlTokenKind::Value
+            && !matches!(self.advance()?.0, YamlTokenKind::FlowEntry | YamlTokenKind::FlowSequenceEnd)
+        {
+            return self.node_then(YamlParserState::FlowPairEnd, NodeContext::Flow);
         }
-        Ok(self.empty(State::FlowPairEnd, line))
+        Ok(self.empty(YamlParserState::FlowPairEnd, line))
     }
 
-    pub(super) fn flow_mapping_key(&mut self, first: bool) -> Step<'a> {
+    pub(super) fn flow_mapping_key(&mut self, first: bool) -> EventResult<'a> {
         let (mut what, line) = self.scanner.peek()?;
-        if what != What::FlowMappingEnd {
+        if what != YamlTokenKind::FlowMappingEnd {
             if !first {
-                if what != What::FlowEntry {
-                    return Err(Problem { line, text: "did not find expected ',' or '}'" });
+                if what != YamlTokenKind::FlowEntry {
+                    return Err(YamlSyntaxError { line, text: "did not find expected ',' or '}'" });
                 }
-                (what, _) = self.after()?;
+                (what, _) = self.advance()?;
             }
             match what {
-                What::Key => {
-                    return match self.after()? {
-                        (What::Value | What::FlowEntry | What::FlowMappingEnd, line) => {
-                            Ok(self.empty(State::FlowMappingValue, line))
-                        }
-                        _ => self.node_then(State::FlowMappingValue, Place::Flow),
+                YamlTokenKind::Key => {
+                    return match self.advance()? {
+                        (
+                            YamlTokenKind::Value | YamlTokenKind::FlowEntry | YamlTokenKind::FlowMappingEnd,
+                            line,
+                        ) => Ok(self.empty(YamlParserState::FlowMappingValue, line)),
+                        _ => self.node_then(YamlParserState::FlowMappingValue, NodeContext::Flow),
                     };
                 }
-                What::FlowMappingEnd => {}
-                _ => return self.node_then(State::FlowMappingEmptyValue, Place::Flow),
+                YamlTokenKind::FlowMappingEnd => {}
+                _ => return self.node_then(YamlParserState::FlowMappingEmptyValue, NodeContext::Flow),
             }
         }
         self.pop();
@@ -76,15 +79,15 @@ impl<'a> Events<'a> {
         Ok(Event::MappingEnd)
     }
 
-    pub(super) fn flow_mapping_value(&mut self) -> Step<'a> {
+    pub(super) fn flow_mapping_value(&mut self) -> EventResult<'a> {
         let (what, mut line) = self.scanner.peek()?;
-        if what == What::Value {
-            let after = self.after()?;
-            if !matches!(after.0, What::FlowEntry | What::FlowMappingEnd) {
-                return self.node_then(State::FlowMappingKey, Place::Flow);
+        if what == YamlTokenKind::Value {
+            let after = self.advance()?;
+            if !matches!(after.0, YamlTokenKind::FlowEntry | YamlTokenKind::FlowMappingEnd) {
+                return self.node_then(YamlParserState::FlowMappingKey, NodeContext::Flow);
             }
             line = after.1;
         }
-        Ok(self.empty(State::FlowMappingKey, line))
+        Ok(self.empty(YamlParserState::FlowMappingKey, line))
     }
 }

@@ -3,51 +3,51 @@
 use std::cmp::Ordering;
 
 use super::decode::scalar;
-use super::resolve::Meaning;
+use super::resolve::ResolvedScalar;
 use super::tape::{Content, Tape};
-use crate::go::{Form, format_float, quote};
+use crate::go::{FloatFormat, format_float, quote};
 use crate::value::Str;
 
 /// Decoded values with their Go types, for printing only.
-enum Loose {
-    Scalar(Meaning, Str),
-    List(Vec<Loose>),
-    Map(Vec<(Loose, Loose)>),
+enum GoValue {
+    Scalar(ResolvedScalar, Str),
+    List(Vec<GoValue>),
+    Map(Vec<(GoValue, GoValue)>),
 }
 
 pub(super) fn write(tape: &Tape<'_>, at: usize) -> String {
-    alone(&loose(tape, at))
+    print_top_level(&to_go_value(tape, at))
 }
 
 /// Error for a key without a JSON form. If there are several, Go reports any one of them.
 pub(super) fn unsupported_key(tape: &Tape<'_>) -> Option<String> {
-    find_unsupported(&loose(tape, 0))
+    find_unsupported(&to_go_value(tape, 0))
 }
 
-fn find_unsupported(value: &Loose) -> Option<String> {
+fn find_unsupported(value: &GoValue) -> Option<String> {
     match value {
-        Loose::Scalar(..) => None,
-        Loose::List(items) => items.iter().find_map(find_unsupported),
-        Loose::Map(entries) => entries.iter().find_map(|(key, value)| {
+        GoValue::Scalar(..) => None,
+        GoValue::List(items) => items.iter().find_map(find_unsupported),
+        GoValue::Map(entries) => entries.iter().find_map(|(key, value)| {
             let kind = match key {
-                Loose::Scalar(Meaning::Null, _) => "%!s(<nil>)",
-                Loose::Scalar(Meaning::Uint(_), _) => "uint64",
+                GoValue::Scalar(ResolvedScalar::Null, _) => "%!s(<nil>)",
+                GoValue::Scalar(ResolvedScalar::Uint(_), _) => "uint64",
                 _ => return find_unsupported(value),
             };
-            let (key, value) = (alone(key), alone(value));
+            let (key, value) = (print_top_level(key), print_top_level(value));
             Some(format!("unsupported map key of type: {kind}, key: {key}, value: {value}"))
         }),
     }
 }
 
 /// Prints a map key.
-pub(super) fn key(meaning: Meaning, text: &Str) -> String {
-    alone(&Loose::Scalar(meaning, text.clone()))
+pub(super) fn key(meaning: ResolvedScalar, text: &Str) -> String {
+    print_top_level(&GoValue::Scalar(meaning, text.clone()))
 }
 
 /// Prints a top-level value; nil is printed differently there than inside a map.
-fn alone(value: &Loose) -> String {
-    if matches!(value, Loose::Scalar(Meaning::Null, _)) {
+fn print_top_level(value: &GoValue) -> String {
+    if matches!(value, GoValue::Scalar(ResolvedScalar::Null, _)) {
         return "<nil>".to_owned();
     }
     let mut out = String::new();
@@ -55,20 +55,20 @@ fn alone(value: &Loose) -> String {
     out
 }
 
-fn print(value: &Loose, out: &mut String) {
+fn print(value: &GoValue, out: &mut String) {
     match value {
-        Loose::Scalar(meaning, text) => {
+        GoValue::Scalar(meaning, text) => {
             let printed = match meaning {
-                Meaning::Null => "interface {}(nil)".to_owned(),
-                Meaning::Bool(truth) => truth.to_string(),
-                Meaning::Int(n) => n.to_string(),
-                Meaning::Uint(n) => format!("{n:#x}"),
-                Meaning::Float(n) => format_float(*n, Form::General, None),
-                Meaning::Text => quote(text),
+                ResolvedScalar::Null => "interface {}(nil)".to_owned(),
+                ResolvedScalar::Bool(truth) => truth.to_string(),
+                ResolvedScalar::Int(n) => n.to_string(),
+                ResolvedScalar::Uint(n) => format!("{n:#x}"),
+                ResolvedScalar::Float(n) => format_float(*n, FloatFormat::General, None),
+                ResolvedScalar::Text => quote(text),
             };
             out.push_str(&printed);
         }
-        Loose::List(items) => {
+        GoValue::List(items) => {
             out.push_str("[]interface {}{");
             for (number, item) in items.iter().enumerate() {
                 out.push_str(if number == 0 { "" } else { ", " });
@@ -76,7 +76,7 @@ fn print(value: &Loose, out: &mut String) {
             }
             out.push('}');
         }
-        Loose::Map(entries) => {
+        GoValue::Map(entries) => {
             out.push_str("map[interface {}]interface {}{");
             for (number, (key, value)) in entries.iter().enumerate() {
                 out.push_str(if number == 0 { "" } else { ", " });
@@ -90,13 +90,15 @@ fn print(value: &Loose, out: &mut String) {
 }
 
 /// Converts a node that was already decoded without an error, so its depth and size are within limits.
-fn loose(tape: &Tape<'_>, at: usize) -> Loose {
-    let null = || Loose::Scalar(Meaning::Null, "".into());
+fn to_go_value(tape: &Tape<'_>, at: usize) -> GoValue {
+    let null = || GoValue::Scalar(ResolvedScalar::Null, "".into());
     match tape.nodes.get(at).map(|node| &node.content) {
         Some(Content::Scalar { text, implicit, tag }) => scalar(text, *implicit, tag.as_deref())
-            .map_or_else(|_| null(), |(meaning, text)| Loose::Scalar(meaning, text)),
-        Some(Content::Alias { target, .. }) => loose(tape, *target),
-        Some(Content::Sequence) => Loose::List(tape.children(at).map(|child| loose(tape, child)).collect()),
+            .map_or_else(|_| null(), |(meaning, text)| GoValue::Scalar(meaning, text)),
+        Some(Content::Alias { target, .. }) => to_go_value(tape, *target),
+        Some(Content::Sequence) => {
+            GoValue::List(tape.children(at).map(|child| to_go_value(tape, child)).collect())
+        }
         Some(Content::Mapping) => {
             let mut entries = Vec::new();
             collect(tape, at, &mut entries);
@@ -104,31 +106,31 @@ fn loose(tape: &Tape<'_>, at: usize) -> Loose {
             entries.reverse();
             entries.sort_by(|a, b| compare(&a.0, &b.0));
             entries.dedup_by(|later, kept| compare(&later.0, &kept.0) == Ordering::Equal);
-            Loose::Map(entries)
+            GoValue::Map(entries)
         }
         None => null(),
     }
 }
 
-fn collect(tape: &Tape<'_>, at: usize, entries: &mut Vec<(Loose, Loose)>) {
+fn collect(tape: &Tape<'_>, at: usize, entries: &mut Vec<(GoValue, GoValue)>) {
     let mut children = tape.children(at);
     while let (Some(key), Some(value)) = (children.next(), children.next()) {
         if !tape.is_merge(key) {
-            entries.push((loose(tape, key), loose(tape, value)));
+            entries.push((to_go_value(tape, key), to_go_value(tape, value)));
             continue;
         }
         match tape.nodes.get(value).map(|node| &node.content) {
             Some(Content::Sequence) => {
                 let maps: Vec<_> = tape.children(value).collect();
-                maps.into_iter().rev().for_each(|map| collect(tape, tape.followed(map), entries));
+                maps.into_iter().rev().for_each(|map| collect(tape, tape.resolve_alias(map), entries));
             }
-            _ => collect(tape, tape.followed(value), entries),
+            _ => collect(tape, tape.resolve_alias(value), entries),
         }
     }
 }
 
 impl Tape<'_> {
-    fn followed(&self, at: usize) -> usize {
+    fn resolve_alias(&self, at: usize) -> usize {
         match self.nodes.get(at).map(|node| &node.content) {
             Some(Content::Alias { target, .. }) => *target,
             _ => at,
@@ -137,23 +139,23 @@ impl Tape<'_> {
 }
 
 /// Orders keys: nil first, then by type in the order of Go's runtime, then by value.
-fn compare(a: &Loose, b: &Loose) -> Ordering {
-    let rank = |value: &Loose| match value {
-        Loose::Scalar(Meaning::Null, _) => 0,
-        Loose::Scalar(Meaning::Text, _) => 1,
-        Loose::Scalar(Meaning::Uint(_), _) => 2,
-        Loose::Scalar(Meaning::Int(_), _) => 3,
-        Loose::Scalar(Meaning::Float(_), _) => 4,
-        Loose::Scalar(Meaning::Bool(_), _) => 5,
-        Loose::List(_) | Loose::Map(_) => 6,
+fn compare(a: &GoValue, b: &GoValue) -> Ordering {
+    let rank = |value: &GoValue| match value {
+        GoValue::Scalar(ResolvedScalar::Null, _) => 0,
+        GoValue::Scalar(ResolvedScalar::Text, _) => 1,
+        GoValue::Scalar(ResolvedScalar::Uint(_), _) => 2,
+        GoValue::Scalar(ResolvedScalar::Int(_), _) => 3,
+        GoValue::Scalar(ResolvedScalar::Float(_), _) => 4,
+        GoValue::Scalar(ResolvedScalar::Bool(_), _) => 5,
+        GoValue::List(_) | GoValue::Map(_) => 6,
     };
     match (a, b) {
-        (Loose::Scalar(a_means, a_text), Loose::Scalar(b_means, b_text)) if rank(a) == rank(b) => {
+        (GoValue::Scalar(a_means, a_text), GoValue::Scalar(b_means, b_text)) if rank(a) == rank(b) => {
             match (a_means, b_means) {
-                (Meaning::Bool(a), Meaning::Bool(b)) => a.cmp(b),
-                (Meaning::Int(a), Meaning::Int(b)) => a.cmp(b),
-                (Meaning::Uint(a), Meaning::Uint(b)) => a.cmp(b),
-                (Meaning::Float(a), Meaning::Float(b)) => a.total_cmp(b),
+                (ResolvedScalar::Bool(a), ResolvedScalar::Bool(b)) => a.cmp(b),
+                (ResolvedScalar::Int(a), ResolvedScalar::Int(b)) => a.cmp(b),
+                (ResolvedScalar::Uint(a), ResolvedScalar::Uint(b)) => a.cmp(b),
+                (ResolvedScalar::Float(a), ResolvedScalar::Float(b)) => a.total_cmp(b),
                 _ => a_text.cmp(b_text),
             }
         }

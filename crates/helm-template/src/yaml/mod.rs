@@ -14,7 +14,7 @@ mod emit;
 pub mod events;
 mod events_flow;
 mod go_syntax;
-mod head;
+mod header;
 mod pretty;
 mod problem;
 mod resolve;
@@ -33,11 +33,11 @@ use crate::data::{Data, Members};
 use crate::value::Str;
 
 pub use documents::{Documents, documents};
-pub use head::{Head, head};
+pub use header::{ManifestHeader, read_header};
 pub use pretty::write_pretty;
-pub use problem::Problem;
+pub use problem::YamlSyntaxError;
 pub use shape::Shape;
-pub use source::Source;
+pub use source::YamlSource;
 pub use tape::MAX_DEPTH;
 pub use write::{write, write_value};
 
@@ -76,7 +76,7 @@ pub fn parse_list(text: &[u8], go_type: &str) -> Result<Vec<Data>, Str> {
 }
 
 fn read(text: &[u8], shape: &Shape, strict: bool) -> Result<Data, Str> {
-    let source = Source::new(text);
+    let source = YamlSource::new(text);
     tape::Tape::read(&mut source.events())
         .and_then(|tape| decode::decode(&tape, shape, strict))
         .map_err(|problem| format!("error converting YAML to JSON: {problem}").into())

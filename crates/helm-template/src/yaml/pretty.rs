@@ -2,26 +2,26 @@
 
 use std::borrow::Cow;
 
-use super::emit::{Dialect, Emitter, Leaves};
+use super::emit::{Dialect, Emitter, LeafEncoder};
 use crate::data::Data;
-use crate::go::{Form, format_float, print};
-use crate::nesting::Unwritable;
-use crate::value::moments::as_duration;
+use crate::go::{FloatFormat, format_float, print};
+use crate::nesting::EncodeError;
+use crate::value::time::as_duration;
 use crate::value::{Kind, List, Map, Value};
 
 /// Encodes as `toYamlPretty` does, with a trailing newline.
-pub fn write_pretty(value: &Value) -> Result<String, Unwritable> {
-    Emitter::new(AsItIs).document(value)
+pub fn write_pretty(value: &Value) -> Result<String, EncodeError> {
+    Emitter::new(PrettyEncoder).document(value)
 }
 
 /// Leaf conversion of `toYamlPretty`.
-struct AsItIs;
+struct PrettyEncoder;
 
-impl Leaves for AsItIs {
+impl LeafEncoder for PrettyEncoder {
     const DIALECT: Dialect = Dialect::V3;
 
     fn number(&self, out: &mut String, number: f64) {
-        let text = format_float(number, Form::General, None);
+        let text = format_float(number, FloatFormat::General, None);
         out.push_str(match text.as_str() {
             "+Inf" => ".inf",
             "-Inf" => "-.inf",
@@ -30,12 +30,12 @@ impl Leaves for AsItIs {
         });
     }
 
-    fn plainly(&self, value: &Value) -> Result<Value, Unwritable> {
+    fn to_plain(&self, value: &Value) -> Result<Value, EncodeError> {
         match value {
             // The emitter handles floats and strings itself.
             Value::Float(_) | Value::Raw(_) => Ok(value.clone()),
             Value::Bytes(_) => Ok(List::any([]).into()),
-            Value::Complex(..) => Err(Unwritable::Refused("cannot marshal type: complex128".into())),
+            Value::Complex(..) => Err(EncodeError::Unsupported("cannot marshal type: complex128".into())),
             Value::Object(object) => match object.entries().filter(|_| object.kind() == Kind::Map) {
                 Some(entries) => {
                     let entries = entries.into_iter().map(|(key, value)| (print(&key).into(), value));
@@ -49,7 +49,7 @@ impl Leaves for AsItIs {
         }
     }
 
-    fn text<'t>(&self, text: &'t str, _: bool) -> Result<Cow<'t, str>, Unwritable> {
+    fn text<'t>(&self, text: &'t str, _: bool) -> Result<Cow<'t, str>, EncodeError> {
         Ok(Cow::Borrowed(text))
     }
 }

@@ -3,9 +3,9 @@
 use super::timestamp::is_timestamp;
 use crate::value::Str;
 
-/// The resolved type and value of a scalar. For [`Meaning::Text`], the value is the scalar's text.
+/// The resolved type and value of a scalar. For [`ResolvedScalar::Text`], the value is the scalar's text.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Meaning {
+pub(super) enum ResolvedScalar {
     Null,
     Bool(bool),
     Int(i64),
@@ -15,131 +15,131 @@ pub(super) enum Meaning {
     Text,
 }
 
-pub(super) const LONG: &str = "tag:yaml.org,2002:";
+pub(super) const TAG_PREFIX: &str = "tag:yaml.org,2002:";
 
-const WORDS: &[(&str, Meaning)] = &[
-    ("y", Meaning::Bool(true)),
-    ("Y", Meaning::Bool(true)),
-    ("yes", Meaning::Bool(true)),
-    ("Yes", Meaning::Bool(true)),
-    ("YES", Meaning::Bool(true)),
-    ("true", Meaning::Bool(true)),
-    ("True", Meaning::Bool(true)),
-    ("TRUE", Meaning::Bool(true)),
-    ("on", Meaning::Bool(true)),
-    ("On", Meaning::Bool(true)),
-    ("ON", Meaning::Bool(true)),
-    ("n", Meaning::Bool(false)),
-    ("N", Meaning::Bool(false)),
-    ("no", Meaning::Bool(false)),
-    ("No", Meaning::Bool(false)),
-    ("NO", Meaning::Bool(false)),
-    ("false", Meaning::Bool(false)),
-    ("False", Meaning::Bool(false)),
-    ("FALSE", Meaning::Bool(false)),
-    ("off", Meaning::Bool(false)),
-    ("Off", Meaning::Bool(false)),
-    ("OFF", Meaning::Bool(false)),
-    ("~", Meaning::Null),
-    ("null", Meaning::Null),
-    ("Null", Meaning::Null),
-    ("NULL", Meaning::Null),
-    (".nan", Meaning::Float(f64::NAN)),
-    (".NaN", Meaning::Float(f64::NAN)),
-    (".NAN", Meaning::Float(f64::NAN)),
-    (".inf", Meaning::Float(f64::INFINITY)),
-    (".Inf", Meaning::Float(f64::INFINITY)),
-    (".INF", Meaning::Float(f64::INFINITY)),
-    ("+.inf", Meaning::Float(f64::INFINITY)),
-    ("+.Inf", Meaning::Float(f64::INFINITY)),
-    ("+.INF", Meaning::Float(f64::INFINITY)),
-    ("-.inf", Meaning::Float(f64::NEG_INFINITY)),
-    ("-.Inf", Meaning::Float(f64::NEG_INFINITY)),
-    ("-.INF", Meaning::Float(f64::NEG_INFINITY)),
+const KEYWORDS: &[(&str, ResolvedScalar)] = &[
+    ("y", ResolvedScalar::Bool(true)),
+    ("Y", ResolvedScalar::Bool(true)),
+    ("yes", ResolvedScalar::Bool(true)),
+    ("Yes", ResolvedScalar::Bool(true)),
+    ("YES", ResolvedScalar::Bool(true)),
+    ("true", ResolvedScalar::Bool(true)),
+    ("True", ResolvedScalar::Bool(true)),
+    ("TRUE", ResolvedScalar::Bool(true)),
+    ("on", ResolvedScalar::Bool(true)),
+    ("On", ResolvedScalar::Bool(true)),
+    ("ON", ResolvedScalar::Bool(true)),
+    ("n", ResolvedScalar::Bool(false)),
+    ("N", ResolvedScalar::Bool(false)),
+    ("no", ResolvedScalar::Bool(false)),
+    ("No", ResolvedScalar::Bool(false)),
+    ("NO", ResolvedScalar::Bool(false)),
+    ("false", ResolvedScalar::Bool(false)),
+    ("False", ResolvedScalar::Bool(false)),
+    ("FALSE", ResolvedScalar::Bool(false)),
+    ("off", ResolvedScalar::Bool(false)),
+    ("Off", ResolvedScalar::Bool(false)),
+    ("OFF", ResolvedScalar::Bool(false)),
+    ("~", ResolvedScalar::Null),
+    ("null", ResolvedScalar::Null),
+    ("Null", ResolvedScalar::Null),
+    ("NULL", ResolvedScalar::Null),
+    (".nan", ResolvedScalar::Float(f64::NAN)),
+    (".NaN", ResolvedScalar::Float(f64::NAN)),
+    (".NAN", ResolvedScalar::Float(f64::NAN)),
+    (".inf", ResolvedScalar::Float(f64::INFINITY)),
+    (".Inf", ResolvedScalar::Float(f64::INFINITY)),
+    (".INF", ResolvedScalar::Float(f64::INFINITY)),
+    ("+.inf", ResolvedScalar::Float(f64::INFINITY)),
+    ("+.Inf", ResolvedScalar::Float(f64::INFINITY)),
+    ("+.INF", ResolvedScalar::Float(f64::INFINITY)),
+    ("-.inf", ResolvedScalar::Float(f64::NEG_INFINITY)),
+    ("-.Inf", ResolvedScalar::Float(f64::NEG_INFINITY)),
+    ("-.INF", ResolvedScalar::Float(f64::NEG_INFINITY)),
 ];
 
 /// Resolves an untagged plain scalar.
-pub(super) fn plain(text: &str) -> Meaning {
+pub(super) fn plain(text: &str) -> ResolvedScalar {
     match text.as_bytes().first() {
-        None => Meaning::Null,
-        Some(b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~') => word(text),
-        Some(b'.') => match word(text) {
-            Meaning::Text => point(text),
+        None => ResolvedScalar::Null,
+        Some(b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O' | b'~') => keyword(text),
+        Some(b'.') => match keyword(text) {
+            ResolvedScalar::Text => leading_point(text),
             found => found,
         },
-        Some(b'+' | b'-') => match word(text) {
-            Meaning::Text => number(text),
+        Some(b'+' | b'-') => match keyword(text) {
+            ResolvedScalar::Text => number(text),
             found => found,
         },
         Some(b'0'..=b'9') => number(text),
-        Some(_) => Meaning::Text,
+        Some(_) => ResolvedScalar::Text,
     }
 }
 
 /// Resolves a tagged scalar, or returns the error of a mismatch.
-pub(super) fn tagged(tag: &str, text: &str) -> Result<Meaning, Str> {
-    let Some(kind) = tag.strip_prefix(LONG) else { return Ok(Meaning::Text) };
+pub(super) fn tagged(tag: &str, text: &str) -> Result<ResolvedScalar, Str> {
+    let Some(kind) = tag.strip_prefix(TAG_PREFIX) else { return Ok(ResolvedScalar::Text) };
     if !matches!(kind, "bool" | "int" | "float" | "null" | "timestamp") {
-        return Ok(Meaning::Text);
+        return Ok(ResolvedScalar::Text);
     }
     let meaning = plain(text);
     let found = match meaning {
-        Meaning::Null => "null",
-        Meaning::Bool(_) => "bool",
-        Meaning::Int(_) | Meaning::Uint(_) => "int",
-        Meaning::Float(_) => "float",
-        Meaning::Text if kind == "timestamp" && is_timestamp(text) => "timestamp",
-        Meaning::Text => "str",
+        ResolvedScalar::Null => "null",
+        ResolvedScalar::Bool(_) => "bool",
+        ResolvedScalar::Int(_) | ResolvedScalar::Uint(_) => "int",
+        ResolvedScalar::Float(_) => "float",
+        ResolvedScalar::Text if kind == "timestamp" && is_timestamp(text) => "timestamp",
+        ResolvedScalar::Text => "str",
     };
     match meaning {
         _ if found == kind => Ok(meaning),
         #[expect(clippy::cast_precision_loss, reason = "as go-yaml does")]
-        Meaning::Int(n) if kind == "float" => Ok(Meaning::Float(n as f64)),
+        ResolvedScalar::Int(n) if kind == "float" => Ok(ResolvedScalar::Float(n as f64)),
         _ => Err(format!("yaml: cannot decode !!{found} `{text}` as a !!{kind}").into()),
     }
 }
 
-fn word(text: &str) -> Meaning {
+fn keyword(text: &str) -> ResolvedScalar {
     // The longest word has five letters.
     if text.len() > 5 {
-        return Meaning::Text;
+        return ResolvedScalar::Text;
     }
-    WORDS.iter().find(|(word, _)| *word == text).map_or(Meaning::Text, |(_, meaning)| *meaning)
+    KEYWORDS.iter().find(|(word, _)| *word == text).map_or(ResolvedScalar::Text, |(_, meaning)| *meaning)
 }
 
 /// Resolves a number; dates stay text.
-fn number(text: &str) -> Meaning {
+fn number(text: &str) -> ResolvedScalar {
     // Most texts that start with a digit or a sign are not numbers, and one of their first characters shows it.
     let plain = if text.contains('_') { &text.replace('_', "") } else { text };
     let bytes = plain.as_bytes();
     let digits = plain.strip_prefix(['+', '-']).unwrap_or(plain);
     if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-        return Meaning::Text;
+        return ResolvedScalar::Text;
     }
     if let Some(n) = go_int(plain) {
-        return Meaning::Int(n);
+        return ResolvedScalar::Int(n);
     }
     if bytes.first().is_some_and(u8::is_ascii_digit)
         && let Some(n) = go_uint(plain)
     {
-        return Meaning::Uint(n);
+        return ResolvedScalar::Uint(n);
     }
     if is_float(digits)
         && let Some(n) = plain.parse::<f64>().ok().filter(|n| n.is_finite())
     {
-        return Meaning::Float(n);
+        return ResolvedScalar::Float(n);
     }
     // As in go-yaml, a second sign is accepted here, although the general form rejects it.
     if let Some(bits) = plain.strip_prefix("0b") {
         if let Ok(n) = i64::from_str_radix(bits, 2) {
-            return Meaning::Int(n);
+            return ResolvedScalar::Int(n);
         }
     } else if let Some(bits) = plain.strip_prefix("-0b")
         && let Ok(n) = i64::from_str_radix(&format!("-{bits}"), 2)
     {
-        return Meaning::Int(n);
+        return ResolvedScalar::Int(n);
     }
-    Meaning::Text
+    ResolvedScalar::Text
 }
 
 /// The radix given by a prefix, and the remaining digits.
@@ -203,16 +203,16 @@ fn is_float(text: &str) -> bool {
 }
 
 /// Resolves a text that starts with a point, like Go's `ParseFloat`: underscores are allowed between digits only.
-fn point(text: &str) -> Meaning {
+fn leading_point(text: &str) -> ResolvedScalar {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let misplaced = |at: usize| at == 0 || !is_digit(at - 1) || !is_digit(at + 1);
     if memchr::memchr_iter(b'_', bytes).any(misplaced) {
-        return Meaning::Text;
+        return ResolvedScalar::Text;
     }
     let plain = if text.contains('_') { &text.replace('_', "") } else { text };
     match plain.parse::<f64>() {
-        Ok(n) if is_float(plain) && n.is_finite() => Meaning::Float(n),
-        _ => Meaning::Text,
+        Ok(n) if is_float(plain) && n.is_finite() => ResolvedScalar::Float(n),
+        _ => ResolvedScalar::Text,
     }
 }

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::problem::Problem;
-use super::scan::{Scanner, Token, What};
+use super::problem::YamlSyntaxError;
+use super::scan::{Scanner, Token, YamlTokenKind};
 use super::scan_tag::hex;
 
 /// Builds a text from slices of the source. A single contiguous slice is borrowed, not copied.
-struct Pieced<'a> {
+struct TextBuilder<'a> {
     text: &'a str,
     start: usize,
     end: usize,
@@ -16,7 +16,7 @@ struct Pieced<'a> {
     skimmed: bool,
 }
 
-impl<'a> Pieced<'a> {
+impl<'a> TextBuilder<'a> {
     fn new(scanner: &Scanner<'a>) -> Self {
         let at = scanner.at;
         Self { text: scanner.text, start: at, end: at, owned: None, skim: scanner.skim, skimmed: false }
@@ -68,22 +68,22 @@ impl<'a> Pieced<'a> {
         } else {
             Cow::Borrowed(self.text.get(self.start..self.end).unwrap_or_default())
         };
-        Token { what: What::Scalar { plain, skimmed: self.skimmed }, line, text, suffix: None }
+        Token { kind: YamlTokenKind::Scalar { plain, skimmed: self.skimmed }, line, text, suffix: None }
     }
 }
 
 /// Line breaks between two lines that are folded into one.
 #[derive(Default)]
-struct Fold {
+struct LineFold {
     /// Whether a line break was found; blanks after it are ignored.
     open: bool,
     first: &'static str,
     more: String,
 }
 
-impl Fold {
+impl LineFold {
     /// Folds line breaks: a single one becomes a space, further ones are kept. Unicode separators are always kept.
-    fn append_to(&mut self, text: &mut Pieced<'_>) {
+    fn append_to(&mut self, text: &mut TextBuilder<'_>) {
         if self.first == "\n" {
             text.add(if self.more.is_empty() { " " } else { &self.more });
         } else {
@@ -102,7 +102,7 @@ const STOP: u8 = 1;
 const FLOW_STOP: u8 = 2;
 
 /// For each byte, whether it stops a plain scalar run.
-static STOPS: [u8; 256] = {
+static STOP_TABLE: [u8; 256] = {
     let mut table = [0; 256];
     let mut each = 0;
     let stops = [0, b' ', b'\t', b'\r', b'\n', b':', 0xC2, 0xE2];
@@ -120,19 +120,19 @@ static STOPS: [u8; 256] = {
 };
 
 impl<'a> Scanner<'a> {
-    pub(super) fn scan_plain(&mut self) -> Result<Token<'a>, Problem> {
+    pub(super) fn scan_plain(&mut self) -> Result<Token<'a>, YamlSyntaxError> {
         let (line, indent) = (self.line, self.indent + 1);
-        let mut text = Pieced::new(self);
-        let mut fold = Fold::default();
+        let mut text = TextBuilder::new(self);
+        let mut fold = LineFold::default();
         // The start of blanks that belong to the scalar if it continues on the same line.
         let mut blanks = self.at;
         loop {
-            self.need(4)?;
-            if self.at_document_mark() || self.byte(0) == b'#' {
+            self.require(4)?;
+            if self.at_document_indicator() || self.byte(0) == b'#' {
                 break;
             }
             let start = self.at;
-            self.pass_plain_run();
+            self.skip_plain_run();
             if self.at > start {
                 if fold.open {
                     fold.append_to(&mut text);
@@ -141,12 +141,12 @@ impl<'a> Scanner<'a> {
                 }
                 text.slice(start, self.at);
                 blanks = self.at;
-                self.need(2)?;
+                self.require(2)?;
             }
             if !self.is_blank(0) && !self.is_break(0) {
                 break;
             }
-            self.need(1)?;
+            self.require(1)?;
             self.fold_blanks(&mut fold, Some(indent))?;
             if self.flow_level == 0 && self.level_is_below(indent) {
                 break;
@@ -159,7 +159,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips blanks and line breaks. Rejects a tab before column `indent` after a line break.
-    fn fold_blanks(&mut self, fold: &mut Fold, indent: Option<isize>) -> Result<(), Problem> {
+    fn fold_blanks(&mut self, fold: &mut LineFold, indent: Option<isize>) -> Result<(), YamlSyntaxError> {
         loop {
             if self.is_blank(0) {
                 if fold.open
@@ -170,7 +170,7 @@ impl<'a> Scanner<'a> {
                 }
                 self.skip();
             } else if self.is_break(0) {
-                self.need(2)?;
+                self.require(2)?;
                 if fold.open {
                     fold.more.push_str(self.take_break());
                 } else {
@@ -180,7 +180,7 @@ impl<'a> Scanner<'a> {
             } else {
                 return Ok(());
             }
-            self.need(1)?;
+            self.require(1)?;
         }
     }
 
@@ -189,14 +189,14 @@ impl<'a> Scanner<'a> {
     }
 
     /// Advances over characters that neither are blank nor end a plain scalar.
-    fn pass_plain_run(&mut self) {
+    fn skip_plain_run(&mut self) {
         let in_flow = self.flow_level > 0;
         let mask = if in_flow { FLOW_STOP } else { STOP };
         let bytes = self.text.as_bytes();
         let mut at = self.at;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
-            let Some(run) = rest.iter().position(|byte| STOPS[usize::from(*byte)] & mask != 0) else {
+            let Some(run) = rest.iter().position(|byte| STOP_TABLE[usize::from(*byte)] & mask != 0) else {
                 at = bytes.len();
                 break;
             };
@@ -214,21 +214,21 @@ impl<'a> Scanner<'a> {
         self.advance_to(at);
     }
 
-    pub(super) fn scan_quoted(&mut self, single: bool) -> Result<Token<'a>, Problem> {
+    pub(super) fn scan_quoted(&mut self, single: bool) -> Result<Token<'a>, YamlSyntaxError> {
         let line = self.line;
         let quote = if single { b'\'' } else { b'"' };
         self.skip();
-        let mut text = Pieced::new(self);
+        let mut text = TextBuilder::new(self);
         loop {
-            self.need(4)?;
-            if self.at_document_mark() {
+            self.require(4)?;
+            if self.at_document_indicator() {
                 return Err(self.problem("found unexpected document indicator"));
             }
             if self.byte(0) == 0 {
                 return Err(self.problem("found unexpected end of stream"));
             }
-            let mut fold = Fold { open: self.scan_quoted_run(&mut text, single)?, ..Fold::default() };
-            self.need(1)?;
+            let mut fold = LineFold { open: self.scan_quoted_run(&mut text, single)?, ..LineFold::default() };
+            self.require(1)?;
             if self.byte(0) == quote {
                 break;
             }
@@ -245,7 +245,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans quoted text up to the next blank. Returns true after an escaped line break, after which blanks are ignored.
-    fn scan_quoted_run(&mut self, text: &mut Pieced<'a>, single: bool) -> Result<bool, Problem> {
+    fn scan_quoted_run(&mut self, text: &mut TextBuilder<'a>, single: bool) -> Result<bool, YamlSyntaxError> {
         loop {
             let start = self.at;
             self.advance_to(self.quoted_run_end(single));
@@ -257,7 +257,7 @@ impl<'a> Scanner<'a> {
                     self.skip();
                 }
                 b'\\' if !single && self.is_break(1) => {
-                    self.need(3)?;
+                    self.require(3)?;
                     self.skip();
                     self.take_break();
                     return Ok(true);
@@ -266,12 +266,12 @@ impl<'a> Scanner<'a> {
                 _ => {
                     // go-yaml requests two more characters for each one that it passes.
                     if self.at > start {
-                        self.need(2)?;
+                        self.require(2)?;
                     }
                     return Ok(false);
                 }
             }
-            self.need(2)?;
+            self.require(2)?;
         }
     }
 
@@ -291,7 +291,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn scan_escape(&mut self, text: &mut Pieced<'_>) -> Result<(), Problem> {
+    fn scan_escape(&mut self, text: &mut TextBuilder<'_>) -> Result<(), YamlSyntaxError> {
         let digits = match self.byte(1) {
             b'x' => 2,
             b'u' => 4,
@@ -323,7 +323,7 @@ impl<'a> Scanner<'a> {
             }
         };
         self.advance_to(self.at + 2);
-        self.need(digits)?;
+        self.require(digits)?;
         let mut code = 0_u32;
         for digit in 0..digits {
             let Some(value) = hex(self.byte(digit)) else {
@@ -339,22 +339,22 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    pub(super) fn scan_block_scalar(&mut self, literal: bool) -> Result<Token<'a>, Problem> {
+    pub(super) fn scan_block_scalar(&mut self, literal: bool) -> Result<Token<'a>, YamlSyntaxError> {
         let line = self.line;
         self.skip();
-        self.need(1)?;
+        self.require(1)?;
         let (chomping, increment) = self.scan_block_head()?;
-        self.pass_rest_of_line()?;
+        self.skip_rest_of_line()?;
         let mut indent = match increment {
             0 => 0,
             _ => usize::try_from(self.indent).unwrap_or(0) + increment,
         };
-        let mut text = Pieced::new(self);
+        let mut text = TextBuilder::new(self);
         let mut leading = "";
         // Trailing line breaks.
         let mut trailing = String::new();
         self.scan_block_breaks(&mut indent, &mut trailing)?;
-        self.need(1)?;
+        self.require(1)?;
         let mut after_blank = false;
         while self.column() == indent && self.byte(0) != 0 {
             let blank = self.is_blank(0);
@@ -371,7 +371,7 @@ impl<'a> Scanner<'a> {
             let start = self.at;
             self.advance_to(self.line_end());
             text.slice(start, self.at);
-            self.need(2)?;
+            self.require(2)?;
             leading = self.take_break();
             self.scan_block_breaks(&mut indent, &mut trailing)?;
         }
@@ -385,7 +385,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans the header of a block scalar: chomping (`+` or `-`) and an indentation digit, in either order.
-    fn scan_block_head(&mut self) -> Result<(Chomping, usize), Problem> {
+    fn scan_block_head(&mut self) -> Result<(Chomping, usize), YamlSyntaxError> {
         let (mut chomping, mut increment) = (None, None);
         loop {
             match self.byte(0) {
@@ -398,19 +398,19 @@ impl<'a> Scanner<'a> {
                 _ => return Ok((chomping.unwrap_or(Chomping::Clip), increment.unwrap_or(0))),
             }
             self.skip();
-            self.need(1)?;
+            self.require(1)?;
         }
     }
 
     /// Skips indentation and empty lines. Determines the indentation if the header did not specify it.
-    fn scan_block_breaks(&mut self, indent: &mut usize, breaks: &mut String) -> Result<(), Problem> {
+    fn scan_block_breaks(&mut self, indent: &mut usize, breaks: &mut String) -> Result<(), YamlSyntaxError> {
         let mut deepest = 0;
         loop {
-            self.need(1)?;
+            self.require(1)?;
             while (*indent == 0 || self.column() < *indent) && self.byte(0) == b' ' {
                 self.skip();
             }
-            self.need(1)?;
+            self.require(1)?;
             deepest = deepest.max(self.column());
             if (*indent == 0 || self.column() < *indent) && self.byte(0) == b'\t' {
                 return Err(self.problem("found a tab character where an indentation space is expected"));
@@ -418,7 +418,7 @@ impl<'a> Scanner<'a> {
             if !self.is_break(0) {
                 break;
             }
-            self.need(2)?;
+            self.require(2)?;
             breaks.push_str(self.take_break());
         }
         if *indent == 0 {

@@ -1,13 +1,13 @@
 //! Directives, anchors, aliases and tags.
 
-use super::problem::Problem;
-use super::scan::{Scanner, Token, What};
+use super::problem::YamlSyntaxError;
+use super::scan::{Scanner, Token, YamlTokenKind};
 
 impl<'a> Scanner<'a> {
-    pub(super) fn scan_directive(&mut self) -> Result<Token<'a>, Problem> {
+    pub(super) fn scan_directive(&mut self) -> Result<Token<'a>, YamlSyntaxError> {
         let line = self.line;
         self.skip();
-        self.need(1)?;
+        self.require(1)?;
         let name = self.take_word()?;
         if name.is_empty() {
             return Err(self.problem("could not find expected directive name"));
@@ -20,59 +20,63 @@ impl<'a> Scanner<'a> {
             "TAG" => self.scan_tag_directive(line)?,
             _ => return Err(self.problem("found unknown directive name")),
         };
-        self.pass_rest_of_line()?;
+        self.skip_rest_of_line()?;
         Ok(token)
     }
 
     /// Skips blanks, a comment and the line break after a directive or block scalar header.
-    pub(super) fn pass_rest_of_line(&mut self) -> Result<(), Problem> {
-        self.need(1)?;
-        self.pass_blanks()?;
+    pub(super) fn skip_rest_of_line(&mut self) -> Result<(), YamlSyntaxError> {
+        self.require(1)?;
+        self.skip_blanks()?;
         if self.byte(0) == b'#' {
             self.advance_to(self.line_end());
-            self.need(1)?;
+            self.require(1)?;
         }
         if !self.is_break_or_end(0) {
             return Err(self.problem("did not find expected comment or line break"));
         }
         if self.is_break(0) {
-            self.need(2)?;
+            self.require(2)?;
             self.take_break();
         }
         Ok(())
     }
 
-    fn pass_blanks(&mut self) -> Result<(), Problem> {
+    fn skip_blanks(&mut self) -> Result<(), YamlSyntaxError> {
         while self.is_blank(0) {
             self.skip();
         }
-        self.need(1)
+        self.require(1)
     }
 
     /// Takes a run of letters, digits, `_` and `-`.
-    fn take_word(&mut self) -> Result<&'a str, Problem> {
+    fn take_word(&mut self) -> Result<&'a str, YamlSyntaxError> {
         let start = self.at;
         while is_word(self.byte(0)) {
             self.skip();
         }
-        self.need(1)?;
+        self.require(1)?;
         Ok(self.text.get(start..self.at).unwrap_or_default())
     }
 
-    fn scan_version(&mut self, line: usize) -> Result<Token<'a>, Problem> {
-        self.need(1)?;
-        self.pass_blanks()?;
+    fn scan_version(&mut self, line: usize) -> Result<Token<'a>, YamlSyntaxError> {
+        self.require(1)?;
+        self.skip_blanks()?;
         let major = self.scan_version_number()?;
         if self.byte(0) != b'.' {
             return Err(self.problem("did not find expected digit or '.' character"));
         }
         self.skip();
         let minor = self.scan_version_number()?;
-        Ok(Token { what: What::Version { known: (major, minor) == (1, 1) }, line, ..Token::default() })
+        Ok(Token {
+            kind: YamlTokenKind::Version { known: (major, minor) == (1, 1) },
+            line,
+            ..Token::default()
+        })
     }
 
-    fn scan_version_number(&mut self) -> Result<u8, Problem> {
-        self.need(1)?;
+    fn scan_version_number(&mut self) -> Result<u8, YamlSyntaxError> {
+        self.require(1)?;
         let (mut value, mut length) = (0, 0);
         while self.byte(0).is_ascii_digit() {
             length += 1;
@@ -81,7 +85,7 @@ impl<'a> Scanner<'a> {
             }
             value = value * 10 + (self.byte(0) - b'0');
             self.skip();
-            self.need(1)?;
+            self.require(1)?;
         }
         if length == 0 {
             return Err(self.problem("did not find expected version number"));
@@ -89,39 +93,44 @@ impl<'a> Scanner<'a> {
         Ok(value)
     }
 
-    fn scan_tag_directive(&mut self, line: usize) -> Result<Token<'a>, Problem> {
-        self.need(1)?;
-        self.pass_blanks()?;
+    fn scan_tag_directive(&mut self, line: usize) -> Result<Token<'a>, YamlSyntaxError> {
+        self.require(1)?;
+        self.skip_blanks()?;
         let handle = self.scan_tag_handle(true)?;
-        self.need(1)?;
+        self.require(1)?;
         if !self.is_blank(0) {
             return Err(self.problem("did not find expected whitespace"));
         }
-        self.pass_blanks()?;
+        self.skip_blanks()?;
         let prefix = self.scan_tag_uri(None)?;
-        self.need(1)?;
+        self.require(1)?;
         if !self.is_blank_or_end(0) {
             return Err(self.problem("did not find expected whitespace or line break"));
         }
-        Ok(Token { what: What::TagDirective, line, text: handle.into(), suffix: Some(prefix.into()) })
+        Ok(Token {
+            kind: YamlTokenKind::TagDirective,
+            line,
+            text: handle.into(),
+            suffix: Some(prefix.into()),
+        })
     }
 
-    pub(super) fn scan_anchor(&mut self, what: What) -> Result<Token<'a>, Problem> {
+    pub(super) fn scan_anchor(&mut self, what: YamlTokenKind) -> Result<Token<'a>, YamlSyntaxError> {
         let line = self.line;
         self.skip();
-        self.need(1)?;
+        self.require(1)?;
         let name = self.take_word()?;
         let ended = self.is_blank_or_end(0)
             || matches!(self.byte(0), b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`');
         if name.is_empty() || !ended {
             return Err(self.problem("did not find expected alphabetic or numeric character"));
         }
-        Ok(Token { what, line, text: name.into(), suffix: None })
+        Ok(Token { kind: what, line, text: name.into(), suffix: None })
     }
 
-    pub(super) fn scan_tag(&mut self) -> Result<Token<'a>, Problem> {
+    pub(super) fn scan_tag(&mut self) -> Result<Token<'a>, YamlSyntaxError> {
         let line = self.line;
-        self.need(2)?;
+        self.require(2)?;
         let (handle, suffix) = if self.byte(1) == b'<' {
             self.skip();
             self.skip();
@@ -141,21 +150,21 @@ impl<'a> Scanner<'a> {
                 if suffix.is_empty() { ("", handle.to_owned()) } else { ("!", suffix) }
             }
         };
-        self.need(1)?;
+        self.require(1)?;
         if !self.is_blank_or_end(0) {
             return Err(self.problem("did not find expected whitespace or line break"));
         }
-        Ok(Token { what: What::Tag, line, text: handle.into(), suffix: Some(suffix.into()) })
+        Ok(Token { kind: YamlTokenKind::Tag, line, text: handle.into(), suffix: Some(suffix.into()) })
     }
 
-    fn scan_tag_handle(&mut self, directive: bool) -> Result<&'a str, Problem> {
-        self.need(1)?;
+    fn scan_tag_handle(&mut self, directive: bool) -> Result<&'a str, YamlSyntaxError> {
+        self.require(1)?;
         let start = self.at;
         if self.byte(0) != b'!' {
             return Err(self.problem("did not find expected '!'"));
         }
         self.skip();
-        self.need(1)?;
+        self.require(1)?;
         let name = self.take_word()?;
         if self.byte(0) == b'!' {
             self.skip();
@@ -166,10 +175,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans the rest of a tag. `head` is a scanned text that turned out not to be a handle; its `!` is not part of the result.
-    fn scan_tag_uri(&mut self, head: Option<&str>) -> Result<String, Problem> {
+    fn scan_tag_uri(&mut self, head: Option<&str>) -> Result<String, YamlSyntaxError> {
         let mut uri = head.and_then(|head| head.get(1..)).unwrap_or_default().as_bytes().to_vec();
         let mut found = head.is_some();
-        self.need(1)?;
+        self.require(1)?;
         while is_word(self.byte(0)) || b";/?:@&=+$,.!~*'()[]%".contains(&self.byte(0)) {
             if self.byte(0) == b'%' {
                 self.scan_uri_escapes(&mut uri)?;
@@ -177,7 +186,7 @@ impl<'a> Scanner<'a> {
                 uri.push(self.byte(0));
                 self.skip();
             }
-            self.need(1)?;
+            self.require(1)?;
             found = true;
         }
         if !found {
@@ -187,10 +196,10 @@ impl<'a> Scanner<'a> {
     }
 
     /// Scans one character that is written as percent-escaped bytes.
-    fn scan_uri_escapes(&mut self, uri: &mut Vec<u8>) -> Result<(), Problem> {
+    fn scan_uri_escapes(&mut self, uri: &mut Vec<u8>) -> Result<(), YamlSyntaxError> {
         let mut left = None;
         while left != Some(0) {
-            self.need(3)?;
+            self.require(3)?;
             let (Some(high), Some(low)) = (hex(self.byte(1)), hex(self.byte(2))) else {
                 return Err(self.problem("did not find URI escaped octet"));
             };

@@ -1,7 +1,7 @@
 //! Character access and movement of the scanner.
 
-use super::problem::Problem;
-use super::scan::{Done, Scanner};
+use super::problem::YamlSyntaxError;
+use super::scan::{ScanResult, Scanner};
 
 impl Scanner<'_> {
     pub(super) fn byte(&self, offset: usize) -> u8 {
@@ -9,9 +9,9 @@ impl Scanner<'_> {
     }
 
     /// Requires `count` characters in the buffer. Go's reader refills its buffer here and may find a character that it rejects.
-    pub(super) fn need(&mut self, count: usize) -> Done {
-        match &mut self.pieces {
-            Some(pieces) => pieces.need(self.text, self.at, count),
+    pub(super) fn require(&mut self, count: usize) -> ScanResult {
+        match &mut self.read_blocks {
+            Some(pieces) => pieces.require(self.text, self.at, count),
             None => Ok(()),
         }
     }
@@ -112,12 +112,12 @@ impl Scanner<'_> {
         self.bytes.len()
     }
 
-    pub(super) fn problem(&self, text: &'static str) -> Problem {
-        Problem { line: if self.line == 0 { 0 } else { self.line + 1 }, text }
+    pub(super) fn problem(&self, text: &'static str) -> YamlSyntaxError {
+        YamlSyntaxError { line: if self.line == 0 { 0 } else { self.line + 1 }, text }
     }
 
     /// Whether `---` or `...` stands alone at the start of a line.
-    pub(super) fn at_document_mark(&self) -> bool {
+    pub(super) fn at_document_indicator(&self) -> bool {
         let mark = self.byte(0);
         self.column() == 0
             && matches!(mark, b'-' | b'.')

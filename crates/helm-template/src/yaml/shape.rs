@@ -27,7 +27,7 @@ impl Shape {
             Self::Struct(members) => members
                 .iter()
                 .find(|(name, _)| *name == key)
-                .or_else(|| members.iter().find(|(name, _)| same_letters(name, key)))
+                .or_else(|| members.iter().find(|(name, _)| eq_ignore_case(name, key)))
                 .map(|(_, shape)| shape),
             _ => None,
         }
@@ -35,7 +35,7 @@ impl Shape {
 }
 
 /// Compares names ignoring case as Go does: the Kelvin sign and the long s count as `k` and `s`.
-pub(super) fn same_letters(name: &str, key: &str) -> bool {
+pub(super) fn eq_ignore_case(name: &str, key: &str) -> bool {
     let fold = |c: char| match c {
         '\u{212A}' => 'k',
         '\u{17F}' => 's',

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::events::{Event, Events};
-use super::problem::Problem;
+use super::problem::YamlSyntaxError;
 use crate::value::Str;
 
 /// Maximum nesting of collections. go-yaml allows ten thousand of each kind; code that walks the data later uses the stack.
@@ -45,7 +45,7 @@ pub(super) enum Content<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Tape<'a> {
     pub nodes: Vec<Node<'a>>,
-    pub aliases: bool,
+    pub has_aliases: bool,
 }
 
 impl<'a> Tape<'a> {
@@ -56,21 +56,21 @@ impl<'a> Tape<'a> {
         let mut anchors = HashMap::new();
         loop {
             let at = tape.nodes.len();
-            match events.read().map_err(worded)? {
+            match events.next_event().map_err(error_message)? {
                 Event::StreamEnd | Event::DocumentEnd => return Ok(tape),
                 Event::DocumentStart => {}
                 Event::Scalar(scalar) => {
                     if let Some(anchor) = scalar.properties.anchor {
                         anchors.insert(anchor, at);
                     }
-                    let (text, implicit, tag) = (scalar.text, scalar.implicit, scalar.properties.tag);
+                    let (text, implicit, tag) = (scalar.text, scalar.is_implicit, scalar.properties.tag);
                     tape.push(scalar.line, Content::Scalar { text, implicit, tag });
                 }
                 Event::Alias { name, line } => {
                     let Some(target) = anchors.get(&name).copied() else {
                         return Err(format!("yaml: unknown anchor '{name}' referenced").into());
                     };
-                    tape.aliases = true;
+                    tape.has_aliases = true;
                     tape.push(line, Content::Alias { name, target });
                 }
                 Event::SequenceStart { properties, line } => {
@@ -98,7 +98,7 @@ impl<'a> Tape<'a> {
     fn open(&mut self, line: usize, content: Content<'a>, open: &mut Vec<usize>) -> Result<(), Str> {
         open.push(self.nodes.len());
         if open.len() > MAX_DEPTH {
-            return Err(worded(Problem { line: line + 1, text: TOO_DEEP }));
+            return Err(error_message(YamlSyntaxError { line: line + 1, text: TOO_DEEP }));
         }
         self.push(line, content);
         Ok(())
@@ -130,6 +130,6 @@ impl Iterator for Children<'_, '_> {
     }
 }
 
-pub(super) fn worded(problem: Problem) -> Str {
+pub(super) fn error_message(problem: YamlSyntaxError) -> Str {
     problem.to_string().into()
 }

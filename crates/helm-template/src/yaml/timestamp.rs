@@ -4,7 +4,7 @@ use crate::go::time::days_in;
 
 /// Whether `!!timestamp` accepts the text: a date, or a date with a time.
 pub(super) fn is_timestamp(text: &str) -> bool {
-    let mut rest = Rest(text.as_bytes());
+    let mut rest = TimestampParser(text.as_bytes());
     let Some(year) = rest.number(4, 4) else { return false };
     let Some((month, day)) = rest.month_and_day() else { return false };
     if !(1..=12).contains(&month) || day < 1 || i64::from(day) > days_in(month.into(), year.into()) {
@@ -27,9 +27,9 @@ pub(super) fn is_timestamp(text: &str) -> bool {
 }
 
 /// The unparsed rest of a text.
-struct Rest<'a>(&'a [u8]);
+struct TimestampParser<'a>(&'a [u8]);
 
-impl Rest<'_> {
+impl TimestampParser<'_> {
     fn literal(&mut self, byte: u8) -> Option<()> {
         self.0 = self.0.strip_prefix(&[byte])?;
         Some(())

@@ -7,29 +7,29 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::emit::{Dialect, Emitter, Leaves};
+use super::emit::{Dialect, Emitter, LeafEncoder};
 use crate::data::Data;
-use crate::go::{Form, format_float, text_of};
-use crate::nesting::Unwritable;
+use crate::go::{FloatFormat, format_float, lossy_text};
+use crate::nesting::EncodeError;
 use crate::value::Value;
 
 /// Encodes as `toYaml` does, with a trailing newline. Values that cannot be encoded fail with the message of `sigs.k8s.io/yaml`.
-pub fn write_value(value: &Value) -> Result<String, Unwritable> {
-    Emitter::new(ByWayOfJson).document(value)
+pub fn write_value(value: &Value) -> Result<String, EncodeError> {
+    Emitter::new(JsonRoundTripEncoder).document(value)
 }
 
 /// Like [`write_value`].
-pub fn write(data: &Data) -> Result<String, Unwritable> {
+pub fn write(data: &Data) -> Result<String, EncodeError> {
     write_value(&Value::from(data))
 }
 
 /// Maximum length of a JSON key that the YAML decoder accepts, in characters including quotes and escapes.
-const LONGEST_KEY: usize = 1024;
+const MAX_KEY_LEN: usize = 1024;
 
 /// Leaf conversion of `toYaml`, with the effects of JSON.
-struct ByWayOfJson;
+struct JsonRoundTripEncoder;
 
-impl Leaves for ByWayOfJson {
+impl LeafEncoder for JsonRoundTripEncoder {
     const DIALECT: Dialect = Dialect::V2;
 
     fn number(&self, out: &mut String, number: f64) {
@@ -42,37 +42,37 @@ impl Leaves for ByWayOfJson {
             #[expect(clippy::cast_possible_truncation, reason = "whole, and less than 2^53")]
             let _ = write!(out, "{}", number as i64);
         } else if number.fract() == 0.0 && (-SIGNED..UNSIGNED).contains(&number) && fits_64_bits(number) {
-            out.push_str(&format_float(number, Form::Fixed, None));
+            out.push_str(&format_float(number, FloatFormat::Fixed, None));
         } else {
-            out.push_str(&format_float(number, Form::General, None));
+            out.push_str(&format_float(number, FloatFormat::General, None));
         }
     }
 
-    fn plainly(&self, value: &Value) -> Result<Value, Unwritable> {
+    fn to_plain(&self, value: &Value) -> Result<Value, EncodeError> {
         match value {
             Value::Object(object) => object.data().map(|data| Value::from(&data)),
-            Value::Raw(bytes) => Ok(Value::String(text_of(bytes).into())),
+            Value::Raw(bytes) => Ok(Value::String(lossy_text(bytes).into())),
             value => Data::try_from(value).map(|data| Value::from(&data)),
         }
-        .map_err(|why| Unwritable::Refused(format!("error marshaling into JSON: {why}").into()))
+        .map_err(|why| EncodeError::Unsupported(format!("error marshaling into JSON: {why}").into()))
     }
 
-    fn text<'t>(&self, text: &'t str, is_key: bool) -> Result<Cow<'t, str>, Unwritable> {
-        if is_key && text.len() > LONGEST_KEY / 6 - 2 && crate::json::length(text) > LONGEST_KEY {
-            return Err(refused("did not find expected ',' or '}'"));
+    fn text<'t>(&self, text: &'t str, is_key: bool) -> Result<Cow<'t, str>, EncodeError> {
+        if is_key && text.len() > MAX_KEY_LEN / 6 - 2 && crate::json::length(text) > MAX_KEY_LEN {
+            return Err(unsupported("did not find expected ',' or '}'"));
         }
         // All characters checked below start with one of these bytes.
         if memchr::memchr3(0x7F, 0xC2, 0xEF, text.as_bytes()).is_none() {
             return Ok(Cow::Borrowed(text));
         }
         if text.contains(|c| matches!(c, '\u{7F}'..='\u{9F}' | '\u{FFFE}' | '\u{FFFF}') && c != NEXT_LINE) {
-            return Err(refused("control characters are not allowed"));
+            return Err(unsupported("control characters are not allowed"));
         }
         if !text.contains(NEXT_LINE) {
             return Ok(Cow::Borrowed(text));
         }
         if is_key {
-            return Err(refused("did not find expected ',' or '}'"));
+            return Err(unsupported("did not find expected ',' or '}'"));
         }
         fold(text).map(Cow::Owned)
     }
@@ -80,19 +80,19 @@ impl Leaves for ByWayOfJson {
 
 /// Whether the formatted digits fit 64 bits. They can exceed the number: 2^64 is formatted as 18446744073709552000.
 fn fits_64_bits(number: f64) -> bool {
-    let digits = format_float(number, Form::Fixed, None);
+    let digits = format_float(number, FloatFormat::Fixed, None);
     digits.parse::<i64>().is_ok() || digits.parse::<u64>().is_ok()
 }
 
-fn refused(why: &str) -> Unwritable {
-    Unwritable::Refused(format!("yaml: {why}").into())
+fn unsupported(why: &str) -> EncodeError {
+    EncodeError::Unsupported(format!("yaml: {why}").into())
 }
 
 /// A line break in YAML, but not in JSON.
 const NEXT_LINE: char = '\u{85}';
 
 /// Folds line breaks within quotes: a single one becomes a space, of several all but the first are kept; adjacent spaces are removed.
-fn fold(text: &str) -> Result<String, Unwritable> {
+fn fold(text: &str) -> Result<String, EncodeError> {
     let mut folded = String::with_capacity(text.len());
     let mut lines = text.split(NEXT_LINE).enumerate().peekable();
     let mut breaks = 0;
@@ -100,8 +100,8 @@ fn fold(text: &str) -> Result<String, Unwritable> {
         if at > 0 {
             breaks += 1;
             let marker = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
-            if marker.is_some_and(|rest| is_ended(rest, lines.peek().is_some())) {
-                return Err(refused("found unexpected document indicator"));
+            if marker.is_some_and(|rest| is_terminated(rest, lines.peek().is_some())) {
+                return Err(unsupported("found unexpected document indicator"));
             }
         }
         let line = if at > 0 { line.trim_start_matches(' ') } else { line };
@@ -121,6 +121,6 @@ fn fold(text: &str) -> Result<String, Unwritable> {
 }
 
 /// Whether a document indicator is terminated. A tab would be escaped here, and a quote would end the text.
-fn is_ended(rest: &str, by_a_break: bool) -> bool {
+fn is_terminated(rest: &str, by_a_break: bool) -> bool {
     rest.starts_with(' ') || (rest.is_empty() && by_a_break)
 }

@@ -1,9 +1,9 @@
 //! Times and durations.
 
-use crate::{Row, check};
+use crate::{OracleRow, check};
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[OracleRow] = &[
     (r#"{{ dateInZone "2006-01-02T15:04:05Z07:00" 0 "UTC" }}"#, "1970-01-01T00:00:00Z", None),
     (r#"{{ dateInZone "2006-01-02T15:04:05Z07:00" 1700000000 "Europe/Berlin" }}"#, "2023-11-14T23:13:20+01:00", None),
     (r#"{{ dateInZone "2006-01-02T15:04:05Z07:00" 1720000000 "America/New_York" }}"#, "2024-07-03T05:46:40-04:00", None),
@@ -80,6 +80,6 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn as_helm_has_it() {
+fn date_functions_match_helm() {
     check(ROWS);
 }

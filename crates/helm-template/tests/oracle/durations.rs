@@ -23,7 +23,7 @@ const ROWS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn as_helm_has_it() {
+fn duration_functions_match_helm4() {
     for (template, expected) in ROWS {
         assert_eq!(crate::render(template, Profile::Helm4), *expected, "{template}");
         let refused = crate::render(template, Profile::Helm3);

@@ -1,9 +1,9 @@
 //! Values of types that are rare in templates: bytes, TOML times, versions, nil maps and nil lists; how they are printed and encoded.
 
-use crate::{Row, check};
+use crate::{OracleRow, check};
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[OracleRow] = &[
     (r#"{{ $t := fromToml "a = 2020-01-02T03:04:05.123+02:00" }}{{ $t.a }}|{{ toJson $t }}|{{ toYaml $t }}|{{ typeOf $t.a }}|{{ kindOf $t.a }}|{{ printf "%v %s" $t.a $t.a }}|{{ toToml $t }}|{{ toYamlPretty $t }}|{{ toPrettyJson $t }}"#, "2020-01-02 03:04:05.123 +0200 +0200|{\"a\":\"2020-01-02T03:04:05.123+02:00\"}|a: \"2020-01-02T03:04:05.123+02:00\"|time.Time|struct|2020-01-02 03:04:05.123 +0200 +0200 2020-01-02 03:04:05.123 +0200 +0200|a = 2020-01-02T03:04:05.123+02:00\n|a: 2020-01-02T03:04:05.123+02:00|{\n  \"a\": \"2020-01-02T03:04:05.123+02:00\"\n}", None),
     (r#"{{ $t := fromToml "a = 2020-01-02T03:04:05" }}{{ $t.a }}|{{ toJson $t }}|{{ toYaml $t }}|{{ typeOf $t.a }}|{{ kindOf $t.a }}|{{ printf "%v %s" $t.a $t.a }}|{{ toToml $t }}|{{ toYamlPretty $t }}"#, "2020-01-02 03:04:05 +0000 datetime-local|{\"a\":\"2020-01-02T03:04:05Z\"}|a: \"2020-01-02T03:04:05Z\"|time.Time|struct|2020-01-02 03:04:05 +0000 datetime-local 2020-01-02 03:04:05 +0000 datetime-local|a = 2020-01-02T03:04:05\n|a: 2020-01-02T03:04:05Z", None),
     (r#"{{ $t := fromToml "a = 2020-01-02" }}{{ $t.a }}|{{ toJson $t }}|{{ toYaml $t }}|{{ typeOf $t.a }}|{{ kindOf $t.a }}|{{ printf "%v %s" $t.a $t.a }}|{{ toToml $t }}|{{ toYamlPretty $t }}"#, "2020-01-02 00:00:00 +0000 date-local|{\"a\":\"2020-01-02T00:00:00Z\"}|a: \"2020-01-02T00:00:00Z\"|time.Time|struct|2020-01-02 00:00:00 +0000 date-local 2020-01-02 00:00:00 +0000 date-local|a = 2020-01-02\n|a: 2020-01-02T00:00:00Z", None),
@@ -149,6 +149,6 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn values_of_rare_kinds() {
+fn rare_value_types_match_helm() {
     check(ROWS);
 }

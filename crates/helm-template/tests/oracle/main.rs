@@ -12,17 +12,17 @@ mod versions;
 use std::sync::Arc;
 
 use helm_template::budget::Budget;
+use helm_template::env::RenderEnv;
 use helm_template::exec::{Machine, Templates};
 use helm_template::functions;
-use helm_template::outside::Outside;
 use helm_template::parse::parse;
 use helm_template::profile::Profile;
 use helm_template::value::Map;
 
 /// A template, its result in Helm 3, and its result in Helm 4 if that differs.
-type Row = (&'static str, &'static str, Option<&'static str>);
+type OracleRow = (&'static str, &'static str, Option<&'static str>);
 
-fn check(rows: &[Row]) {
+fn check(rows: &[OracleRow]) {
     for (template, helm3, helm4) in rows {
         assert_eq!(render(template, Profile::Helm3), *helm3, "{template}, Helm 3");
         assert_eq!(render(template, Profile::Helm4), helm4.unwrap_or(helm3), "{template}, Helm 4");
@@ -37,7 +37,7 @@ fn render(template: &str, profile: Profile) -> String {
     };
     let templates = Templates::default().with(parsed.into_iter().map(Arc::new));
     let budget = Budget::default();
-    let mut machine = Machine::new(templates, &functions, Outside::NOWHERE, &budget);
+    let mut machine = Machine::new(templates, &functions, RenderEnv::NULL, &budget);
     match machine.run("t", Map::new().into()) {
         // Helm removes this text from its output.
         Ok(out) => String::from_utf8_lossy(&out).replace("<no value>", ""),

@@ -1,9 +1,9 @@
 //! Path and URL functions.
 
-use crate::{Row, check};
+use crate::{OracleRow, check};
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[OracleRow] = &[
     (r#"{{ base "" }}|{{ dir "" }}|{{ clean "" }}|{{ ext "" }}|{{ isAbs "" }}|{{ osBase "" }}"#, ".|.|.||false|.", None),
     (r#"{{ base "/" }}|{{ dir "/" }}|{{ clean "/" }}|{{ ext "/" }}|{{ isAbs "/" }}|{{ osBase "/" }}"#, "/|/|/||true|/", None),
     (r#"{{ base "a/../../b" }}|{{ dir "a/../../b" }}|{{ clean "a/../../b" }}|{{ ext "a/../../b" }}|{{ isAbs "a/../../b" }}|{{ osBase "a/../../b" }}"#, "b|..|../b||false|b", None),
@@ -51,6 +51,6 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn as_helm_has_it() {
+fn path_functions_match_helm() {
     check(ROWS);
 }

@@ -1,9 +1,9 @@
 //! Regular expressions.
 
-use crate::{Row, check};
+use crate::{OracleRow, check};
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[OracleRow] = &[
     (r#"{{ mustRegexFind "a(" "a" }}"#, "error: error calling mustRegexFind: error parsing regexp: missing closing ): `a(`", None),
     (r#"{{ mustRegexFind "a)" "a" }}"#, "error: error calling mustRegexFind: error parsing regexp: unexpected ): `a)`", None),
     (r#"{{ mustRegexFind "a**" "a" }}"#, "error: error calling mustRegexFind: error parsing regexp: invalid nested repetition operator: `**`", None),
@@ -72,6 +72,6 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn as_helm_has_it() {
+fn regex_functions_match_helm() {
     check(ROWS);
 }

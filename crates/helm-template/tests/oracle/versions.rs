@@ -1,9 +1,9 @@
 //! Versions and constraints.
 
-use crate::{Row, check};
+use crate::{OracleRow, check};
 
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[OracleRow] = &[
     (r#"{{ semver "1.2.3" }}"#, "1.2.3", None),
     (r#"{{ semver "v1.2" }}"#, "1.2.0", None),
     (r#"{{ semver "1" }}"#, "1.0.0", None),
@@ -71,6 +71,6 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn as_helm_has_it() {
+fn version_functions_match_helm() {
     check(ROWS);
 }

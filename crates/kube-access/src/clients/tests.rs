@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use domain::actor::{Actor, Impersonation, Via, Who};
+use domain::actor::{Actor, AuthMethod, Impersonation, Principal};
 use domain::ids::{UserId, WorkspaceName};
 use domain::roles::WorkspaceRole;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
@@ -10,17 +10,17 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, WatchParams};
 use parking_lot::Mutex;
 use serde_json::json;
-use testkit::fault::Line;
-use testkit::{Fault, World};
+use testkit::fault::LinkState;
+use testkit::{FaultInjector, TestCluster};
 use tokio::time::Instant;
 
 use super::*;
-use crate::patience::{Silent, is_out_of_reach};
+use crate::timeout::{RequestTimeout, is_unreachable};
 
 type Headers = Arc<Mutex<Vec<HeaderMap>>>;
 
 /// A client that records the headers of its requests.
-fn listening(to: kube::Client) -> (kube::Client, Headers) {
+fn recording_client(to: kube::Client) -> (kube::Client, Headers) {
     let heard = Headers::default();
     let notes = heard.clone();
     let call = move |request: Request<Body>| {
@@ -35,7 +35,7 @@ fn deployer() -> Impersonation {
     Impersonation::service_account("team", "longshore-deployer")
 }
 
-fn smuggling() -> Request<Body> {
+fn request_with_impersonation_headers() -> Request<Body> {
     Request::get("/api/v1/namespaces/team/configmaps")
         .header("Impersonate-User", "admin")
         .header("Impersonate-Group", "system:masters")
@@ -47,22 +47,22 @@ fn smuggling() -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_request_is_made_as_whom_the_client_is_for_whatever_it_brings_along() {
-    let world = World::new().await;
-    let (line, heard) = listening(world.admin());
+async fn client_replaces_impersonation_headers_of_requests() {
+    let world = TestCluster::new().await;
+    let (line, heard) = recording_client(world.admin_client());
     let clients = Clients::new(line);
     for (client, wanted) in [
-        (clients.own(), vec![]),
+        (clients.platform(), vec![]),
         (
-            clients.acting_as(&deployer()),
+            clients.impersonating(&deployer()),
             vec!["impersonate-user: system:serviceaccount:team:longshore-deployer"],
         ),
     ] {
-        client.send(smuggling()).await.unwrap();
+        client.send(request_with_impersonation_headers()).await.unwrap();
         let headers = heard.lock().pop().unwrap();
         let impersonating: Vec<String> = headers
             .iter()
-            .filter(|(name, _)| name.as_str().starts_with(ALL))
+            .filter(|(name, _)| name.as_str().starts_with(IMPERSONATE_PREFIX))
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
         assert_eq!(impersonating, wanted);
@@ -72,32 +72,38 @@ async fn a_request_is_made_as_whom_the_client_is_for_whatever_it_brings_along() 
 
 /// Otherwise a client that wraps another could act as the platform instead of the impersonated user.
 #[tokio::test]
-async fn a_client_over_a_client_acts_as_the_one_who_is_named_or_not_at_all() {
-    let world = World::new().await;
-    let (line, heard) = listening(world.admin());
+async fn wrapped_client_impersonates_once_or_fails() {
+    let world = TestCluster::new().await;
+    let (line, heard) = recording_client(world.admin_client());
     let clients = Clients::new(line);
-    let person = clients.acting_as(&deployer());
-    for client in [Clients::new(clients.own()).acting_as(&deployer()), Clients::new(person.clone()).own()] {
-        client.send(smuggling()).await.unwrap();
+    let person = clients.impersonating(&deployer());
+    for client in
+        [Clients::new(clients.platform()).impersonating(&deployer()), Clients::new(person.clone()).platform()]
+    {
+        client.send(request_with_impersonation_headers()).await.unwrap();
         let headers = heard.lock().pop().unwrap();
         assert_eq!(headers.get_all("impersonate-user").iter().collect::<Vec<_>>(), [deployer().user()]);
         assert!(!headers.contains_key("impersonate-group"));
     }
-    Clients::new(clients.own()).own().send(smuggling()).await.unwrap();
+    Clients::new(clients.platform()).platform().send(request_with_impersonation_headers()).await.unwrap();
     assert!(!heard.lock().pop().unwrap().contains_key("impersonate-user"));
     for twice in [deployer(), Impersonation::service_account("other", "default")] {
-        let refused = Clients::new(person.clone()).acting_as(&twice).send(smuggling()).await.unwrap_err();
+        let refused = Clients::new(person.clone())
+            .impersonating(&twice)
+            .send(request_with_impersonation_headers())
+            .await
+            .unwrap_err();
         assert!(refused.to_string().contains("somebody else besides"), "{refused}");
         assert!(heard.lock().is_empty());
     }
 }
 
 #[test]
-fn a_configuration_that_acts_as_somebody_is_refused() {
+fn kubeconfig_that_impersonates_is_rejected() {
     let config = |auth: serde_json::Value| {
         let mut config = kube::Config::new("https://kube.example".parse().unwrap());
         config.auth_info = serde_json::from_value(auth).unwrap();
-        check(&config).is_ok()
+        reject_impersonation(&config).is_ok()
     };
     assert!(config(json!({"token": "t"})));
     for auth in [
@@ -111,8 +117,8 @@ fn a_configuration_that_acts_as_somebody_is_refused() {
 }
 
 #[tokio::test]
-async fn kubernetes_decides_what_somebody_may_do_through_us() {
-    let world = World::new().await;
+async fn impersonated_requests_are_authorized_by_rbac() {
+    let world = TestCluster::new().await;
     let rule = |api: &str| json!({"apiGroups": [""], "resources": [api], "verbs": ["list"]});
     let group = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name});
     world
@@ -126,9 +132,9 @@ async fn kubernetes_decides_what_somebody_may_do_through_us() {
                 "subjects": [group("system:serviceaccounts:team"), group("longshore:ws:team:viewer")]}),
         ])
         .await;
-    let clients = Clients::new(world.platform());
+    let clients = Clients::new(world.platform_client());
     let list = async |who: &Impersonation, namespace: &str| {
-        let maps: Api<ConfigMap> = Api::namespaced(clients.acting_as(who), namespace);
+        let maps: Api<ConfigMap> = Api::namespaced(clients.impersonating(who), namespace);
         maps.list(&ListParams::default()).await.is_ok()
     };
     let may = async |who: &Impersonation, namespace: &str| {
@@ -138,14 +144,20 @@ async fn kubernetes_decides_what_somebody_may_do_through_us() {
             resource: Some("configmaps".to_owned()),
             ..ResourceAttributes::default()
         };
-        crate::may(&clients.own(), who, what).await.unwrap()
+        crate::is_allowed(&clients.platform(), who, what).await.unwrap()
     };
     let person = |workspace: &str| {
-        let member = (WorkspaceName::chosen(workspace).unwrap(), WorkspaceRole::Viewer);
+        let member = (WorkspaceName::parse_chosen(workspace).unwrap(), WorkspaceRole::Viewer);
         let id = UserId::from_random([7; 10]);
-        let who = Who::Person { id, account: "user-1".to_owned(), uid: "x".to_owned() };
+        let who = Principal::User { id, account: "user-1".to_owned(), uid: "x".to_owned() };
         let memberships = [member].into_iter().collect();
-        Actor { who, platform: BTreeSet::new(), memberships, via: Via::Kubernetes }.impersonation()
+        Actor {
+            principal: who,
+            platform_roles: BTreeSet::new(),
+            memberships,
+            auth_method: AuthMethod::Kubernetes,
+        }
+        .impersonation()
     };
     let stranger = Impersonation::service_account("other", "default");
     for (who, namespace, allowed) in [
@@ -162,30 +174,30 @@ async fn kubernetes_decides_what_somebody_may_do_through_us() {
 }
 
 #[tokio::test]
-async fn a_name_that_no_header_can_carry_sends_nothing() {
-    let world = World::new().await;
-    let (line, heard) = listening(world.admin());
+async fn request_is_not_sent_when_user_name_is_no_header_value() {
+    let world = TestCluster::new().await;
+    let (line, heard) = recording_client(world.admin_client());
     let bad = Impersonation::service_account("team", "x\r\nImpersonate-Group: system:masters");
-    let client = Clients::new(line).acting_as(&bad);
-    let refused = client.send(smuggling()).await.unwrap_err();
-    assert!(refused.to_string().contains("no name") && !is_out_of_reach(&refused), "{refused}");
+    let client = Clients::new(line).impersonating(&bad);
+    let refused = client.send(request_with_impersonation_headers()).await.unwrap_err();
+    assert!(refused.to_string().contains("no name") && !is_unreachable(&refused), "{refused}");
     assert!(heard.lock().is_empty());
 }
 
 #[tokio::test]
-async fn a_cluster_that_does_not_answer_is_given_up_and_recognised() {
-    let (world, fault) = (World::new().await, Fault::none());
-    let clients = Clients::with_limit(fault.over(world.admin()), Duration::from_millis(300));
-    let maps: Api<ConfigMap> = Api::namespaced(clients.acting_as(&deployer()), "default");
-    fault.turn(Line::Silent);
+async fn unresponsive_cluster_times_out_as_unreachable() {
+    let (world, fault) = (TestCluster::new().await, FaultInjector::healthy());
+    let clients = Clients::with_timeout(fault.wrap(world.admin_client()), Duration::from_millis(300));
+    let maps: Api<ConfigMap> = Api::namespaced(clients.impersonating(&deployer()), "default");
+    fault.set_link(LinkState::Unresponsive);
     let began = Instant::now();
     let error = maps.get("x").await.unwrap_err();
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    assert!(matches!(&error, kube::Error::Service(cause) if cause.is::<Silent>()), "{error:?}");
-    assert!(is_out_of_reach(&error));
+    assert!(matches!(&error, kube::Error::Service(cause) if cause.is::<RequestTimeout>()), "{error:?}");
+    assert!(is_unreachable(&error));
     assert!(maps.watch(&WatchParams::default(), "0").await.is_err(), "a watch must begin in time too");
-    fault.turn(Line::Cut);
-    assert!(is_out_of_reach(&maps.get("x").await.unwrap_err()));
-    fault.turn(Line::Sound);
-    assert!(!is_out_of_reach(&maps.get("x").await.unwrap_err()), "a refusal is an answer");
+    fault.set_link(LinkState::Disconnected);
+    assert!(is_unreachable(&maps.get("x").await.unwrap_err()));
+    fault.set_link(LinkState::Healthy);
+    assert!(!is_unreachable(&maps.get("x").await.unwrap_err()), "a refusal is an answer");
 }

@@ -2,12 +2,12 @@
 //!
 //! Modules:
 //! - [`queue`]: keys to reconcile, with backoff; a panic in one reconcile is an error of that key alone.
-//! - [`fair`]: slots of a controller, shared among tenants.
+//! - [`slots`]: slots of a controller, shared among tenants.
 //! - [`runtime`]: restarts controllers, caches, listeners and garbage collectors that end or panic, counts it, and reports failing tasks.
 
-pub mod fair;
 pub mod queue;
 pub mod runtime;
+pub mod slots;
 
-pub use fair::Limits;
-pub use runtime::{Panicked, Runtime, TaskHandle, isolate, runtime};
+pub use runtime::{PanicError, TaskHandle, TaskRuntime, isolate, runtime};
+pub use slots::SlotLimits;

@@ -2,7 +2,7 @@
 //!
 //! A controller provides a stream of changed keys and a reconcile function. A key is queued at most once and never
 //! reconciled concurrently; if it is added during its reconcile, it is due again afterwards. Slots are shared fairly
-//! among the tenants of keys ([`super::fair`]).
+//! among the tenants of keys ([`super::slots`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -12,29 +12,29 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::fair::{Limits, Slots};
 use super::runtime::{isolate, runtime};
+use super::slots::{SlotLimits, Slots};
 
 /// Backoff after the first failure of a key; doubles with each further one.
-pub const PAUSE: Duration = Duration::from_millis(200);
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+pub const INITIAL_BACKOFF: Duration = Duration::from_millis(200);
+pub const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Number of consecutive panics and exceeded deadlines after which a key is quarantined: it is then reconciled
 /// rarely, however often it changes.
-pub const QUARANTINED_AFTER: u32 = 5;
-pub const LONGEST_QUARANTINE: Duration = Duration::from_mins(10);
+pub const QUARANTINE_THRESHOLD: u32 = 5;
+pub const MAX_QUARANTINE: Duration = Duration::from_mins(10);
 /// Upper bound of every delay. A key that asks for a longer one is reconciled earlier, which is always correct.
 const MAX_DELAY: Duration = Duration::from_hours(24 * 30);
 
 /// When a key is due again after a successful reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Action {
     /// When it is added again.
-    Rest,
+    AwaitChange,
     /// After this delay, or when it is added again.
-    After(Duration),
+    RequeueAfter(Duration),
 }
 
-/// Reconciles every key of the stream, at most `at_once` concurrently. Returns when the stream has ended and all due
+/// Reconciles every key of the stream, at most `max_concurrent` concurrently. Returns when the stream has ended and all due
 /// keys are done.
 ///
 /// Every key is a tenant of its own. A panic in `sync` is an error of that key: it is logged, counted for
@@ -43,29 +43,29 @@ pub enum Next {
 pub async fn run<K, E>(
     controller: &'static str,
     keys: impl Stream<Item = K>,
-    at_once: usize,
-    sync: impl AsyncFn(&K) -> Result<Next, E>,
+    max_concurrent: usize,
+    sync: impl AsyncFn(&K) -> Result<Action, E>,
 ) where
     K: Ord + Clone + Display,
     E: Display,
 {
-    run_fair(controller, keys, Limits::from(at_once), K::to_string, sync).await;
+    run_fair(controller, keys, SlotLimits::from(max_concurrent), K::to_string, sync).await;
 }
 
-/// Like [`run`], with slots shared fairly among tenants ([`super::fair`]). `tenant_of` names the tenant of a key.
+/// Like [`run`], with slots shared fairly among tenants ([`super::slots`]). `tenant_of` names the tenant of a key.
 pub async fn run_fair<K, E>(
     controller: &'static str,
     keys: impl Stream<Item = K>,
-    limits: Limits,
+    limits: SlotLimits,
     tenant_of: impl Fn(&K) -> String,
-    sync: impl AsyncFn(&K) -> Result<Next, E>,
+    sync: impl AsyncFn(&K) -> Result<Action, E>,
 ) where
     K: Ord + Clone + Display,
     E: Display,
 {
     let mut keys = pin!(keys.fuse());
-    let mut due = Due::new(controller, limits);
-    let health = runtime().queue(controller);
+    let mut due = WorkQueue::new(controller, limits);
+    let health = runtime().register_queue(controller);
     let mut passes = FuturesUnordered::new();
     loop {
         while let Some((tenant, key)) = due.begin(Instant::now()) {
@@ -78,7 +78,7 @@ pub async fn run_fair<K, E>(
         if keys.is_done() && passes.is_empty() {
             return;
         }
-        let wakes = due.wakes();
+        let wakes = due.next_wake();
         tokio::select! {
             key = keys.next(), if !keys.is_done() => {
                 let now = Instant::now();
@@ -89,17 +89,17 @@ pub async fn run_fair<K, E>(
             Some((tenant, key, done)) = passes.next(), if !passes.is_empty() => {
                 let done = match done {
                     Ok(Ok(Ok(next))) => Ok(next),
-                    Ok(Ok(Err(error))) => Err(Failed::Error(error.to_string())),
-                    Ok(Err(panicked)) => Err(Failed::Crash(panicked.to_string())),
-                    Err(_) => Err(Failed::Crash(format!("not done within {} s", limits.deadline.as_secs()))),
+                    Ok(Ok(Err(error))) => Err(ReconcileFailure::Error(error.to_string())),
+                    Ok(Err(panicked)) => Err(ReconcileFailure::Crash(panicked.to_string())),
+                    Err(_) => Err(ReconcileFailure::Crash(format!("not done within {} s", limits.deadline.as_secs()))),
                 };
                 if let Err(failed) = &done {
-                    runtime().count_error(controller, matches!(failed, Failed::Crash(_)));
+                    runtime().count_error(controller, matches!(failed, ReconcileFailure::Crash(_)));
                 }
                 due.end(&tenant, key, done, Instant::now());
             }
             () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {
-                due.wake(Instant::now(), &tenant_of);
+                due.requeue_expired(Instant::now(), &tenant_of);
             }
             else => {}
         }
@@ -107,14 +107,14 @@ pub async fn run_fair<K, E>(
 }
 
 /// Failure of a reconcile.
-enum Failed {
+enum ReconcileFailure {
     Error(String),
     /// A panic or an exceeded deadline.
     Crash(String),
 }
 
-impl Failed {
-    fn cause(&self) -> &str {
+impl ReconcileFailure {
+    fn message(&self) -> &str {
         match self {
             Self::Error(cause) | Self::Crash(cause) => cause,
         }
@@ -122,19 +122,19 @@ impl Failed {
 }
 
 /// Keys that are due, in progress or due later.
-struct Due<K> {
+struct WorkQueue<K> {
     controller: &'static str,
     slots: Slots<K>,
-    states: BTreeMap<K, State>,
+    states: BTreeMap<K, KeyState>,
     timers: BTreeSet<(Instant, K)>,
     /// Number of quarantined keys.
     quarantined: usize,
 }
 
 #[derive(Default)]
-struct State {
-    waits: bool,
-    under_way: bool,
+struct KeyState {
+    is_waiting: bool,
+    is_running: bool,
     timer: Option<Instant>,
     failures: u32,
     /// Consecutive panics and exceeded deadlines.
@@ -143,8 +143,8 @@ struct State {
     not_before: Option<Instant>,
 }
 
-impl<K: Ord + Clone + Display> Due<K> {
-    fn new(controller: &'static str, limits: Limits) -> Self {
+impl<K: Ord + Clone + Display> WorkQueue<K> {
+    fn new(controller: &'static str, limits: SlotLimits) -> Self {
         let (states, timers) = (BTreeMap::new(), BTreeSet::new());
         Self { controller, slots: Slots::new(limits), states, timers, quarantined: 0 }
     }
@@ -155,14 +155,14 @@ impl<K: Ord + Clone + Display> Due<K> {
             self.timers.remove(&(at, key.clone()));
         }
         // A changed quarantined object is reconciled again, but at a limited rate.
-        if let Some(at) = state.not_before.filter(|at| *at > now && !state.under_way && !state.waits) {
+        if let Some(at) = state.not_before.filter(|at| *at > now && !state.is_running && !state.is_waiting) {
             state.timer = Some(at);
             self.timers.insert((at, key));
             return;
         }
-        if !state.waits {
-            state.waits = true;
-            if !state.under_way {
+        if !state.is_waiting {
+            state.is_waiting = true;
+            if !state.is_running {
                 self.slots.push(tenant, key, now);
             }
         }
@@ -172,35 +172,39 @@ impl<K: Ord + Clone + Display> Due<K> {
     fn begin(&mut self, now: Instant) -> Option<(String, K)> {
         let (tenant, key) = self.slots.begin(now)?;
         let state = self.states.entry(key.clone()).or_default();
-        (state.waits, state.under_way) = (false, true);
+        (state.is_waiting, state.is_running) = (false, true);
         Some((tenant, key))
     }
 
-    fn end(&mut self, tenant: &str, key: K, done: Result<Next, Failed>, now: Instant) {
+    fn end(&mut self, tenant: &str, key: K, done: Result<Action, ReconcileFailure>, now: Instant) {
         self.slots.end(tenant, &key);
         let state = self.states.entry(key.clone()).or_default();
-        state.under_way = false;
-        let was_quarantined = state.crashes >= QUARANTINED_AFTER;
+        state.is_running = false;
+        let was_quarantined = state.crashes >= QUARANTINE_THRESHOLD;
         state.crashes = match done {
-            Err(Failed::Crash(_)) => state.crashes.saturating_add(1),
+            Err(ReconcileFailure::Crash(_)) => state.crashes.saturating_add(1),
             _ => 0,
         };
-        let is_quarantined = state.crashes >= QUARANTINED_AFTER;
+        let is_quarantined = state.crashes >= QUARANTINE_THRESHOLD;
         self.quarantined = self.quarantined + usize::from(is_quarantined) - usize::from(was_quarantined);
-        state.not_before = is_quarantined.then(|| now + LONGEST_PAUSE);
+        state.not_before = is_quarantined.then(|| now + MAX_BACKOFF);
         let later = match done {
             Ok(next) => {
                 state.failures = 0;
                 match next {
-                    Next::Rest => None,
-                    Next::After(pause) => Some(pause),
+                    Action::AwaitChange => None,
+                    Action::RequeueAfter(pause) => Some(pause),
                 }
             }
             Err(failed) => {
-                let backoff = if is_quarantined { quarantine(state.crashes) } else { pause(state.failures) };
-                let (controller, error) = (self.controller, failed.cause());
+                let backoff = if is_quarantined {
+                    quarantine_delay(state.crashes)
+                } else {
+                    backoff_delay(state.failures)
+                };
+                let (controller, error) = (self.controller, failed.message());
                 // Once per backoff step: a key that keeps failing does not fill the log.
-                if state.failures == 0 || backoff > pause(state.failures.saturating_sub(1)) {
+                if state.failures == 0 || backoff > backoff_delay(state.failures.saturating_sub(1)) {
                     tracing::warn!(controller, %key, error, ?backoff, "reconcile failed; retrying");
                 } else {
                     tracing::debug!(controller, %key, error, ?backoff, "reconcile failed; retrying");
@@ -210,10 +214,10 @@ impl<K: Ord + Clone + Display> Due<K> {
             }
         };
         match later {
-            _ if state.waits && state.not_before.is_none() => self.slots.push(tenant, key, now),
+            _ if state.is_waiting && state.not_before.is_none() => self.slots.push(tenant, key, now),
             Some(pause) => {
-                let pause = if state.waits { LONGEST_PAUSE } else { pause };
-                state.waits = false;
+                let pause = if state.is_waiting { MAX_BACKOFF } else { pause };
+                state.is_waiting = false;
                 let at = now + pause.min(MAX_DELAY);
                 state.timer = Some(at);
                 self.timers.insert((at, key));
@@ -223,12 +227,12 @@ impl<K: Ord + Clone + Display> Due<K> {
     }
 
     /// Time of the first timer.
-    fn wakes(&self) -> Option<Instant> {
+    fn next_wake(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, _)| *at);
-        timer.into_iter().chain(self.slots.wakes()).min()
+        timer.into_iter().chain(self.slots.next_wake()).min()
     }
 
-    fn wake(&mut self, now: Instant, tenant_of: impl Fn(&K) -> String) {
+    fn requeue_expired(&mut self, now: Instant, tenant_of: impl Fn(&K) -> String) {
         self.slots.demote(now, &tenant_of);
         while let Some((at, key)) = self.timers.pop_first() {
             if at > now {
@@ -241,14 +245,14 @@ impl<K: Ord + Clone + Display> Due<K> {
 }
 
 /// Backoff after this many earlier failures.
-fn pause(failures: u32) -> Duration {
-    LONGEST_PAUSE.min(PAUSE.saturating_mul(2_u32.saturating_pow(failures)))
+fn backoff_delay(failures: u32) -> Duration {
+    MAX_BACKOFF.min(INITIAL_BACKOFF.saturating_mul(2_u32.saturating_pow(failures)))
 }
 
 /// Delay after this many consecutive panics and exceeded deadlines.
-fn quarantine(crashes: u32) -> Duration {
-    let steps = crashes.saturating_sub(QUARANTINED_AFTER).saturating_add(1);
-    LONGEST_QUARANTINE.min(LONGEST_PAUSE.saturating_mul(2_u32.saturating_pow(steps)))
+fn quarantine_delay(crashes: u32) -> Duration {
+    let steps = crashes.saturating_sub(QUARANTINE_THRESHOLD).saturating_add(1);
+    MAX_QUARANTINE.min(MAX_BACKOFF.saturating_mul(2_u32.saturating_pow(steps)))
 }
 
 #[cfg(test)]

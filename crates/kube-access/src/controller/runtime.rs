@@ -1,9 +1,9 @@
 //! Supervision of long-running tasks and isolation of panics.
 //!
-//! [`Runtime::run`] restarts a task that ended or panicked, with exponential backoff. From the failure until the restarted task
-//! has been stable for a while, [`Runtime::failing`] names it; `/readyz` shows that. [`isolate`] turns a panic into an error.
+//! [`TaskRuntime::run`] restarts a task that ended or panicked, with exponential backoff. From the failure until the restarted task
+//! has been stable for a while, [`TaskRuntime::failing_tasks`] names it; `/readyz` shows that. [`isolate`] turns a panic into an error.
 //!
-//! Tasks run inside the caller's future, not on a task of their own, unless they are started with [`Runtime::spawn`]. So work that may
+//! Tasks run inside the caller's future, not on a task of their own, unless they are started with [`TaskRuntime::spawn`]. So work that may
 //! only be done while a Lease is held is dropped together with it.
 
 use std::any::Any;
@@ -24,7 +24,7 @@ use prometheus_client::registry::Registry;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use super::fair::Usage;
+use super::slots::SlotUsage;
 
 /// Backoff after the first failure of a task; each further failure doubles it.
 const BACKOFF: Duration = Duration::from_millis(200);
@@ -39,9 +39,9 @@ const STARVED_AFTER: Duration = Duration::from_mins(1);
 /// A future panicked. The message is for the log: it may quote an object.
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
-pub struct Panicked(pub String);
+pub struct PanicError(pub String);
 
-impl Panicked {
+impl PanicError {
     fn new(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
@@ -50,18 +50,18 @@ impl Panicked {
 }
 
 /// Runs a future and returns its panic as an error.
-pub async fn isolate<F: Future>(future: F) -> Result<F::Output, Panicked> {
-    AssertUnwindSafe(future).catch_unwind().await.map_err(|payload| Panicked::new(&*payload))
+pub async fn isolate<F: Future>(future: F) -> Result<F::Output, PanicError> {
+    AssertUnwindSafe(future).catch_unwind().await.map_err(|payload| PanicError::new(&*payload))
 }
 
 /// Runs a function and returns its panic as an error.
-pub fn isolate_sync<T>(function: impl FnOnce() -> T) -> Result<T, Panicked> {
-    std::panic::catch_unwind(AssertUnwindSafe(function)).map_err(|payload| Panicked::new(&*payload))
+pub fn isolate_sync<T>(function: impl FnOnce() -> T) -> Result<T, PanicError> {
+    std::panic::catch_unwind(AssertUnwindSafe(function)).map_err(|payload| PanicError::new(&*payload))
 }
 
 /// The runtime of this process: what `/readyz` and `/metrics` show.
-pub fn runtime() -> &'static Runtime {
-    static RUNTIME: LazyLock<Runtime> = LazyLock::new(Runtime::default);
+pub fn runtime() -> &'static TaskRuntime {
+    static RUNTIME: LazyLock<TaskRuntime> = LazyLock::new(TaskRuntime::default);
     &RUNTIME
 }
 
@@ -77,11 +77,11 @@ struct TaskLabels {
 
 /// Supervises tasks and counts failures. Cheap to clone; clones share state.
 #[derive(Clone, Default)]
-pub struct Runtime(Arc<Inner>);
+pub struct TaskRuntime(Arc<RuntimeInner>);
 
 #[derive(Default)]
-struct Inner {
-    failing: Mutex<Failing>,
+struct RuntimeInner {
+    failing: Mutex<FailingTasks>,
     restarts: Family<TaskLabels, Counter>,
     errors: Family<ControllerLabels, Counter>,
     panics: Family<ControllerLabels, Counter>,
@@ -93,7 +93,7 @@ struct Inner {
 /// The last report of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct QueueReport {
-    usage: Usage,
+    usage: SlotUsage,
     quarantined: usize,
 }
 
@@ -105,14 +105,14 @@ struct QueueLabels {
 
 /// Tasks that are not healthy, by a unique id, since several may have one name.
 #[derive(Default)]
-struct Failing {
+struct FailingTasks {
     next_id: u64,
     tasks: BTreeMap<u64, String>,
 }
 
-impl Runtime {
+impl TaskRuntime {
     pub fn register(&self, registry: &mut Registry) {
-        let Inner { restarts, errors, panics, queue_gauges, .. } = &*self.0;
+        let RuntimeInner { restarts, errors, panics, queue_gauges, .. } = &*self.0;
         registry.register("task_restarts", "Tasks restarted after they ended or panicked", restarts.clone());
         registry.register("reconcile_errors", "Reconciles that failed, panics included", errors.clone());
         registry.register(
@@ -129,7 +129,7 @@ impl Runtime {
 
     /// One line for each task that ended or panicked and is not stable again, and for each controller that has no slot for a tenant below
     /// its share. The lines contain no object data except the path of a watch.
-    pub fn failing(&self) -> Vec<String> {
+    pub fn failing_tasks(&self) -> Vec<String> {
         let mut failing: Vec<String> = self.0.failing.lock().tasks.values().cloned().collect();
         let now = Instant::now();
         for (controller, QueueReport { usage, .. }) in self.0.queues.lock().values() {
@@ -145,8 +145,8 @@ impl Runtime {
         failing
     }
 
-    /// The entry of a controller's queue in the metrics and in [`Runtime::failing`], until it is dropped.
-    pub(super) fn queue(&self, controller: &'static str) -> QueueHealth<'_> {
+    /// The entry of a controller's queue in the metrics and in [`TaskRuntime::failing_tasks`], until it is dropped.
+    pub(super) fn register_queue(&self, controller: &'static str) -> QueueHealth<'_> {
         let mut failing = self.0.failing.lock();
         failing.next_id = failing.next_id.wrapping_add(1);
         QueueHealth { runtime: self, controller, id: failing.next_id }
@@ -165,7 +165,7 @@ impl Runtime {
         unreachable!("it never stops")
     }
 
-    /// As [`Runtime::run`]; a task that ends once `is_stopping` holds is not restarted.
+    /// As [`TaskRuntime::run`]; a task that ends once `is_stopping` holds is not restarted.
     pub async fn run_until<F: Future>(
         &self,
         name: &'static str,
@@ -187,7 +187,7 @@ impl Runtime {
                 loop {
                     tokio::select! {
                         ended = &mut task => break ended,
-                        () = &mut stable, if health.is_failing() => health.recovered(),
+                        () = &mut stable, if health.is_failing() => health.set_healthy(),
                     }
                 }
             };
@@ -202,7 +202,7 @@ impl Runtime {
                 Ok(_) => "ended",
                 Err(_) => "panicked",
             };
-            health.failed(&format!("{cause}, {restarts} restarts"));
+            health.set_failing(&format!("{cause}, {restarts} restarts"));
             self.0.restarts.get_or_create(&TaskLabels { task: name }).inc();
             let error = ended.err().map(|panicked| panicked.0).unwrap_or_default();
             tracing::error!(task = name, subject, error, ?backoff, "task {cause}; restarting it");
@@ -238,19 +238,19 @@ impl Runtime {
 
 /// Reports the state of one queue.
 pub(super) struct QueueHealth<'a> {
-    runtime: &'a Runtime,
+    runtime: &'a TaskRuntime,
     controller: &'static str,
     id: u64,
 }
 
 impl QueueHealth<'_> {
-    pub fn report(&self, usage: Usage, quarantined: usize) {
+    pub fn report(&self, usage: SlotUsage, quarantined: usize) {
         self.runtime.0.queues.lock().insert(self.id, (self.controller, QueueReport { usage, quarantined }));
-        self.show();
+        self.update_gauges();
     }
 
     /// Sets the gauges of this controller to the sum of its queues.
-    fn show(&self) {
+    fn update_gauges(&self) {
         let queues = self.runtime.0.queues.lock();
         let mut sum = [0_usize; 4];
         for (_, QueueReport { usage, quarantined }) in
@@ -272,7 +272,7 @@ impl QueueHealth<'_> {
 impl Drop for QueueHealth<'_> {
     fn drop(&mut self) {
         self.runtime.0.queues.lock().remove(&self.id);
-        self.show();
+        self.update_gauges();
     }
 }
 
@@ -286,15 +286,15 @@ impl Drop for TaskHandle {
     }
 }
 
-/// The entry of one task in [`Runtime::failing`]; removed when the task is dropped.
+/// The entry of one task in [`TaskRuntime::failing_tasks`]; removed when the task is dropped.
 struct TaskHealth<'a> {
-    runtime: &'a Runtime,
+    runtime: &'a TaskRuntime,
     name: String,
     id: u64,
 }
 
 impl<'a> TaskHealth<'a> {
-    fn new(runtime: &'a Runtime, name: String) -> Self {
+    fn new(runtime: &'a TaskRuntime, name: String) -> Self {
         let mut failing = runtime.0.failing.lock();
         failing.next_id = failing.next_id.wrapping_add(1);
         Self { runtime, name, id: failing.next_id }
@@ -304,11 +304,11 @@ impl<'a> TaskHealth<'a> {
         self.runtime.0.failing.lock().tasks.contains_key(&self.id)
     }
 
-    fn failed(&self, cause: &str) {
+    fn set_failing(&self, cause: &str) {
         self.runtime.0.failing.lock().tasks.insert(self.id, format!("{}: {cause}", self.name));
     }
 
-    fn recovered(&self) {
+    fn set_healthy(&self) {
         self.runtime.0.failing.lock().tasks.remove(&self.id);
         tracing::info!(task = self.name, "task is healthy again");
     }

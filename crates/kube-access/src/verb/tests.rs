@@ -14,12 +14,12 @@ use tower::service_fn;
 
 use super::*;
 use crate::Clients;
-use crate::patience::{is_out_of_reach, may_pass};
+use crate::timeout::{is_retriable, is_unreachable};
 
 type Calls = Arc<Mutex<Vec<String>>>;
 
 /// A server whose responses never end, and the requests that it received.
-fn endless() -> (kube::Client, Calls) {
+fn endless_server() -> (kube::Client, Calls) {
     let calls = Calls::default();
     let noted = calls.clone();
     let call = move |request: Request<Body>| {
@@ -32,12 +32,12 @@ fn endless() -> (kube::Client, Calls) {
         }
     };
     let client = kube::Client::new(service_fn(call), "default");
-    (Clients::with_limit(client, Duration::from_millis(50)).own(), calls)
+    (Clients::with_timeout(client, Duration::from_millis(50)).platform(), calls)
 }
 
 #[tokio::test(start_paused = true)]
 async fn hostile_name_opens_no_watch_and_makes_no_other_call() {
-    let (client, calls) = endless();
+    let (client, calls) = endless_server();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "shop");
     let patch = Patch::Merge(json!({}));
     for name in hostile_names() {
@@ -58,15 +58,15 @@ async fn hostile_name_opens_no_watch_and_makes_no_other_call() {
         ];
         for answer in answers {
             let error = answer.expect_err(&name);
-            assert!(!is_out_of_reach(&error), "{name}: {error}");
+            assert!(!is_unreachable(&error), "{name}: {error}");
         }
     }
     assert_eq!(*calls.lock(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_verb_of_the_client_api_is_sent_and_only_declared_streams_go_on() {
-    let (client, calls) = endless();
+async fn every_verb_is_sent_and_only_declared_streams_have_no_timeout() {
+    let (client, calls) = endless_server();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "shop");
     let pods: Api<Pod> = Api::namespaced(client.clone(), "shop");
     let spaces: Api<Namespace> = Api::all(client.clone());
@@ -107,7 +107,7 @@ async fn every_verb_of_the_client_api_is_sent_and_only_declared_streams_go_on() 
     assert_eq!(calls.lock().len(), bounded.len());
     for answer in bounded {
         let error = answer.unwrap_err();
-        assert!(is_out_of_reach(&error), "the time limit ends it: {error}");
+        assert!(is_unreachable(&error), "the time limit ends it: {error}");
     }
     drop(maps.watch(&WatchParams::default().labels("a=b").timeout(20), "0").await.unwrap());
     drop(maps.watch_metadata(&WatchParams::default(), "0").await.unwrap());
@@ -116,7 +116,7 @@ async fn every_verb_of_the_client_api_is_sent_and_only_declared_streams_go_on() 
 
 #[tokio::test(start_paused = true)]
 async fn undeclared_request_streams_nothing() {
-    let (client, calls) = endless();
+    let (client, calls) = endless_server();
     let get = |path: &str| Request::get(path).body(Body::empty()).unwrap();
     for path in [
         "/api/v1/pods?limit=5&watch=true",
@@ -124,10 +124,10 @@ async fn undeclared_request_streams_nothing() {
         "/api/v1/pods?watch=0",
     ] {
         let error = client.send(get(path)).await.unwrap_err();
-        assert!(!may_pass(&error), "{error}");
+        assert!(!is_retriable(&error), "{error}");
     }
     assert_eq!(calls.lock().len(), 0);
     let error = client.send(get("/api/v1/pods?limit=5&labelSelector=watch%3Dtrue")).await.unwrap_err();
-    assert!(is_out_of_reach(&error));
+    assert!(is_unreachable(&error));
     client.send(declare(get("/api/v1/pods?watch=true"), "watch")).await.unwrap();
 }

@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use super::*;
-use crate::tell::Silent;
+use crate::progress::NoProgress;
 use crate::testing::*;
-use crate::{Way, apply};
+use crate::{ApplyStrategy, apply};
 
-fn ours() -> Ownership {
+fn ownership() -> Ownership {
     Ownership::new("web", "shop")
 }
 
-fn nothing(_: &Object) -> Vec<String> {
+fn ignore_nothing(_: &Object) -> Vec<String> {
     Vec::new()
 }
 
@@ -21,26 +21,30 @@ fn secret() -> Object {
 }
 
 #[tokio::test]
-async fn what_somebody_changed_is_found_and_put_right_but_for_what_is_ignored() {
-    for way in [SERVER_SIDE, Way::ThreeWay] {
-        let town = Town::still().await;
-        let wanted =
-            [deployment("web", 2, json!({})), map("a", json!({"k": "1"})), map("gone", json!({})), secret()];
-        apply(&town.target, &[], &wanted, &release("web", way), &Silent).await.unwrap();
-        let found = find(&town.target, &wanted, &ours(), &nothing, &[]).await.unwrap();
+async fn drift_is_detected_and_corrected_except_ignored_fields() {
+    for way in [SERVER_SIDE, ApplyStrategy::ThreeWay] {
+        let town = TestCluster::without_controllers().await;
+        let wanted = [
+            deployment("web", 2, json!({})),
+            config_map("a", json!({"k": "1"})),
+            config_map("gone", json!({})),
+            secret(),
+        ];
+        apply(&town.target, &[], &wanted, &release_options("web", way), &NoProgress).await.unwrap();
+        let found = find(&town.target, &wanted, &ownership(), &ignore_nothing, &[]).await.unwrap();
         assert_eq!(format!("{found:?}"), "[]", "{way:?}");
 
         let image = json!({"metadata": {"labels": {"theirs": "x"}}, "spec": {"replicas": 7, "paused": true}});
-        town.change(DEPLOYMENT, "web", image).await;
-        town.change(
-            MAP,
+        town.patch(DEPLOYMENT, "web", image).await;
+        town.patch(
+            CONFIG_MAP,
             "a",
             json!({"data": {"k": "2"}, "metadata": {"labels": {"app.kubernetes.io/managed-by": null}}}),
         )
         .await;
-        town.change(("v1", "Secret"), "s", json!({"stringData": {"p": "battery-staple"}})).await;
-        let gone = town.target.place(&[map("gone", json!({}))]).await.unwrap().remove(0);
-        call::delete(&town.target.client, &gone, None, kube::api::PropagationPolicy::Background, false)
+        town.patch(("v1", "Secret"), "s", json!({"stringData": {"p": "battery-staple"}})).await;
+        let gone = town.target.resolve(&[config_map("gone", json!({}))]).await.unwrap().remove(0);
+        request::delete(&town.target.client, &gone, None, kube::api::PropagationPolicy::Background, false)
             .await
             .unwrap();
 
@@ -48,7 +52,7 @@ async fn what_somebody_changed_is_found_and_put_right_but_for_what_is_ignored() 
             "Deployment" => vec!["/spec/replicas".to_owned()],
             _ => Vec::new(),
         };
-        let found = find(&town.target, &wanted, &ours(), &ignored, &[]).await.unwrap();
+        let found = find(&town.target, &wanted, &ownership(), &ignored, &[]).await.unwrap();
         let told: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(
             told,
@@ -59,7 +63,7 @@ async fn what_somebody_changed_is_found_and_put_right_but_for_what_is_ignored() 
             ],
             "{way:?}"
         );
-        let shown = text(&found);
+        let shown = describe_all(&found);
         assert!(shown.starts_with("ConfigMap shop/a\n- /data/k: \"1\"\n+ /data/k: \"2\"\n"), "{shown}");
         assert!(shown.contains("ConfigMap shop/gone is not there\n"), "{shown}");
         for secret in ["correct-horse", "battery-staple", "Y29ycmVjdC1ob3JzZQ", "YmF0dGVyeS1zdGFwbGU"] {
@@ -69,15 +73,15 @@ async fn what_somebody_changed_is_found_and_put_right_but_for_what_is_ignored() 
         for value in ["correct-horse", "battery-staple", "Y29ycmVjdC1ob3JzZQ", "YmF0dGVyeS1zdGFwbGU"] {
             assert!(!shown.contains(value), "{shown}");
         }
-        correct(&town.target, &found, &Silent).await.unwrap();
-        assert_eq!(town.get(MAP, "a").await.unwrap()["data"]["k"], "1");
-        assert!(town.get(MAP, "gone").await.is_some());
+        correct(&town.target, &found, &NoProgress).await.unwrap();
+        assert_eq!(town.get(CONFIG_MAP, "a").await.unwrap()["data"]["k"], "1");
+        assert!(town.get(CONFIG_MAP, "gone").await.is_some());
         let live = town.get(DEPLOYMENT, "web").await.unwrap();
         assert_eq!(
             (&live["spec"]["replicas"], &live["metadata"]["labels"]["theirs"]),
             (&json!(7), &json!("x"))
         );
-        let left = find(&town.target, &wanted, &ours(), &nothing, &[]).await.unwrap();
+        let left = find(&town.target, &wanted, &ownership(), &ignore_nothing, &[]).await.unwrap();
         assert_eq!(
             left.iter().map(ToString::to_string).collect::<Vec<_>>(),
             ["Deployment shop/web differs at /spec/replicas"]
@@ -86,18 +90,18 @@ async fn what_somebody_changed_is_found_and_put_right_but_for_what_is_ignored() 
 }
 
 #[tokio::test]
-async fn an_object_can_say_that_it_is_not_to_be_looked_at() {
-    let town = Town::still().await;
-    let mut quiet = map("a", json!({"k": "1"})).into_value();
-    quiet["metadata"]["annotations"] = json!({SWITCH: OFF});
+async fn annotation_disables_drift_detection() {
+    let town = TestCluster::without_controllers().await;
+    let mut quiet = config_map("a", json!({"k": "1"})).into_value();
+    quiet["metadata"]["annotations"] = json!({DRIFT_DETECTION: DISABLED});
     let wanted = [Object::from_value(quiet).unwrap()];
-    apply(&town.target, &[], &wanted, &release("web", SERVER_SIDE), &Silent).await.unwrap();
-    town.change(MAP, "a", json!({"data": {"k": "2"}})).await;
-    assert_eq!(find(&town.target, &wanted, &ours(), &nothing, &[]).await.unwrap().len(), 0);
+    apply(&town.target, &[], &wanted, &release_options("web", SERVER_SIDE), &NoProgress).await.unwrap();
+    town.patch(CONFIG_MAP, "a", json!({"data": {"k": "2"}})).await;
+    assert_eq!(find(&town.target, &wanted, &ownership(), &ignore_nothing, &[]).await.unwrap().len(), 0);
 }
 
 #[test]
-fn ignored_fields_are_left_wherever_they_are() {
+fn ignored_fields_keep_live_values() {
     let live = json!({"a": {"b": 1, "~/": 2}, "list": [{"x": 1}, {"x": 2}]});
     for (pointer, want) in [
         ("/a/b", json!({"a": {"b": 1}, "list": [{"x": 9}, {"x": 9}]})),
@@ -107,10 +111,10 @@ fn ignored_fields_are_left_wherever_they_are() {
         ("nonsense", json!({"a": {"b": 9}, "list": [{"x": 9}, {"x": 9}]})),
     ] {
         let mut wanted = json!({"a": {"b": 9}, "list": [{"x": 9}, {"x": 9}]});
-        leave(&mut wanted, &live, pointer);
+        keep_live_value(&mut wanted, &live, pointer);
         assert_eq!(wanted, want, "{pointer}");
     }
     let mut wanted = json!({"a": {"only": 1}});
-    leave(&mut wanted, &json!({}), "/a/only");
+    keep_live_value(&mut wanted, &json!({}), "/a/only");
     assert_eq!(wanted, json!({"a": {}}));
 }

@@ -15,17 +15,17 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, ResourceExt};
 
-use super::Pods;
-use super::lines::{self, Line};
+use super::PodSelector;
+use super::lines::{self, RawLogLine};
 
 /// Delay before a broken log stream is reopened.
-const AGAIN: Duration = Duration::from_secs(2);
+const REOPEN_DELAY: Duration = Duration::from_secs(2);
 /// A resumed stream starts this many seconds earlier: duplicate lines are better than lost ones.
-const BACK: i64 = 3;
+const RESUME_OVERLAP_SECS: i64 = 3;
 
 /// Options of reading logs.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct LogOptions {
     /// Only this pod.
     pub pod: Option<String>,
     /// Only containers of this name.
@@ -40,12 +40,12 @@ pub struct Wish {
     /// Logs of the previous run of each container; cannot be followed.
     pub previous: bool,
     /// Maximum concurrent streams.
-    pub at_once: usize,
+    pub max_concurrent: usize,
 }
 
 /// Container that wrote a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Source {
+pub struct LogSource {
     pub namespace: String,
     pub pod: String,
     pub container: String,
@@ -53,130 +53,138 @@ pub struct Source {
 
 /// Log event.
 #[derive(Debug)]
-pub enum Heard {
+pub enum LogEvent {
     /// Lines of this container follow; none was read yet.
-    Begun(Arc<Source>),
-    Line(Arc<Source>, Line),
+    Started(Arc<LogSource>),
+    Line(Arc<LogSource>, RawLogLine),
     /// The log cannot be read, with the reason. Retried while that may help.
-    Silent(Arc<Source>, String),
+    Unreadable(Arc<LogSource>, String),
     /// The limit of concurrent streams is reached; further containers wait until one ends.
-    Full,
+    LimitReached,
 }
 
 /// One run of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Start {
+struct ContainerRun {
     uid: String,
     restarts: i32,
 }
 
 /// State of a container.
-struct Known {
-    start: Start,
+struct ContainerState {
+    run: ContainerRun,
     /// It may write more lines.
-    running: bool,
+    is_running: bool,
     /// Last reported error.
-    told: String,
+    last_error: String,
 }
 
 /// A run that waits to be read.
-struct Turn {
-    source: Arc<Source>,
-    start: Start,
-    from: From,
+struct PendingRead {
+    source: Arc<LogSource>,
+    run: ContainerRun,
+    from: StartPosition,
 }
 
 #[derive(Clone, Copy)]
-enum From {
+enum StartPosition {
     /// With the options' limits on existing lines.
-    Wished,
+    Configured,
     Beginning,
     /// Shortly before the point where it broke off.
-    Lately,
+    Resumed,
 }
 
-type Reader = Box<dyn AsyncBufRead + Send + Unpin>;
+type LogReader = Box<dyn AsyncBufRead + Send + Unpin>;
 
 /// Event of one log stream.
-enum Part {
-    Line(Line),
+enum ReadEvent {
+    Line(RawLogLine),
     /// Fully read, or broken off.
     End,
     /// The request was rejected; the start position it asked for.
-    Refused(kube::Error, From),
+    Rejected(kube::Error, StartPosition),
     /// The retry delay has passed.
-    Due(From),
+    RetryDue(StartPosition),
 }
 
-type Parts = BoxStream<'static, (Arc<Source>, Start, Part)>;
-type Events = BoxStream<'static, (bool, Result<Event<Pod>, watcher::Error>)>;
+type ReadEvents = BoxStream<'static, (Arc<LogSource>, ContainerRun, ReadEvent)>;
+type PodEvents = BoxStream<'static, (bool, Result<Event<Pod>, watcher::Error>)>;
 
-/// Log lines as they arrive. [`Following::next`] is cancel-safe.
-pub struct Following {
+/// Log lines as they arrive. [`LogFollower::next`] is cancel-safe.
+pub struct LogFollower {
     client: Client,
-    wish: Wish,
+    options: LogOptions,
     follow: bool,
-    watched: BTreeSet<Pods>,
-    watches: SelectAll<Events>,
-    known: BTreeMap<Source, Known>,
-    waiting: VecDeque<Turn>,
-    reading: SelectAll<Parts>,
-    /// Streams being read or waiting for a retry. A finished stream stays in `reading` until polled again.
-    busy: usize,
-    told_full: bool,
+    selectors: BTreeSet<PodSelector>,
+    watches: SelectAll<PodEvents>,
+    containers: BTreeMap<LogSource, ContainerState>,
+    pending: VecDeque<PendingRead>,
+    streams: SelectAll<ReadEvents>,
+    /// Streams being read or waiting for a retry. A finished stream is counted until it is polled again.
+    active_streams: usize,
+    is_limit_reported: bool,
 }
 
-impl Following {
-    fn new(client: Client, wish: Wish, follow: bool) -> Self {
+impl LogFollower {
+    fn new(client: Client, options: LogOptions, follow: bool) -> Self {
         Self {
             client,
-            wish,
+            options,
             follow,
-            watched: BTreeSet::new(),
+            selectors: BTreeSet::new(),
             watches: SelectAll::new(),
-            known: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            reading: SelectAll::new(),
-            busy: 0,
-            told_full: false,
+            containers: BTreeMap::new(),
+            pending: VecDeque::new(),
+            streams: SelectAll::new(),
+            active_streams: 0,
+            is_limit_reported: false,
         }
     }
 
     /// Reads the existing logs of these pods, one container after the other.
-    pub async fn once(client: Client, pods: BTreeSet<Pods>, wish: Wish) -> Result<Self, kube::Error> {
-        let mut once = Self::new(client, Wish { at_once: 1, ..wish }, false);
+    pub async fn read_existing(
+        client: Client,
+        pods: BTreeSet<PodSelector>,
+        options: LogOptions,
+    ) -> Result<Self, kube::Error> {
+        let mut once = Self::new(client, LogOptions { max_concurrent: 1, ..options }, false);
         for pods in pods {
-            for pod in once.list(&pods, None).await? {
-                once.see(&pod, From::Wished);
+            for pod in once.list_pods(&pods, None).await? {
+                once.record_pod(&pod, StartPosition::Configured);
             }
         }
-        once.told_full = true;
+        once.is_limit_reported = true;
         Ok(once)
     }
 
     /// Follows the logs of these pods and of pods created later. Fails if the pods cannot be listed.
-    pub async fn follow(client: Client, pods: BTreeSet<Pods>, wish: Wish) -> Result<Self, kube::Error> {
-        let mut following = Self::new(client, Wish { previous: false, ..wish }, true);
+    pub async fn follow(
+        client: Client,
+        pods: BTreeSet<PodSelector>,
+        options: LogOptions,
+    ) -> Result<Self, kube::Error> {
+        let mut following = Self::new(client, LogOptions { previous: false, ..options }, true);
         for pods in &pods {
-            following.list(pods, Some(1)).await?;
+            following.list_pods(pods, Some(1)).await?;
         }
         following.watch(pods, true);
         Ok(following)
     }
 
     /// Also follows these pods. Pods already followed are not affected.
-    pub fn also(&mut self, pods: BTreeSet<Pods>) {
+    pub fn add(&mut self, pods: BTreeSet<PodSelector>) {
         self.watch(pods, false);
     }
 
-    fn watch(&mut self, pods: BTreeSet<Pods>, first: bool) {
+    fn watch(&mut self, pods: BTreeSet<PodSelector>, first: bool) {
         for pods in pods {
-            if self.watched.insert(pods.clone()) {
-                let mut config = watcher::Config::default().labels(&self.labels(&pods));
+            if self.selectors.insert(pods.clone()) {
+                let mut config = watcher::Config::default().labels(&self.label_selector(&pods));
                 if let Some(name) = &pods.name {
                     config = config.fields(&format!("metadata.name={name}"));
                 }
-                let events = watcher(self.pods(&pods.namespace), config).default_backoff();
+                let events = watcher(self.pod_api(&pods.namespace), config).default_backoff();
                 let mut listing = first;
                 let events = events.map(move |event| {
                     let is_old = listing;
@@ -188,12 +196,12 @@ impl Following {
         }
     }
 
-    fn pods(&self, namespace: &str) -> Api<Pod> {
+    fn pod_api(&self, namespace: &str) -> Api<Pod> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    fn labels(&self, pods: &Pods) -> String {
-        let wished = self.wish.selector.as_deref().unwrap_or_default();
+    fn label_selector(&self, pods: &PodSelector) -> String {
+        let wished = self.options.selector.as_deref().unwrap_or_default();
         [pods.labels.as_str(), wished]
             .into_iter()
             .filter(|part| !part.is_empty())
@@ -201,30 +209,30 @@ impl Following {
             .join(",")
     }
 
-    /// The future borrows nothing: `Following` is not `Sync`.
-    fn list(
+    /// The future borrows nothing: `LogFollower` is not `Sync`.
+    fn list_pods(
         &self,
-        pods: &Pods,
+        pods: &PodSelector,
         limit: Option<u32>,
     ) -> impl Future<Output = Result<Vec<Pod>, kube::Error>> + Send + use<> {
-        let mut params = ListParams { limit, ..ListParams::default() }.labels(&self.labels(pods));
+        let mut params = ListParams { limit, ..ListParams::default() }.labels(&self.label_selector(pods));
         if let Some(name) = &pods.name {
             params = params.fields(&format!("metadata.name={name}"));
         }
-        let api = self.pods(&pods.namespace);
+        let api = self.pod_api(&pods.namespace);
         async move { Ok(api.list(&params).await?.items) }
     }
 
     /// The next event; `None` when there are no more.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<LogEvent> {
         loop {
-            if let Some(heard) = self.turn() {
+            if let Some(heard) = self.open_next() {
                 return Some(heard);
             }
             tokio::select! {
-                Some((is_old, event)) = self.watches.next() => self.hear(is_old, event),
-                Some((source, start, part)) = self.reading.next() => {
-                    if let Some(heard) = self.read(source, start, part) {
+                Some((is_old, event)) = self.watches.next() => self.handle_pod_event(is_old, event),
+                Some((source, start, part)) = self.streams.next() => {
+                    if let Some(heard) = self.handle_read_event(source, start, part) {
                         return Some(heard);
                     }
                 }
@@ -234,28 +242,31 @@ impl Following {
     }
 
     /// Opens the next waiting stream if the limit permits.
-    fn turn(&mut self) -> Option<Heard> {
-        if self.waiting.is_empty() {
+    fn open_next(&mut self) -> Option<LogEvent> {
+        if self.pending.is_empty() {
             return None;
         }
-        if self.busy >= self.wish.at_once.max(1) {
-            return (!std::mem::replace(&mut self.told_full, true)).then_some(Heard::Full);
+        if self.active_streams >= self.options.max_concurrent.max(1) {
+            return (!std::mem::replace(&mut self.is_limit_reported, true)).then_some(LogEvent::LimitReached);
         }
-        let Turn { source, start, from } = self.waiting.pop_front()?;
+        let PendingRead { source, run: start, from } = self.pending.pop_front()?;
         self.open(&source, start, from);
-        Some(Heard::Begun(source))
+        Some(LogEvent::Started(source))
     }
 
-    fn hear(&mut self, is_old: bool, event: Result<Event<Pod>, watcher::Error>) {
+    fn handle_pod_event(&mut self, is_old: bool, event: Result<Event<Pod>, watcher::Error>) {
         match event {
             Ok(Event::InitApply(pod) | Event::Apply(pod)) => {
-                self.see(&pod, if is_old { From::Wished } else { From::Beginning });
+                self.record_pod(
+                    &pod,
+                    if is_old { StartPosition::Configured } else { StartPosition::Beginning },
+                );
             }
             Ok(Event::Delete(pod)) => {
                 let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
-                let is_other = |source: &Source| source.namespace != namespace || source.pod != name;
-                self.known.retain(|source, _| is_other(source));
-                self.waiting.retain(|turn| is_other(&turn.source));
+                let is_other = |source: &LogSource| source.namespace != namespace || source.pod != name;
+                self.containers.retain(|source, _| is_other(source));
+                self.pending.retain(|turn| is_other(&turn.source));
             }
             Ok(Event::Init | Event::InitDone) => {}
             // The watcher retries.
@@ -264,81 +275,87 @@ impl Following {
     }
 
     /// Records the container states of a pod.
-    fn see(&mut self, pod: &Pod, from: From) {
+    fn record_pod(&mut self, pod: &Pod, from: StartPosition) {
         let name = pod.name_any();
-        if self.wish.pod.as_ref().is_some_and(|wanted| *wanted != name) {
+        if self.options.pod.as_ref().is_some_and(|wanted| *wanted != name) {
             return;
         }
         let status = pod.status.clone().unwrap_or_default();
         // Init containers are read only if named.
         let first = status.init_container_statuses.unwrap_or_default().into_iter();
-        let first = first.filter(|status| self.wish.container.as_ref() == Some(&status.name));
+        let first = first.filter(|status| self.options.container.as_ref() == Some(&status.name));
         let statuses: Vec<ContainerStatus> =
             first.chain(status.container_statuses.unwrap_or_default()).collect();
         for status in statuses {
-            if self.wish.container.as_ref().is_some_and(|wanted| *wanted != status.name) {
+            if self.options.container.as_ref().is_some_and(|wanted| *wanted != status.name) {
                 continue;
             }
-            let Some(running) = has_begun(&status) else { continue };
-            let source = Source {
+            let Some(running) = is_running(&status) else { continue };
+            let source = LogSource {
                 namespace: pod.namespace().unwrap_or_default(),
                 pod: name.clone(),
                 container: status.name,
             };
-            let start = Start { uid: pod.uid().unwrap_or_default(), restarts: status.restart_count };
-            match self.known.get_mut(&source) {
-                Some(known) if known.start == start => known.running = running,
+            let start = ContainerRun { uid: pod.uid().unwrap_or_default(), restarts: status.restart_count };
+            match self.containers.get_mut(&source) {
+                Some(known) if known.run == start => known.is_running = running,
                 _ => {
-                    let known = Known { start: start.clone(), running, told: String::new() };
-                    self.known.insert(source.clone(), known);
-                    self.waiting.push_back(Turn { source: Arc::new(source), start, from });
+                    let known =
+                        ContainerState { run: start.clone(), is_running: running, last_error: String::new() };
+                    self.containers.insert(source.clone(), known);
+                    self.pending.push_back(PendingRead { source: Arc::new(source), run: start, from });
                 }
             }
         }
     }
 
-    fn read(&mut self, source: Arc<Source>, start: Start, part: Part) -> Option<Heard> {
+    fn handle_read_event(
+        &mut self,
+        source: Arc<LogSource>,
+        start: ContainerRun,
+        part: ReadEvent,
+    ) -> Option<LogEvent> {
         let (error, from) = match part {
-            Part::Line(line) => return Some(Heard::Line(source, line)),
-            Part::Due(from) => {
-                self.busy -= 1;
-                if self.is_open(&source, &start) {
+            ReadEvent::Line(line) => return Some(LogEvent::Line(source, line)),
+            ReadEvent::RetryDue(from) => {
+                self.active_streams -= 1;
+                if self.may_write_more(&source, &start) {
                     self.open(&source, start, from);
                 }
                 return None;
             }
-            Part::End => (None, From::Lately),
+            ReadEvent::End => (None, StartPosition::Resumed),
             // No line was read.
-            Part::Refused(error, from) => (Some(error), from),
+            ReadEvent::Rejected(error, from) => (Some(error), from),
         };
-        self.busy -= 1;
+        self.active_streams -= 1;
         let refused = matches!(&error, Some(kube::Error::Api(status)) if matches!(status.code, 401 | 403));
-        if self.follow && !refused && self.is_open(&source, &start) {
+        if self.follow && !refused && self.may_write_more(&source, &start) {
             let (of, start) = (source.clone(), start.clone());
             let due = async move {
-                tokio::time::sleep(AGAIN).await;
-                (of, start, Part::Due(from))
+                tokio::time::sleep(REOPEN_DELAY).await;
+                (of, start, ReadEvent::RetryDue(from))
             };
-            self.busy += 1;
-            self.reading.push(stream::once(due).boxed());
+            self.active_streams += 1;
+            self.streams.push(stream::once(due).boxed());
         }
-        let why = error.map(|error| words(&error))?;
-        let known = self.known.get_mut(&*source).filter(|known| known.start == start)?;
+        let why = error.map(|error| message(&error))?;
+        let known = self.containers.get_mut(&*source).filter(|known| known.run == start)?;
         // Report a repeated error once.
-        if known.told == why {
+        if known.last_error == why {
             return None;
         }
-        known.told.clone_from(&why);
-        Some(Heard::Silent(source, why))
+        known.last_error.clone_from(&why);
+        Some(LogEvent::Unreadable(source, why))
     }
 
     /// Whether this run may write more lines.
-    fn is_open(&self, source: &Source, start: &Start) -> bool {
-        self.known.get(source).is_some_and(|known| known.start == *start && known.running)
+    fn may_write_more(&self, source: &LogSource, start: &ContainerRun) -> bool {
+        self.containers.get(source).is_some_and(|known| known.run == *start && known.is_running)
     }
 
-    fn open(&mut self, source: &Arc<Source>, start: Start, from: From) {
-        let Wish { tail, since, timestamps, previous, .. } = self.wish;
+    fn open(&mut self, source: &Arc<LogSource>, start: ContainerRun, from: StartPosition) {
+        let LogOptions { tail, since, timestamps, previous, .. } = self.options;
         let mut params = LogParams {
             container: Some(source.container.clone()),
             follow: self.follow,
@@ -347,39 +364,39 @@ impl Following {
             ..LogParams::default()
         };
         match from {
-            From::Wished => (params.tail_lines, params.since_seconds) = (tail, since),
-            From::Beginning => {}
-            From::Lately => params.since_seconds = Some(BACK),
+            StartPosition::Configured => (params.tail_lines, params.since_seconds) = (tail, since),
+            StartPosition::Beginning => {}
+            StartPosition::Resumed => params.since_seconds = Some(RESUME_OVERLAP_SECS),
         }
-        let (api, pod) = (self.pods(&source.namespace), source.pod.clone());
+        let (api, pod) = (self.pod_api(&source.namespace), source.pod.clone());
         let opened = async move {
             match api.log_stream(&pod, &params).await {
-                Ok(reader) => parts(Box::new(reader) as Reader),
-                Err(error) => stream::iter([Part::Refused(error, from)]).boxed(),
+                Ok(reader) => read_events(Box::new(reader) as LogReader),
+                Err(error) => stream::iter([ReadEvent::Rejected(error, from)]).boxed(),
             }
         };
-        self.busy += 1;
+        self.active_streams += 1;
         let source = source.clone();
         let parts = stream::once(opened).flatten();
-        self.reading.push(parts.map(move |part| (source.clone(), start.clone(), part)).boxed());
+        self.streams.push(parts.map(move |part| (source.clone(), start.clone(), part)).boxed());
     }
 }
 
 /// All lines, then the end.
-fn parts(reader: Reader) -> BoxStream<'static, Part> {
+fn read_events(reader: LogReader) -> BoxStream<'static, ReadEvent> {
     stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
-        match lines::next(&mut reader).await {
-            Ok(Some(line)) => Some((Part::Line(line), Some(reader))),
+        match lines::read_line(&mut reader).await {
+            Ok(Some(line)) => Some((ReadEvent::Line(line), Some(reader))),
             // A broken stream is treated as ended; the watch shows whether the container ended.
-            Ok(None) | Err(_) => Some((Part::End, None)),
+            Ok(None) | Err(_) => Some((ReadEvent::End, None)),
         }
     })
     .boxed()
 }
 
 /// Whether the container runs; `None` if it has not started.
-fn has_begun(status: &ContainerStatus) -> Option<bool> {
+fn is_running(status: &ContainerStatus) -> Option<bool> {
     let state = status.state.clone().unwrap_or_default();
     let ended = |state: &Option<k8s_openapi::api::core::v1::ContainerState>| {
         state.as_ref().is_some_and(|state| state.terminated.is_some())
@@ -394,7 +411,7 @@ fn has_begun(status: &ContainerStatus) -> Option<bool> {
 }
 
 /// The API server's own message.
-fn words(error: &kube::Error) -> String {
+fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         _ => "the cluster does not answer".to_owned(),

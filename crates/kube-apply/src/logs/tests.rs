@@ -14,7 +14,7 @@ use serde_json::json;
 use tower::service_fn;
 
 use super::*;
-use crate::testing::Town;
+use crate::testing::TestCluster;
 
 fn object(value: Value) -> Object {
     Object::from_value(value).unwrap()
@@ -28,7 +28,7 @@ fn workload(kind: &str, selector: &Value) -> Object {
 }
 
 #[test]
-fn pods_are_found_by_what_their_objects_select() {
+fn pods_are_selected_by_name_or_labels() {
     let expressions = json!([
         {"key": "tier", "operator": "In", "values": ["a", "b"]},
         {"key": "old", "operator": "NotIn", "values": ["x"]},
@@ -53,18 +53,19 @@ fn pods_are_found_by_what_their_objects_select() {
         ),
     ];
     for (object, expected) in table {
-        let found = pods_of(std::slice::from_ref(&object), "shop");
+        let found = pod_selectors(std::slice::from_ref(&object), "shop");
         let found: Vec<&str> = found.iter().map(|pods| pods.labels.as_str()).collect();
         assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{object:?}");
     }
     let pod =
         object(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": "x"}}));
-    let expected = Pods { namespace: "x".to_owned(), name: Some("one".to_owned()), labels: String::new() };
-    assert_eq!(pods_of(&[pod], "shop"), BTreeSet::from([expected]));
+    let expected =
+        PodSelector { namespace: "x".to_owned(), name: Some("one".to_owned()), labels: String::new() };
+    assert_eq!(pod_selectors(&[pod], "shop"), BTreeSet::from([expected]));
 }
 
-impl Town {
-    async fn prints(&self, name: &str, colour: &str) {
+impl TestCluster {
+    async fn put_logging_pod(&self, name: &str, colour: &str) {
         self.put(json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -76,76 +77,77 @@ impl Town {
         .await;
     }
 
-    async fn goes(&self, name: &str) {
+    async fn delete_pod(&self, name: &str) {
         let pods: Api<Pod> = Api::namespaced(self.target.client.clone(), "shop");
         pods.delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
     }
 }
 
-fn all() -> BTreeSet<Pods> {
-    BTreeSet::from([Pods { namespace: "shop".to_owned(), name: None, labels: "app=web".to_owned() }])
+fn web_pods() -> BTreeSet<PodSelector> {
+    BTreeSet::from([PodSelector { namespace: "shop".to_owned(), name: None, labels: "app=web".to_owned() }])
 }
 
 /// Reads until this line.
-async fn until(following: &mut Following, last: &str) -> Vec<String> {
+async fn read_until(following: &mut LogFollower, last: &str) -> Vec<String> {
     let mut heard = Vec::new();
     while heard.last().is_none_or(|line: &String| line != last) {
         let next = tokio::time::timeout(std::time::Duration::from_mins(1), following.next()).await;
-        heard.push(words(next.unwrap_or_else(|_| panic!("waited for {last}: {heard:?}")).as_ref()));
+        heard.push(describe(next.unwrap_or_else(|_| panic!("waited for {last}: {heard:?}")).as_ref()));
     }
     heard
 }
 
-fn words(heard: Option<&Heard>) -> String {
+fn describe(heard: Option<&LogEvent>) -> String {
     match heard {
-        Some(Heard::Begun(source)) => format!("+ {}/{}", source.pod, source.container),
-        Some(Heard::Line(source, line)) => format!("{}: {}", source.pod, line.shown(str::to_owned)),
-        Some(Heard::Silent(source, why)) => format!("{}? {why}", source.pod),
-        Some(Heard::Full) => "full".to_owned(),
+        Some(LogEvent::Started(source)) => format!("+ {}/{}", source.pod, source.container),
+        Some(LogEvent::Line(source, line)) => format!("{}: {}", source.pod, line.masked(str::to_owned)),
+        Some(LogEvent::Unreadable(source, why)) => format!("{}? {why}", source.pod),
+        Some(LogEvent::LimitReached) => "full".to_owned(),
         None => "end".to_owned(),
     }
 }
 
 #[tokio::test]
-async fn those_that_come_later_are_heard_from_their_beginning() {
-    let town = Town::alive().await;
-    town.prints("a", "red").await;
-    let wish = Wish { tail: Some(1), at_once: 5, ..Wish::default() };
-    let mut following = Following::follow(town.target.client.clone(), all(), wish).await.unwrap();
+async fn pods_created_later_are_read_from_the_beginning() {
+    let town = TestCluster::simulated().await;
+    town.put_logging_pod("a", "red").await;
+    let wish = LogOptions { tail: Some(1), max_concurrent: 5, ..LogOptions::default() };
+    let mut following = LogFollower::follow(town.target.client.clone(), web_pods(), wish).await.unwrap();
     // It may not have started when following began: then all of it is new.
-    until(&mut following, "a: two of a").await;
-    town.prints("b", "blue").await;
-    let heard = until(&mut following, "b: two of b").await;
+    read_until(&mut following, "a: two of a").await;
+    town.put_logging_pod("b", "blue").await;
+    let heard = read_until(&mut following, "b: two of b").await;
     assert_eq!(heard[0], "+ b/main");
     assert_eq!(heard[heard.len() - 2..], ["b: one of b", "b: two of b"]);
     // A pod matched by two selectors is read once.
-    let same = Pods { labels: "colour=blue".to_owned(), ..all().pop_first().unwrap() };
-    following.also(BTreeSet::from([same]));
-    town.goes("a").await;
-    town.prints("c", "red").await;
-    let heard = until(&mut following, "c: two of c").await;
+    let same = PodSelector { labels: "colour=blue".to_owned(), ..web_pods().pop_first().unwrap() };
+    following.add(BTreeSet::from([same]));
+    town.delete_pod("a").await;
+    town.put_logging_pod("c", "red").await;
+    let heard = read_until(&mut following, "c: two of c").await;
     assert!(!heard.iter().any(|line| line.starts_with("b: ") || line.starts_with("+ b")), "{heard:?}");
 }
 
 #[tokio::test]
-async fn only_so_many_are_read_at_once_and_the_others_wait() {
-    let town = Town::alive().await;
-    let wish = Wish { at_once: 1, selector: Some("colour=red".to_owned()), ..Wish::default() };
-    let mut following = Following::follow(town.target.client.clone(), all(), wish).await.unwrap();
-    town.prints("blue", "blue").await;
-    town.prints("a", "red").await;
-    until(&mut following, "a: two of a").await;
-    town.prints("b", "red").await;
-    let heard = until(&mut following, "full").await;
+async fn concurrent_streams_are_limited() {
+    let town = TestCluster::simulated().await;
+    let wish =
+        LogOptions { max_concurrent: 1, selector: Some("colour=red".to_owned()), ..LogOptions::default() };
+    let mut following = LogFollower::follow(town.target.client.clone(), web_pods(), wish).await.unwrap();
+    town.put_logging_pod("blue", "blue").await;
+    town.put_logging_pod("a", "red").await;
+    read_until(&mut following, "a: two of a").await;
+    town.put_logging_pod("b", "red").await;
+    let heard = read_until(&mut following, "full").await;
     assert!(!heard.iter().any(|line| line.starts_with("b: ")), "{heard:?}");
-    town.goes("a").await;
-    let heard = until(&mut following, "b: two of b").await;
+    town.delete_pod("a").await;
+    let heard = read_until(&mut following, "b: two of b").await;
     assert!(heard.contains(&"+ b/main".to_owned()), "{heard:?}");
     assert!(!heard.iter().any(|line| line.contains("blue")), "{heard:?}");
 }
 
 /// A client whose first log requests are rejected.
-fn refusing(client: Client, times: usize) -> Client {
+fn log_rejecting_client(client: Client, times: usize) -> Client {
     let left = Arc::new(AtomicUsize::new(times));
     let call = move |request: Request<Body>| {
         let (client, left) = (client.clone(), left.clone());
@@ -166,33 +168,36 @@ fn refusing(client: Client, times: usize) -> Client {
 }
 
 #[tokio::test]
-async fn what_could_not_be_read_at_first_is_read_from_its_beginning() {
-    let town = Town::alive().await;
-    town.prints("a", "red").await;
-    let wish = Wish { at_once: 1, ..Wish::default() };
+async fn rejected_log_is_retried_from_the_beginning() {
+    let town = TestCluster::simulated().await;
+    town.put_logging_pod("a", "red").await;
+    let wish = LogOptions { max_concurrent: 1, ..LogOptions::default() };
     // Long enough that its lines are old.
-    let client = refusing(town.target.client.clone(), 3);
-    let mut following = Following::follow(client, all(), wish).await.unwrap();
-    let heard = until(&mut following, "a: two of a").await;
+    let client = log_rejecting_client(town.target.client.clone(), 3);
+    let mut following = LogFollower::follow(client, web_pods(), wish).await.unwrap();
+    let heard = read_until(&mut following, "a: two of a").await;
     assert_eq!(heard[..2], ["+ a/main", "a? not now"], "{heard:?}");
     assert!(heard.contains(&"a: one of a".to_owned()), "{heard:?}");
 }
 
 #[tokio::test]
-async fn what_is_there_is_read_to_its_end() {
-    let town = Town::alive().await;
+async fn existing_logs_are_read_to_the_end() {
+    let town = TestCluster::simulated().await;
     for name in ["a", "b"] {
-        town.prints(name, "red").await;
-        let mut following =
-            Following::follow(town.target.client.clone(), all(), Wish { at_once: 2, ..Wish::default() })
-                .await
-                .unwrap();
-        until(&mut following, &format!("{name}: two of {name}")).await;
+        town.put_logging_pod(name, "red").await;
+        let mut following = LogFollower::follow(
+            town.target.client.clone(),
+            web_pods(),
+            LogOptions { max_concurrent: 2, ..LogOptions::default() },
+        )
+        .await
+        .unwrap();
+        read_until(&mut following, &format!("{name}: two of {name}")).await;
     }
-    let wish = Wish { tail: Some(1), ..Wish::default() };
-    let mut once = Following::once(town.target.client.clone(), all(), wish).await.unwrap();
-    let heard = until(&mut once, "end").await;
+    let wish = LogOptions { tail: Some(1), ..LogOptions::default() };
+    let mut once = LogFollower::read_existing(town.target.client.clone(), web_pods(), wish).await.unwrap();
+    let heard = read_until(&mut once, "end").await;
     assert_eq!(heard, ["+ a/main", "a: two of a", "+ b/main", "b: two of b", "end"]);
-    let wish = Wish { selector: Some("no (selector".to_owned()), ..Wish::default() };
-    assert!(Following::follow(town.target.client.clone(), all(), wish).await.is_err());
+    let wish = LogOptions { selector: Some("no (selector".to_owned()), ..LogOptions::default() };
+    assert!(LogFollower::follow(town.target.client.clone(), web_pods(), wish).await.is_err());
 }

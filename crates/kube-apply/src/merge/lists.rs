@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::keys::Place;
+use super::keys::MergePath;
 use super::merge;
 
 /// Merges items with the same key. Items that only the live list has stay, in their relative order.
-pub fn merge_by_key(key: &str, last: &[Value], new: &[Value], live: &[Value], place: Place<'_>) -> Value {
-    let places = [last, new, live].map(|list| places_by_key(key, list));
+pub fn merge_by_key(key: &str, last: &[Value], new: &[Value], live: &[Value], place: MergePath<'_>) -> Value {
+    let places = [last, new, live].map(|list| index_by_key(key, list));
     let [Some(lasts), Some(news), Some(lives)] = &places else {
         return new.to_vec().into();
     };
@@ -28,7 +28,7 @@ pub fn merge_by_key(key: &str, last: &[Value], new: &[Value], live: &[Value], pl
 
 /// Index of each item by its key; `None` if keys are missing or not unique (one port with two protocols). The new
 /// list then replaces the live one.
-fn places_by_key<'v>(key: &str, list: &'v [Value]) -> Option<HashMap<&'v Value, usize>> {
+fn index_by_key<'v>(key: &str, list: &'v [Value]) -> Option<HashMap<&'v Value, usize>> {
     let mut places = HashMap::with_capacity(list.len());
     for (at, item) in list.iter().enumerate() {
         let name = item.get(key).filter(|name| !name.is_null())?;

@@ -1,6 +1,6 @@
 //! Merge cases and properties.
 
-mod former;
+mod reference;
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn pod(spec: &Value) -> Value {
 }
 
 #[test]
-fn fields_go_come_and_stay() {
+fn three_way_merge_removes_sets_and_preserves_fields() {
     let last = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"gone": "1", "kept": "1"}});
     let new = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"kept": "2", "come": "3", "unwanted": null}});
     let live = json!({
@@ -25,13 +25,13 @@ fn fields_go_come_and_stay() {
     let wanted = three_way(&last, &new, &live);
     assert_eq!(wanted["data"], json!({"kept": "2", "come": "3", "theirs": "4"}));
     assert_eq!(
-        difference(&live, &wanted),
+        merge_patch(&live, &wanted),
         Some(json!({"data": {"gone": null, "unwanted": null, "kept": "2", "come": "3"}}))
     );
 }
 
 #[test]
-fn containers_are_known_by_name_and_an_injected_one_stays() {
+fn containers_merge_by_name_and_injected_one_stays() {
     let last = pod(&json!({"containers": [
         {"name": "a", "image": "a:1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "1"}]}, {"name": "old"},
     ]}));
@@ -56,7 +56,7 @@ fn containers_are_known_by_name_and_an_injected_one_stays() {
 }
 
 #[test]
-fn another_kind_of_volume_or_strategy_takes_the_fields_of_the_former_one_along() {
+fn changed_volume_or_strategy_type_drops_old_fields() {
     let last = pod(&json!({"volumes": [{"name": "v", "emptyDir": {}}]}));
     let new = pod(&json!({"volumes": [{"name": "v", "configMap": {"name": "c"}}]}));
     let live = pod(&json!({"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/x"}}]}));
@@ -82,7 +82,7 @@ fn lists_of_custom_kinds_are_replaced() {
 }
 
 #[test]
-fn ports_are_known_differently_in_services_containers_and_policies() {
+fn ports_merge_by_the_key_of_their_kind() {
     let service = |ports: Value| json!({"apiVersion": "v1", "kind": "Service", "spec": {"ports": ports}});
     let (new, live) =
         (service(json!([{"port": 80}])), service(json!([{"port": 80, "nodePort": 30000}, {"port": 81}])));
@@ -170,25 +170,25 @@ fn patched(target: &Value, patch: &Value) -> Value {
 proptest! {
     #[test]
     fn merge_has_the_outcome_of_the_quadratic_one(last in any_pod(), new in any_pod(), live in any_pod()) {
-        prop_assert_eq!(three_way(&last, &new, &live), former::three_way(&last, &new, &live));
+        prop_assert_eq!(three_way(&last, &new, &live), reference::three_way(&last, &new, &live));
     }
 
     #[test]
     fn merge_of_anything_has_the_outcome_of_the_quadratic_one(last in any_object(), new in any_object(), live in any_object()) {
-        prop_assert_eq!(three_way(&last, &new, &live), former::three_way(&last, &new, &live));
+        prop_assert_eq!(three_way(&last, &new, &live), reference::three_way(&last, &new, &live));
     }
 
     #[test]
     fn merging_twice_changes_nothing(last in any_object(), new in any_object(), live in any_object()) {
         let once = three_way(&last, &new, &live);
         let twice = three_way(&new, &new, &once);
-        prop_assert_eq!(difference(&once, &twice), None);
+        prop_assert_eq!(merge_patch(&once, &twice), None);
     }
 
     #[test]
     fn the_difference_leads_to_what_is_wanted(last in any_object(), new in any_object(), live in any_object()) {
         let wanted = three_way(&last, &new, &live);
-        let arrived = difference(&live, &wanted).map_or(live.clone(), |patch| patched(&live, &patch));
+        let arrived = merge_patch(&live, &wanted).map_or(live.clone(), |patch| patched(&live, &patch));
         prop_assert_eq!(arrived, wanted);
     }
 
@@ -224,7 +224,7 @@ fn merge_many(items: usize, merge: Merge) -> Duration {
     let (last, new, live) = (object(0), object(items / 2), object(items));
     let (merged, took) = cpu_time(|| {
         let wanted = merge(&last, &new, &live);
-        assert!(difference(&live, &wanted).is_some());
+        assert!(merge_patch(&live, &wanted).is_some());
         wanted
     });
     let kept = items + items / 2;
@@ -245,7 +245,7 @@ fn is_linear(merge: Merge, items: usize) -> bool {
 #[test]
 fn merge_of_long_lists_takes_linear_time() {
     assert!(is_linear(three_way, 20_000));
-    assert!(!is_linear(former::three_way, 4_000), "the measure tells them apart");
+    assert!(!is_linear(reference::three_way, 4_000), "the measure tells them apart");
 }
 
 /// No level may copy the levels below it.
@@ -259,5 +259,5 @@ fn merge_of_nested_maps_takes_linear_time() {
     };
     let is_linear = |merge| time(100, merge) < time(1, merge) * 10;
     assert!(is_linear(three_way));
-    assert!(!is_linear(former::three_way), "the measure tells them apart");
+    assert!(!is_linear(reference::three_way), "the measure tells them apart");
 }

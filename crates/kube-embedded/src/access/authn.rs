@@ -19,7 +19,7 @@ use serde_json::Value;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::certificate::BACKDATED_SECONDS;
-use super::jwt::{Bad, SigningKey};
+use super::jwt::{SigningKey, VerifyError};
 use super::{AUTHENTICATED, User, node, quoted_list, split_service_account, text, texts};
 use crate::clock::Clock;
 use crate::error::{ApiError, Result};
@@ -43,7 +43,7 @@ pub struct PeerCertificate {
 
 impl PeerCertificate {
     /// Reads CN as the user and O as the groups; `None` for a certificate without a common name.
-    pub fn read(der: &[u8]) -> Option<Self> {
+    pub fn from_der(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let name = certificate.subject().iter_common_name().next()?.as_str().ok()?.to_owned();
         let groups = certificate.subject().iter_organization().filter_map(|o| o.as_str().ok());
@@ -69,7 +69,7 @@ impl PeerCertificate {
 
 /// The fixed identity of an in-process client.
 #[derive(Clone, Debug)]
-pub struct Identity(pub User);
+pub struct FixedIdentity(pub User);
 
 /// Verifies bearer tokens that this server did not issue.
 pub trait TokenVerifier: Send + Sync {
@@ -79,7 +79,7 @@ pub trait TokenVerifier: Send + Sync {
 
 /// An accepted token.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Accepted {
+pub struct AcceptedToken {
     pub user: User,
     /// The requested audiences that the token is valid for.
     pub audiences: Vec<String>,
@@ -107,61 +107,65 @@ impl Authenticator {
     /// Returns the user of a request: 401 for an invalid credential, and for a missing one where anonymous requests are not allowed.
     pub fn authenticate(&self, request: &request::Parts) -> Result<User> {
         let now = self.clock.now().as_second();
-        if let Some(Identity(user)) = request.extensions.get::<Identity>() {
-            return Ok(known(user.clone()));
+        if let Some(FixedIdentity(user)) = request.extensions.get::<FixedIdentity>() {
+            return Ok(with_authenticated_group(user.clone()));
         }
         if let Some(peer) = request.extensions.get::<PeerCertificate>()
             && (peer.not_before..=peer.not_after).contains(&now)
         {
             let issued = peer.not_before.saturating_add(BACKDATED_SECONDS);
-            if node::is_of_predecessor(&self.store, &peer.user, issued) {
+            if node::is_certificate_of_predecessor(&self.store, &peer.user, issued) {
                 return Err(ApiError::unauthorized());
             }
-            return Ok(known(peer.user.clone()));
+            return Ok(with_authenticated_group(peer.user.clone()));
         }
         if let Some(token) = bearer(&request.headers) {
-            let accepted = self.token(token, &[ISSUER.to_owned()]);
+            let accepted = self.authenticate_token(token, &[ISSUER.to_owned()]);
             return accepted.map(|accepted| accepted.user).map_err(|_| ApiError::unauthorized());
         }
-        if open_to_anybody(&request.method, request.uri.path()) {
+        if allows_anonymous(&request.method, request.uri.path()) {
             return Ok(User::anonymous());
         }
         Err(ApiError::unauthorized())
     }
 
     /// Returns the owner of a token that is valid for one of `audiences`; else the error for the status of a `TokenReview`.
-    pub fn token(&self, token: &str, audiences: &[String]) -> std::result::Result<Accepted, String> {
+    pub fn authenticate_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+    ) -> std::result::Result<AcceptedToken, String> {
         let foreign = || "invalid bearer token".to_owned();
         let also = |why: String| format!("[invalid bearer token, {why}]");
         match self.key.verify(token) {
-            Ok(claims) => return self.account(token, &claims, audiences).map_err(also),
-            Err(Bad::Forged) => {
+            Ok(claims) => return self.check_account_token(token, &claims, audiences).map_err(also),
+            Err(VerifyError::Forged) => {
                 return Err(also("go-jose/go-jose: error in cryptographic primitive".to_owned()));
             }
-            Err(Bad::Foreign) => {}
+            Err(VerifyError::Foreign) => {}
         }
         // Bootstrap tokens and those of other verifiers have this server as their only audience.
         if !audiences.iter().any(|audience| audience == ISSUER) {
             return Err(foreign());
         }
         let user = self
-            .bootstrap_token(token)
+            .authenticate_bootstrap_token(token)
             .or_else(|| self.verifiers.iter().find_map(|verifier| verifier.verify(token)))
             .ok_or_else(foreign)?;
-        Ok(Accepted { user: known(user), audiences: vec![ISSUER.to_owned()] })
+        Ok(AcceptedToken { user: with_authenticated_group(user), audiences: vec![ISSUER.to_owned()] })
     }
 
     /// Checks that the claims hold now, and returns their `ServiceAccount`.
-    fn account(
+    fn check_account_token(
         &self,
         token: &str,
         claims: &Value,
         audiences: &[String],
-    ) -> std::result::Result<Accepted, String> {
+    ) -> std::result::Result<AcceptedToken, String> {
         let (namespace, name) =
             split_service_account(text(claims, "sub")).ok_or("the token names no service account")?;
         if claims["iss"] == LEGACY_ISSUER {
-            return self.legacy(token, claims, namespace, name, audiences);
+            return self.check_legacy_token(token, claims, namespace, name, audiences);
         }
         if claims["iss"] != ISSUER {
             return Err("the token has another issuer".to_owned());
@@ -187,7 +191,7 @@ impl Authenticator {
         }
         let invalidated = || "service account token has been invalidated".to_owned();
         let uid = text(&private["serviceaccount"], "uid");
-        self.alive("serviceaccounts", namespace, name, uid).ok_or_else(invalidated)?;
+        self.get_by_uid("serviceaccounts", namespace, name, uid).ok_or_else(invalidated)?;
         let mut user = User::service_account(namespace, name, uid);
         user.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("JTI={}", text(claims, "jti"))]);
         for (claim, storage, space) in [("pod", "pods", namespace), ("secret", "secrets", namespace)] {
@@ -196,7 +200,7 @@ impl Authenticator {
                 continue;
             }
             let (name, uid) = (text(bound, "name"), text(bound, "uid"));
-            self.alive(storage, space, name, uid).ok_or_else(invalidated)?;
+            self.get_by_uid(storage, space, name, uid).ok_or_else(invalidated)?;
             if claim == "pod" {
                 user.extra.insert("authentication.kubernetes.io/pod-name".to_owned(), vec![name.to_owned()]);
                 user.extra.insert("authentication.kubernetes.io/pod-uid".to_owned(), vec![uid.to_owned()]);
@@ -206,7 +210,7 @@ impl Authenticator {
         if !node.is_null() {
             let (name, uid) = (text(node, "name"), text(node, "uid"));
             if private["pod"].is_null() {
-                self.alive("nodes", "", name, uid).ok_or_else(invalidated)?;
+                self.get_by_uid("nodes", "", name, uid).ok_or_else(invalidated)?;
             }
             for (key, value) in [("node-name", name), ("node-uid", uid)] {
                 if !value.is_empty() {
@@ -215,18 +219,18 @@ impl Authenticator {
                 }
             }
         }
-        Ok(Accepted { user: known(user), audiences: shared })
+        Ok(AcceptedToken { user: with_authenticated_group(user), audiences: shared })
     }
 
     /// Checks a legacy token: valid as long as its Secret contains it.
-    fn legacy(
+    fn check_legacy_token(
         &self,
         token: &str,
         claims: &Value,
         namespace: &str,
         name: &str,
         audiences: &[String],
-    ) -> std::result::Result<Accepted, String> {
+    ) -> std::result::Result<AcceptedToken, String> {
         if !audiences.iter().any(|audience| audience == ISSUER) {
             let wanted = quoted_list(audiences);
             return Err(format!("token audiences [] is invalid for the target audiences {wanted}"));
@@ -235,21 +239,21 @@ impl Authenticator {
         let secret = text(claims, "kubernetes.io/serviceaccount/secret.name");
         let secret = self.store.get("secrets", namespace, secret).ok_or_else(invalidated)?;
         let uid = text(claims, "kubernetes.io/serviceaccount/service-account.uid");
-        let account = self.alive("serviceaccounts", namespace, name, uid).ok_or_else(invalidated)?;
-        let held = decoded(&secret.view::<TokenSecret>().data.token);
-        if secret.deleting || constant_time::verify_slices_are_equal(&held, token.as_bytes()).is_err() {
+        let account = self.get_by_uid("serviceaccounts", namespace, name, uid).ok_or_else(invalidated)?;
+        let held = decode_entry(&secret.view::<TokenSecret>().data.token);
+        if secret.is_deleting || constant_time::verify_slices_are_equal(&held, token.as_bytes()).is_err() {
             return Err(invalidated());
         }
         let user = User::service_account(&account.namespace, &account.name, uid);
-        Ok(Accepted { user: known(user), audiences: vec![ISSUER.to_owned()] })
+        Ok(AcceptedToken { user: with_authenticated_group(user), audiences: vec![ISSUER.to_owned()] })
     }
 
-    fn alive(&self, storage: &str, namespace: &str, name: &str, uid: &str) -> Option<Arc<Object>> {
+    fn get_by_uid(&self, storage: &str, namespace: &str, name: &str, uid: &str) -> Option<Arc<Object>> {
         self.store.get(storage, namespace, name).filter(|object| !uid.is_empty() && *object.uid == *uid)
     }
 
     /// Checks a bootstrap token, `<id>.<secret>` of the Secret `bootstrap-token-<id>`, with which a node joins.
-    fn bootstrap_token(&self, token: &str) -> Option<User> {
+    fn authenticate_bootstrap_token(&self, token: &str) -> Option<User> {
         let (id, secret) = token.split_once('.')?;
         let plain = |part: &str, long: usize| {
             part.len() == long && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
@@ -260,13 +264,13 @@ impl Authenticator {
         let found = self.store.get("secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
         let object = found.view::<TokenSecret>();
         let data = &object.data;
-        let fits = !found.deleting
+        let fits = !found.is_deleting
             && object.r#type == "bootstrap.kubernetes.io/token"
-            && decoded(&data.token_id) == id.as_bytes()
-            && constant_time::verify_slices_are_equal(&decoded(&data.token_secret), secret.as_bytes())
+            && decode_entry(&data.token_id) == id.as_bytes()
+            && constant_time::verify_slices_are_equal(&decode_entry(&data.token_secret), secret.as_bytes())
                 .is_ok()
-            && decoded(&data.usage_bootstrap_authentication) == b"true";
-        let expiration = decoded(&data.expiration);
+            && decode_entry(&data.usage_bootstrap_authentication) == b"true";
+        let expiration = decode_entry(&data.expiration);
         let lasting = expiration.is_empty()
             || String::from_utf8(expiration)
                 .ok()
@@ -276,7 +280,7 @@ impl Authenticator {
             return None;
         }
         let mut user = User::named(&format!("system:bootstrap:{id}"), &["system:bootstrappers"]);
-        let more = String::from_utf8(decoded(&data.auth_extra_groups)).ok()?;
+        let more = String::from_utf8(decode_entry(&data.auth_extra_groups)).ok()?;
         for group in more.split(',').filter(|group| !group.is_empty()) {
             // A Secret must not grant groups outside this prefix, `system:masters` above all.
             if !group.starts_with("system:bootstrappers:") {
@@ -308,7 +312,7 @@ struct TokenData {
 }
 
 /// Decodes an entry of a Secret's `data`; empty if it is absent or invalid.
-fn decoded(entry: &str) -> Vec<u8> {
+fn decode_entry(entry: &str) -> Vec<u8> {
     STANDARD.decode(entry).unwrap_or_default()
 }
 
@@ -321,14 +325,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Whether anonymous requests are allowed: health, version, and `cluster-info`, which a joining node reads before it has credentials.
-fn open_to_anybody(method: &Method, path: &str) -> bool {
+fn allows_anonymous(method: &Method, path: &str) -> bool {
     let open = matches!(path, "/healthz" | "/livez" | "/readyz" | "/version" | "/version/")
         || path == "/api/v1/namespaces/kube-public/configmaps/cluster-info";
     open && matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// Adds the group of all authenticated users.
-fn known(mut user: User) -> User {
+fn with_authenticated_group(mut user: User) -> User {
     if !user.in_group(AUTHENTICATED) {
         user.groups.push(AUTHENTICATED.to_owned());
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::rbac::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
 use super::{ANONYMOUS, RBAC_GROUP, items, text};
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 use crate::store::Store;
 
 /// Roles and bindings of a Kubernetes 1.36 server after its first start, before any controller runs.
@@ -94,7 +94,7 @@ pub fn aggregate(role: &Value, all: &[Value]) -> Option<Vec<Value>> {
             .filter(|other| selects(selector, &other["metadata"]["labels"]))
             .collect();
         chosen.sort_by_key(|other| text(&other["metadata"], "name"));
-        for rule in chosen.iter().flat_map(|other| gathered(other, all, 0)) {
+        for rule in chosen.iter().flat_map(|other| aggregated_rules(other, all, 0)) {
             if !rules.contains(&rule) {
                 rules.push(rule);
             }
@@ -105,7 +105,7 @@ pub fn aggregate(role: &Value, all: &[Value]) -> Option<Vec<Value>> {
 
 /// Returns the rules of a role that is aggregated into another. If the role is aggregated itself (`edit` within `admin`) and still empty,
 /// its future rules are computed. Depth is bounded because label selectors can form a cycle.
-fn gathered(role: &Value, all: &[Value], depth: usize) -> Vec<Value> {
+fn aggregated_rules(role: &Value, all: &[Value], depth: usize) -> Vec<Value> {
     let rules = items(role, "rules");
     let aggregates = !items(&role["aggregationRule"], "clusterRoleSelectors").is_empty();
     if !rules.is_empty() || !aggregates || depth > 4 {
@@ -117,12 +117,12 @@ fn gathered(role: &Value, all: &[Value], depth: usize) -> Vec<Value> {
         let labels = &other["metadata"]["labels"];
         text(&other["metadata"], "name") != own && selectors.iter().any(|selector| selects(selector, labels))
     });
-    chosen.flat_map(|other| gathered(other, all, depth + 1)).collect()
+    chosen.flat_map(|other| aggregated_rules(other, all, depth + 1)).collect()
 }
 
 /// Whether a label selector matches these labels; an invalid selector matches nothing.
 fn selects(selector: &Value, labels: &Value) -> bool {
-    Labels::from_object(selector).is_ok_and(|selector| selector.matches_value(labels))
+    LabelSelector::from_label_selector_object(selector).is_ok_and(|selector| selector.matches_value(labels))
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_defaults_are_written_once_and_mean_what_their_names_say() {
+    async fn default_roles_are_written_once_and_grant_expected_access() {
         let store = Store::in_memory();
         for (_, object) in missing_objects(&store) {
             put(&store, object).await;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregation_gathers_by_label_and_rests_when_done() {
+    fn aggregation_selects_roles_by_label_and_is_idempotent() {
         let role = |name: &str, labels: Value, verb: &str| json!({"kind": "ClusterRole", "metadata": {"name": name, "labels": labels}, "rules": [{"verbs": [verb]}]});
         let all = [
             role("b", json!({"to": "x"}), "get"),

@@ -33,7 +33,7 @@ pub(super) struct CertificateRequest {
 
 impl CertificateRequest {
     /// Parses a PEM certificate signing request and verifies its signature.
-    pub fn read(pem: &[u8]) -> Result<Self, String> {
+    pub fn parse(pem: &[u8]) -> Result<Self, String> {
         let der = CertificateSigningRequestDer::from_pem_slice(pem)
             .map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_owned())?;
         let (_, request) = X509CertificationRequest::from_der(&der).map_err(|error| error.to_string())?;
@@ -81,7 +81,7 @@ impl CertificateRequest {
 pub(super) const BACKDATED_SECONDS: i64 = 5 * 60;
 
 /// Returns the end of validity of a PEM certificate; `None` if it cannot be parsed.
-pub(super) fn end_of(pem: &[u8]) -> Option<Timestamp> {
+pub(super) fn expires_at(pem: &[u8]) -> Option<Timestamp> {
     let der = CertificateDer::from_pem_slice(pem).ok()?;
     let (_, certificate) = X509Certificate::from_der(&der).ok()?;
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
@@ -101,7 +101,7 @@ pub(super) fn issue(
     authority_pem: &str,
     authority: &Issuer<'static, KeyPair>,
     now: Timestamp,
-    lasting: Duration,
+    validity: Duration,
 ) -> Result<String, String> {
     let authority_der =
         CertificateDer::from_pem_slice(authority_pem.as_bytes()).map_err(|e| e.to_string())?;
@@ -110,26 +110,26 @@ pub(super) fn issue(
         ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0),
         _ => None,
     });
-    let seconds = i64::try_from(lasting.as_secs()).unwrap_or(i64::MAX);
+    let seconds = i64::try_from(validity.as_secs()).unwrap_or(i64::MAX);
     let start = now.as_second().saturating_sub(BACKDATED_SECONDS);
     // A certificate never outlives its authority.
     let end = now.as_second().saturating_add(seconds).min(issuer.validity().not_after.timestamp());
     let mut serial = *uuid::Uuid::new_v4().as_bytes();
     // A first byte between 0x40 and 0x7f keeps the number positive and in its shortest form.
     serial[0] = serial[0] & 0x3f | 0x40;
-    let algorithm = sequence(&[tagged(0x06, ECDSA_WITH_SHA256)]);
+    let algorithm = sequence(&[der_element(0x06, ECDSA_WITH_SHA256)]);
     let body = sequence(&[
-        tagged(0xa0, &tagged(0x02, &[2])),
-        tagged(0x02, &serial),
+        der_element(0xa0, &der_element(0x02, &[2])),
+        der_element(0x02, &serial),
         algorithm.clone(),
         issuer.subject().as_raw().to_vec(),
         sequence(&[time(start)?, time(end)?]),
         request.subject.clone(),
         request.public_key.clone(),
-        tagged(0xa3, &sequence(&extensions(request, usages, key_id))),
+        der_element(0xa3, &sequence(&extensions(request, usages, key_id))),
     ]);
     let signature = authority.key().sign(&body).map_err(|error| error.to_string())?;
-    let signature = tagged(0x03, &[&[0], signature.as_slice()].concat());
+    let signature = der_element(0x03, &[&[0], signature.as_slice()].concat());
     Ok(pem(&sequence(&[body, algorithm, signature])))
 }
 
@@ -139,17 +139,17 @@ fn extensions(request: &CertificateRequest, usages: &[String], key_id: Option<&[
     let bits = KEY_USAGES.iter().filter(|(word, _)| has(word)).fold(0, |bits, (_, bit)| bits | bit);
     if bits != 0 {
         let unused = u8::try_from(bits.trailing_zeros()).unwrap_or_default();
-        list.push(extension(&[0x55, 0x1d, 15], true, &tagged(0x03, &[unused, bits])));
+        list.push(extension(&[0x55, 0x1d, 15], true, &der_element(0x03, &[unused, bits])));
     }
     let extended = EXTENDED_USAGES.iter().filter(|(word, _)| has(word));
-    let extended: Vec<Vec<u8>> = extended.map(|(_, id)| tagged(0x06, id)).collect();
+    let extended: Vec<Vec<u8>> = extended.map(|(_, id)| der_element(0x06, id)).collect();
     if !extended.is_empty() {
         list.push(extension(&[0x55, 0x1d, 37], false, &sequence(&extended)));
     }
     // Basic constraints: not a CA.
     list.push(extension(&[0x55, 0x1d, 19], true, &sequence(&[])));
     if let Some(id) = key_id {
-        list.push(extension(&[0x55, 0x1d, 35], false, &sequence(&[tagged(0x80, id)])));
+        list.push(extension(&[0x55, 0x1d, 35], false, &sequence(&[der_element(0x80, id)])));
     }
     if let Some(names) = &request.alternative_names {
         list.push(extension(&[0x55, 0x1d, 17], false, names));
@@ -158,11 +158,11 @@ fn extensions(request: &CertificateRequest, usages: &[String], key_id: Option<&[
 }
 
 fn extension(id: &[u8], critical: bool, value: &[u8]) -> Vec<u8> {
-    let mut parts = vec![tagged(0x06, id)];
+    let mut parts = vec![der_element(0x06, id)];
     if critical {
-        parts.push(tagged(0x01, &[0xff]));
+        parts.push(der_element(0x01, &[0xff]));
     }
-    parts.push(tagged(0x04, value));
+    parts.push(der_element(0x04, value));
     sequence(&parts)
 }
 
@@ -172,11 +172,11 @@ fn time(second: i64) -> Result<Vec<u8>, String> {
     let year = at.strftime("%Y").to_string();
     let (tag, format) =
         if year.as_str() < "2050" { (0x17, "%y%m%d%H%M%SZ") } else { (0x18, "%Y%m%d%H%M%SZ") };
-    Ok(tagged(tag, at.strftime(format).to_string().as_bytes()))
+    Ok(der_element(tag, at.strftime(format).to_string().as_bytes()))
 }
 
 /// Encodes a DER element: tag, length, content.
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+fn der_element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
     let length = content.len().to_be_bytes();
     let significant = &length[length.iter().take_while(|byte| **byte == 0).count()..];
@@ -193,7 +193,7 @@ fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
 }
 
 fn sequence(parts: &[Vec<u8>]) -> Vec<u8> {
-    tagged(0x30, &parts.concat())
+    der_element(0x30, &parts.concat())
 }
 
 fn pem(der: &[u8]) -> String {

@@ -27,7 +27,7 @@ pub fn cluster_info(url: &str, ca_pem: &str) -> Value {
 }
 
 /// Returns the ConfigMap with the address `url`; `None` if it has that address already or was edited by a user.
-pub fn readdressed(config_map: &Value, url: &str, ca_pem: &str) -> Option<Value> {
+pub fn with_address(config_map: &Value, url: &str, ca_pem: &str) -> Option<Value> {
     let found = text(&config_map["data"], "kubeconfig");
     let read: Value = serde_norway::from_str(found).unwrap_or_default();
     let known = text(&read["clusters"][0]["cluster"], "server");
@@ -50,7 +50,7 @@ pub fn sign(config_map: &mut Value, secrets: &[Value], now: Timestamp) {
 }
 
 /// Returns the expiration of a bootstrap token; an unparsable time counts as expired.
-pub fn ends(secret: &Value) -> Option<Timestamp> {
+pub fn expires_at(secret: &Value) -> Option<Timestamp> {
     let end = entry(secret, "expiration").filter(|end| !end.is_empty() && secret["type"] == TYPE)?;
     Some(end.parse().unwrap_or(Timestamp::MIN))
 }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signature_is_the_one_that_kubeadm_computes() {
+    fn signature_matches_kubeadm() {
         // From the test of `k8s.io/cluster-bootstrap/token/jws`.
         assert_eq!(
             signature(
@@ -110,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn the_address_moves_unless_somebody_wrote_it_by_hand() {
+    fn address_is_updated_unless_edited_by_a_user() {
         let old = cluster_info("https://127.0.0.1:6443", "CA");
-        let moved = readdressed(&old, "https://edge.example:6443", "CA").unwrap();
+        let moved = with_address(&old, "https://edge.example:6443", "CA").unwrap();
         assert_eq!(moved["data"], cluster_info("https://edge.example:6443", "CA")["data"]);
-        assert_eq!(readdressed(&moved, "https://edge.example:6443", "CA"), None);
+        assert_eq!(with_address(&moved, "https://edge.example:6443", "CA"), None);
         let mut by_hand = old;
         by_hand["data"]["kubeconfig"] = "clusters: [{cluster: {server: 'https://a'}}]".into();
-        assert_eq!(readdressed(&by_hand, "https://edge.example:6443", "CA"), None);
+        assert_eq!(with_address(&by_hand, "https://edge.example:6443", "CA"), None);
     }
 
     #[test]
-    fn each_living_token_signs() {
+    fn every_valid_token_signs() {
         let encode = |text: &str| STANDARD.encode(text);
         let secret = |id: &str, signing: &str, expiration: &str| {
             json!({"metadata": {"name": format!("bootstrap-token-{id}")}, "type": "bootstrap.kubernetes.io/token",
@@ -139,9 +139,9 @@ mod tests {
         info["data"]["jws-kubeconfig-gone00"] = "old".into();
         sign(&mut info, &secrets, now);
         let end = |at: &str| at.parse::<Timestamp>().ok();
-        let ends: Vec<_> = secrets.iter().map(ends).collect();
+        let ends: Vec<_> = secrets.iter().map(expires_at).collect();
         assert_eq!(ends, [None, None, end("2026-01-01T00:00:00Z"), end("2027-01-01T00:00:00Z")]);
-        assert_eq!(super::ends(&secret("eeeeee", "true", "soon")), Some(Timestamp::MIN));
+        assert_eq!(super::expires_at(&secret("eeeeee", "true", "soon")), Some(Timestamp::MIN));
         let keys: Vec<&str> = info["data"].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(keys, ["jws-kubeconfig-aaaaaa", "jws-kubeconfig-dddddd", "kubeconfig"]);
         let config: Value = serde_norway::from_str(text(&info["data"], "kubeconfig")).unwrap();

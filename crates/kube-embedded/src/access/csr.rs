@@ -1,8 +1,8 @@
 //! `CertificateSigningRequests`: requester, approval and signing.
 //!
-//! Create stamps the requester on the object ([`stamp`]). Updates of `/approval` change conditions only ([`prepare_approval`]) and require
-//! the verb `approve` on the signer; updates of `/status` change the other fields and require the verb `sign`. The controller calls
-//! [`auto_approval`] and then [`sign`]; neither writes to the store.
+//! A create records the requester on the object ([`set_requester`]). Updates of `/approval` change conditions only ([`prepare_approval`])
+//! and require the verb `approve` on the signer; updates of `/status` change the other fields and require the verb `sign`. The controller
+//! calls [`auto_approval`] and then [`sign`]; neither writes to the store.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::certificate::{CertificateRequest, end_of, issue};
+use super::certificate::{CertificateRequest, expires_at, issue};
 use super::node::{JOINERS, PREFIX, tenant_of};
 use super::pki::Pki;
 use super::rbac::Authorizer;
@@ -29,18 +29,18 @@ pub const STORAGE: &str = "certificatesigningrequests.certificates.k8s.io";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
-const YEAR: u64 = 365 * 24 * 60 * 60;
+const YEAR_SECONDS: u64 = 365 * 24 * 60 * 60;
 /// Maximum validity of certificates of tenants' nodes: they lapse with the account that renews them.
-const DAY: u64 = 24 * 60 * 60;
-const LEAST_SECONDS: u64 = 600;
+const DAY_SECONDS: u64 = 24 * 60 * 60;
+const MIN_VALIDITY_SECONDS: u64 = 600;
 
 /// Overwrites the requester's fields of a new request with the authenticated user.
-pub fn stamp(user: &User, csr: &mut Value) {
+pub fn set_requester(user: &User, csr: &mut Value) {
     let Some(spec) = csr["spec"].as_object_mut() else { return };
     for key in ["username", "uid", "groups", "extra"] {
         spec.remove(key);
     }
-    let info = user.info();
+    let info = user.user_info();
     let info = info.as_object().cloned().unwrap_or_else(Map::new);
     spec.extend(info);
 }
@@ -51,7 +51,7 @@ pub fn check_create(csr: &Value) -> Result<()> {
         return Ok(());
     }
     let refused = |why: String| ApiError::forbidden(GROUP, RESOURCE, text(&csr["metadata"], "name"), why);
-    let request = request_of(csr).map_err(|error| refused(format!("failed to parse CSR: {error}")))?;
+    let request = parse_request(csr).map_err(|error| refused(format!("failed to parse CSR: {error}")))?;
     if request.organizations.iter().any(|group| group == MASTERS) {
         let why = format!("use of {CLIENT} signer with {MASTERS} group is not allowed");
         return Err(refused(why));
@@ -83,7 +83,7 @@ pub fn check_signer(authorizer: &Authorizer, user: &User, verb: &str, csr: &Valu
 
 /// Reduces an update of `/approval` to the conditions, and sets their missing times.
 pub fn prepare_approval(new: &mut Value, old: &Value, now: Timestamp) {
-    let conditions = dated(new, old, now);
+    let conditions = with_condition_times(new, old, now);
     for key in ["spec", "status"] {
         new[key] = old[key].clone();
     }
@@ -102,12 +102,12 @@ pub fn prepare_status(new: &mut Value, old: &Value, now: Timestamp) {
         }
     }
     set_conditions(new, conditions);
-    let conditions = dated(new, old, now);
+    let conditions = with_condition_times(new, old, now);
     set_conditions(new, conditions);
 }
 
 /// Returns the new conditions with missing times set.
-fn dated(new: &Value, old: &Value, now: Timestamp) -> Vec<Value> {
+fn with_condition_times(new: &Value, old: &Value, now: Timestamp) -> Vec<Value> {
     let mut conditions = items(&new["status"], "conditions").to_vec();
     let now = rfc3339(now);
     for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
@@ -139,16 +139,21 @@ fn set_conditions(csr: &mut Value, conditions: Vec<Value>) {
     }
 }
 
-/// Authorizes and prepares an update of `/approval` or `/status` (`door`). `new` is the object as the client sent it. For `/status`,
-/// conditions are checked by the validation of the kind.
-pub fn change(cluster: &Cluster, user: &User, door: &str, new: &mut Value) -> Result<()> {
+/// Authorizes and prepares an update of `/approval` or `/status` (`target_subresource`). `new` is the object as the client sent it.
+/// For `/status`, conditions are checked by the validation of the kind.
+pub fn prepare_update(
+    cluster: &Cluster,
+    user: &User,
+    target_subresource: &str,
+    new: &mut Value,
+) -> Result<()> {
     let name = text(&new["metadata"], "name").to_owned();
     let stored = cluster.store().get(STORAGE, "", &name);
     let old = stored.ok_or_else(|| ApiError::not_found(GROUP, RESOURCE, &name))?.value();
     let now = cluster.clock().now();
-    if door == "approval" {
+    if target_subresource == "approval" {
         prepare_approval(new, &old, now);
-        let errors = complaints(new, &old, true);
+        let errors = validate_conditions(new, &old, true);
         if !errors.is_empty() {
             return Err(ApiError::invalid(GROUP, "CertificateSigningRequest", &name, &errors));
         }
@@ -158,8 +163,8 @@ pub fn change(cluster: &Cluster, user: &User, door: &str, new: &mut Value) -> Re
     check_signer(cluster.authorizer(), user, "sign", &old)
 }
 
-/// Validates the conditions of an update of `/approval` (`approving`) or `/status`.
-pub fn complaints(new: &Value, old: &Value, approving: bool) -> FieldErrors {
+/// Validates the conditions of an update of `/approval` (`is_approval`) or `/status`.
+pub fn validate_conditions(new: &Value, old: &Value, is_approval: bool) -> FieldErrors {
     let at = Path::new("status.conditions");
     let mut errors = FieldErrors::new();
     let conditions = items(&new["status"], "conditions");
@@ -204,9 +209,9 @@ pub fn complaints(new: &Value, old: &Value, approving: bool) -> FieldErrors {
         };
         if after.len() < before.len() {
             forbid("remove");
-        } else if !approving && kind != "Failed" && after.len() > before.len() {
+        } else if !is_approval && kind != "Failed" && after.len() > before.len() {
             forbid("add");
-        } else if !approving && kind != "Failed" && after != before {
+        } else if !is_approval && kind != "Failed" && after != before {
             forbid("modify");
         }
     }
@@ -214,13 +219,13 @@ pub fn complaints(new: &Value, old: &Value, approving: bool) -> FieldErrors {
 }
 
 /// Returns the common name in a request for one of the two kubelet certificates; `None` for other signers.
-pub fn node_asked_for(csr: &Value) -> Option<std::result::Result<String, String>> {
+pub fn requested_node(csr: &Value) -> Option<std::result::Result<String, String>> {
     let is_nodes = matches!(text(&csr["spec"], "signerName"), KUBELET_CLIENT | KUBELET_SERVING);
-    is_nodes.then(|| request_of(csr).map(|request| request.common_name))
+    is_nodes.then(|| parse_request(csr).map(|request| request.common_name))
 }
 
 /// Whether a join token of the platform or a tenant's node sent this request.
-pub fn is_by_tenant(store: &Store, csr: &Value) -> bool {
+pub fn is_requested_by_tenant(store: &Store, csr: &Value) -> bool {
     let spec = &csr["spec"];
     let node = text(spec, "username").strip_prefix(PREFIX);
     node.and_then(|node| tenant_of(store, node)).is_some()
@@ -228,18 +233,18 @@ pub fn is_by_tenant(store: &Store, csr: &Value) -> bool {
 }
 
 /// Whether the request is for a client certificate of a node.
-pub fn is_for_client(csr: &Value) -> bool {
+pub fn is_for_node_client(csr: &Value) -> bool {
     matches!(text(&csr["spec"], "signerName"), KUBELET_CLIENT | CLIENT)
 }
 
 /// Returns the end of validity of the issued certificate; `None` if there is none or it cannot be parsed.
-pub fn certificate_ends(csr: &Value) -> Option<Timestamp> {
-    end_of(&STANDARD.decode(text(&csr["status"], "certificate")).ok()?)
+pub fn certificate_expires_at(csr: &Value) -> Option<Timestamp> {
+    expires_at(&STANDARD.decode(text(&csr["status"], "certificate")).ok()?)
 }
 
-fn request_of(csr: &Value) -> std::result::Result<CertificateRequest, String> {
+fn parse_request(csr: &Value) -> std::result::Result<CertificateRequest, String> {
     let pem = STANDARD.decode(text(&csr["spec"], "request")).map_err(|error| error.to_string())?;
-    CertificateRequest::read(&pem)
+    CertificateRequest::parse(&pem)
 }
 
 fn has_condition(csr: &Value, kind: &str) -> bool {
@@ -256,8 +261,8 @@ pub fn auto_approval(authorizer: &Authorizer, csr: &Value, now: Timestamp) -> Op
     if decided || text(spec, "signerName") != KUBELET_CLIENT {
         return None;
     }
-    let request = request_of(csr).ok()?;
-    kubelet_client(&request, &texts(spec, "usages")).ok()?;
+    let request = parse_request(csr).ok()?;
+    check_kubelet_client(&request, &texts(spec, "usages")).ok()?;
     let owner = User {
         name: text(spec, "username").to_owned(),
         uid: text(spec, "uid").to_owned(),
@@ -298,20 +303,21 @@ pub fn sign(pki: &Pki, store: &Store, csr: &Value, now: Timestamp) -> Option<Val
     let usages = texts(spec, "usages");
     let check: fn(&CertificateRequest, &[String]) -> std::result::Result<(), String> =
         match text(spec, "signerName") {
-            CLIENT => client,
-            KUBELET_CLIENT => kubelet_client,
-            KUBELET_SERVING => kubelet_serving,
+            CLIENT => check_client,
+            KUBELET_CLIENT => check_kubelet_client,
+            KUBELET_SERVING => check_kubelet_serving,
             _ => return None,
         };
     if !waiting {
         return None;
     }
-    let signed = request_of(csr).and_then(|request| {
+    let signed = parse_request(csr).and_then(|request| {
         check(&request, &usages)?;
         let node = request.common_name.strip_prefix(PREFIX);
         let is_tenants = node.is_some_and(|node| tenant_of(store, node).is_some());
-        let longest = if is_tenants { DAY } else { YEAR };
-        let seconds = spec["expirationSeconds"].as_u64().unwrap_or(longest).clamp(LEAST_SECONDS, longest);
+        let longest = if is_tenants { DAY_SECONDS } else { YEAR_SECONDS };
+        let seconds =
+            spec["expirationSeconds"].as_u64().unwrap_or(longest).clamp(MIN_VALIDITY_SECONDS, longest);
         issue(&request, &usages, pki.ca_pem(), pki.issuer(), now, Duration::from_secs(seconds))
     });
     let mut status = status.clone();
@@ -331,7 +337,7 @@ pub fn sign(pki: &Pki, store: &Store, csr: &Value, now: Timestamp) -> Option<Val
     Some(status)
 }
 
-fn client(_: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
+fn check_client(_: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
     let known = ["digital signature", "key encipherment", "client auth"];
     if let Some(other) = usages.iter().find(|usage| !known.contains(&usage.as_str())) {
         return Err(format!("invalid usage for client certificate: {other}"));
@@ -342,22 +348,22 @@ fn client(_: &CertificateRequest, usages: &[String]) -> std::result::Result<(), 
     Err("missing required usage for client certificate: client auth".to_owned())
 }
 
-fn kubelet_client(request: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
+fn check_kubelet_client(request: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
     let named = [
         (request.dns_names, "DNS subjectAltNames are not allowed"),
         (request.emails, "Email subjectAltNames are not allowed"),
         (request.addresses, "IP subjectAltNames are not allowed"),
         (request.uris, "URI subjectAltNames are not allowed"),
     ];
-    of_node(request)?;
+    check_node_subject(request)?;
     if let Some((_, why)) = named.iter().find(|(count, _)| *count > 0) {
         return Err((*why).to_owned());
     }
-    used_for(usages, "client auth")
+    check_usages(usages, "client auth")
 }
 
-fn kubelet_serving(request: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
-    of_node(request)?;
+fn check_kubelet_serving(request: &CertificateRequest, usages: &[String]) -> std::result::Result<(), String> {
+    check_node_subject(request)?;
     if request.dns_names == 0 && request.addresses == 0 {
         return Err("DNS or IP subjectAltName is required".to_owned());
     }
@@ -369,10 +375,10 @@ fn kubelet_serving(request: &CertificateRequest, usages: &[String]) -> std::resu
             return Err(why.to_owned());
         }
     }
-    used_for(usages, "server auth")
+    check_usages(usages, "server auth")
 }
 
-fn of_node(request: &CertificateRequest) -> std::result::Result<(), String> {
+fn check_node_subject(request: &CertificateRequest) -> std::result::Result<(), String> {
     if request.organizations != ["system:nodes"] {
         return Err("subject organization is not system:nodes".to_owned());
     }
@@ -383,7 +389,7 @@ fn of_node(request: &CertificateRequest) -> std::result::Result<(), String> {
 }
 
 /// Checks that the usages are exactly those for `purpose`. `key encipherment` is optional: only RSA keys use it.
-fn used_for(usages: &[String], purpose: &str) -> std::result::Result<(), String> {
+fn check_usages(usages: &[String], purpose: &str) -> std::result::Result<(), String> {
     let mut expected = ["digital signature", "key encipherment", purpose];
     expected.sort_unstable();
     let fits =

@@ -9,42 +9,42 @@ use serde_json::Value;
 use super::rbac::Authorizer;
 use super::rule::Rule;
 use super::{Attributes, MASTERS, RBAC_GROUP, User, items, quoted_list, text};
-use crate::admission::{Operation, Request};
+use crate::admission::{AdmissionRequest, Operation};
 use crate::error::{ApiError, Result};
 use crate::go::quote;
 
 /// Refuses a role or binding that grants more than the user has. Other resources pass.
-pub fn check(authorizer: &Authorizer, request: &Request<'_>, new: &Value) -> Result<()> {
+pub fn check(authorizer: &Authorizer, request: &AdmissionRequest<'_>, new: &Value) -> Result<()> {
     let resource = request.resource.name.as_ref();
     let concerned = request.resource.group.as_ref() == RBAC_GROUP && request.subresource.is_empty();
     if !concerned || request.operation == Operation::Delete || request.user.in_group(MASTERS) {
         return Ok(());
     }
-    if request.old.is_some_and(|old| same_but_for_garbage_collection(new, old)) {
+    if request.old.is_some_and(|old| is_equal_except_gc_fields(new, old)) {
         return Ok(());
     }
-    let guard = Guard { authorizer, request, new };
+    let guard = EscalationCheck { authorizer, request, new };
     match resource {
-        "roles" => guard.role(),
-        "clusterroles" => guard.role().and_then(|()| guard.aggregation()),
-        "rolebindings" | "clusterrolebindings" => guard.binding(),
+        "roles" => guard.check_role(),
+        "clusterroles" => guard.check_role().and_then(|()| guard.check_aggregation()),
+        "rolebindings" | "clusterrolebindings" => guard.check_binding(),
         _ => Ok(()),
     }
 }
 
-struct Guard<'a> {
+struct EscalationCheck<'a> {
     authorizer: &'a Authorizer,
-    request: &'a Request<'a>,
+    request: &'a AdmissionRequest<'a>,
     new: &'a Value,
 }
 
-impl Guard<'_> {
-    fn refuse(&self, why: &str) -> ApiError {
+impl EscalationCheck<'_> {
+    fn forbidden(&self, reason: &str) -> ApiError {
         let name = text(&self.new["metadata"], "name");
-        ApiError::forbidden(RBAC_GROUP, &self.request.resource.name, name, why)
+        ApiError::forbidden(RBAC_GROUP, &self.request.resource.name, name, reason)
     }
 
-    fn may(&self, verb: &str, resource: &str, name: &str) -> bool {
+    fn is_allowed(&self, verb: &str, resource: &str, name: &str) -> bool {
         let asked = Attributes {
             verb: verb.to_owned(),
             group: RBAC_GROUP.to_owned(),
@@ -57,30 +57,30 @@ impl Guard<'_> {
         self.authorizer.decide(self.request.user, &asked).allowed
     }
 
-    fn may_escalate(&self) -> bool {
+    fn can_escalate(&self) -> bool {
         // RBAC checks of `create` have no name.
         let name = if self.request.operation == Operation::Create { "" } else { self.request.name };
-        self.may("escalate", &self.request.resource.name, name)
+        self.is_allowed("escalate", &self.request.resource.name, name)
     }
 
-    fn role(&self) -> Result<()> {
-        if self.may_escalate() {
+    fn check_role(&self) -> Result<()> {
+        if self.can_escalate() {
             return Ok(());
         }
-        self.holds(&Rule::of_role(self.new))
+        self.check_rules(&Rule::from_role(self.new))
     }
 
     /// An aggregated role can include any rule, so that writing it requires all permissions.
-    fn aggregation(&self) -> Result<()> {
+    fn check_aggregation(&self) -> Result<()> {
         let aggregates = |role: &Value| !items(&role["aggregationRule"], "clusterRoleSelectors").is_empty();
-        if !aggregates(self.new) && !self.request.old.is_some_and(aggregates) || self.may_escalate() {
+        if !aggregates(self.new) && !self.request.old.is_some_and(aggregates) || self.can_escalate() {
             return Ok(());
         }
-        self.holds(&Rule::everything())
-            .map_err(|_| self.refuse("must have cluster-admin privileges to use the aggregationRule"))
+        self.check_rules(&Rule::allow_all())
+            .map_err(|_| self.forbidden("must have cluster-admin privileges to use the aggregationRule"))
     }
 
-    fn binding(&self) -> Result<()> {
+    fn check_binding(&self) -> Result<()> {
         let (kind, name) = (text(&self.new["roleRef"], "kind"), text(&self.new["roleRef"], "name"));
         let (resource, namespace) = match kind {
             "Role" => ("roles", self.request.namespace),
@@ -90,7 +90,7 @@ impl Guard<'_> {
                 return Err(ApiError { reason: "", ..ApiError::internal(why) });
             }
         };
-        if self.may("bind", resource, name) {
+        if self.is_allowed("bind", resource, name) {
             return Ok(());
         }
         if kind == "Role" && namespace.is_empty() {
@@ -102,22 +102,22 @@ impl Guard<'_> {
         let Some(role) = self.authorizer.role(namespace, name) else {
             return Err(ApiError::not_found(RBAC_GROUP, &self.request.resource.name, name));
         };
-        self.holds(role.rules().list())
+        self.check_rules(role.rules().list())
     }
 
-    fn holds(&self, wanted: &[Rule]) -> Result<()> {
+    fn check_rules(&self, wanted: &[Rule]) -> Result<()> {
         let user = self.request.user;
         let held = self.authorizer.rules_for(user, self.request.namespace);
-        let Some(lines) = held.missing(wanted) else { return Ok(()) };
-        let mut why = attempt(user, &lines);
+        let Some(lines) = held.missing_rules(wanted) else { return Ok(()) };
+        let mut why = attempt_message(user, &lines);
         if let Some(errors) = held.errors.text() {
             why.extend(["; resolution errors: [", errors.as_str(), "]"]);
         }
-        Err(self.refuse(&why))
+        Err(self.forbidden(&why))
     }
 }
 
-fn attempt(user: &User, lines: &str) -> String {
+fn attempt_message(user: &User, lines: &str) -> String {
     let (name, groups) = (quote(&user.name), quoted_list(&user.groups));
     format!(
         "user {name} (groups={groups}) is attempting to grant RBAC permissions not currently held:\n{lines}"
@@ -125,7 +125,7 @@ fn attempt(user: &User, lines: &str) -> String {
 }
 
 /// Changes of owner references and finalizers need no permissions: the garbage collector and namespace deletion make them.
-fn same_but_for_garbage_collection(new: &Value, old: &Value) -> bool {
+fn is_equal_except_gc_fields(new: &Value, old: &Value) -> bool {
     let stripped = |object: &Value| {
         let mut object = object.clone();
         if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::store::Store;
 
-    fn verdict(
+    fn check_result(
         authorizer: &Authorizer,
         name: &str,
         namespace: &str,
@@ -158,7 +158,7 @@ mod tests {
     ) -> String {
         let user = User::named("eve", &["system:authenticated"]);
         let resource = resource(RBAC_GROUP, name);
-        let request = Request {
+        let request = AdmissionRequest {
             operation: if old.is_some() { Operation::Update } else { Operation::Create },
             resource: &resource,
             subresource: "",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_gives_only_what_one_has() {
+    async fn role_cannot_grant_more_than_its_writer_has() {
         let store = Store::in_memory();
         let rules = |verbs: &[&str]| json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
         let role = |name: &str, verbs: &[&str]| json!({"kind": "Role", "metadata": {"name": name, "namespace": "a"}, "rules": rules(verbs)});
@@ -217,20 +217,20 @@ mod tests {
             ),
         ];
         for (resource, new, expected) in table {
-            assert_eq!(verdict(&authorizer, resource, "a", &new, None), expected);
+            assert_eq!(check_result(&authorizer, resource, "a", &new, None), expected);
         }
 
         let old = role("full", &["*"]);
         let mut new = old.clone();
         new["metadata"]["finalizers"] = json!(["x"]);
-        assert_eq!(verdict(&authorizer, "roles", "a", &new, Some(&old)), "ok");
+        assert_eq!(check_result(&authorizer, "roles", "a", &new, Some(&old)), "ok");
         new["metadata"]["labels"] = json!({"a": "b"});
-        assert_ne!(verdict(&authorizer, "roles", "a", &new, Some(&old)), "ok");
+        assert_ne!(check_result(&authorizer, "roles", "a", &new, Some(&old)), "ok");
 
         let gathering = json!({"kind": "ClusterRole", "metadata": {"name": "g"}, "rules": [],
             "aggregationRule": {"clusterRoleSelectors": [{}]}});
         assert_eq!(
-            verdict(&authorizer, "clusterroles", "", &gathering, None),
+            check_result(&authorizer, "clusterroles", "", &gathering, None),
             "403 clusterroles.rbac.authorization.k8s.io \"g\" is forbidden: must have cluster-admin privileges to \
              use the aggregationRule"
         );

@@ -3,30 +3,30 @@
 //! Roles are shared with the compiled policy, and each is present once, however many bindings refer to it. `reviews` lists the rules,
 //! `escalation` compares them with those of a role that the user writes or binds.
 //!
-//! Invariant: [`HeldRules::missing`] takes at most [`MOST_STEPS`] steps; rules not compared within that limit count as missing.
+//! Invariant: [`EffectiveRules::missing_rules`] takes at most [`MAX_STEPS`] steps; rules not compared within that limit count as missing.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::rbac_sources::Role;
-use super::rule::{Part, Rule};
-use super::rule_index::{IndexedRules, Steps};
+use super::rule::{Rule, RulePart};
+use super::rule_index::{IndexedRules, StepBudget};
 
 /// Maximum number of missing roles that one response names.
-const MOST_ERRORS: usize = 20;
+const MAX_ERRORS: usize = 20;
 /// Maximum number of combinations of objects and verbs into which requested rules are split. Further rules must be covered as a whole.
-const MOST_PARTS: usize = 20_000;
+const MAX_PARTS: usize = 20_000;
 /// Step limit of one comparison, about a tenth of a second.
-const MOST_STEPS: usize = 50_000_000;
+const MAX_STEPS: usize = 50_000_000;
 /// Maximum bytes of missing rules in an error message.
-const MOST_TEXT: usize = 64 << 10;
+const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// The rules of a user in a namespace.
 #[derive(Default)]
-pub(super) struct HeldRules {
+pub(super) struct EffectiveRules {
     roles: Vec<Arc<Role>>,
     /// Addresses of `roles`, for deduplication.
-    known: HashSet<usize>,
+    added_roles: HashSet<usize>,
     pub errors: ResolutionErrors,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct HeldRules {
 pub(super) struct ResolutionErrors(Vec<Arc<str>>);
 
 impl ResolutionErrors {
-    /// Adds an error, deduplicated. Errors beyond [`MOST_ERRORS`] are dropped.
+    /// Adds an error, deduplicated. Errors beyond [`MAX_ERRORS`] are dropped.
     pub fn add(&mut self, error: &Arc<str>) {
-        if self.0.len() < MOST_ERRORS && !self.0.contains(error) {
+        if self.0.len() < MAX_ERRORS && !self.0.contains(error) {
             self.0.push(error.clone());
         }
     }
@@ -56,9 +56,9 @@ impl ResolutionErrors {
     }
 }
 
-impl HeldRules {
+impl EffectiveRules {
     pub fn add(&mut self, role: &Arc<Role>) {
-        if self.known.insert(Arc::as_ptr(role).addr()) {
+        if self.added_roles.insert(Arc::as_ptr(role).addr()) {
             self.roles.push(role.clone());
         }
     }
@@ -72,21 +72,21 @@ impl HeldRules {
         self.roles.iter().map(|role| role.bytes()).fold(0, usize::saturating_add)
     }
 
-    /// Describes the parts of `wanted` that no rule of the user covers, one rule per line, sorted; `None` if all are covered.
-    pub fn missing(&self, wanted: &[Rule]) -> Option<String> {
-        let mut coverage = Coverage::of(self);
-        let mut lines = Lines::default();
+    /// Describes the parts of `requested` that no rule of the user covers, one rule per line, sorted; `None` if all are covered.
+    pub fn missing_rules(&self, requested: &[Rule]) -> Option<String> {
+        let mut coverage = Coverage::new(self);
+        let mut lines = MissingRuleLines::default();
         // Parts about the same objects differ by verb only and share one line.
         let mut merged: BTreeMap<[&[String]; 3], Vec<&str>> = BTreeMap::new();
         let mut parts = 0_usize;
-        for rule in wanted {
+        for rule in requested {
             // A rule without verbs grants nothing.
-            if rule.part_count() == 0 || coverage.covers(&rule.whole()) {
+            if rule.part_count() == 0 || coverage.covers(&rule.as_part()) {
                 continue;
             }
             parts = parts.saturating_add(rule.part_count());
-            if parts > MOST_PARTS || coverage.steps.are_over() {
-                lines.add(|| rule.whole().describe());
+            if parts > MAX_PARTS || coverage.steps.is_exhausted() {
+                lines.add(|| rule.as_part().describe());
                 continue;
             }
             for object in rule.objects() {
@@ -105,10 +105,10 @@ impl HeldRules {
             }
         }
         for ([groups, resources, names], verbs) in merged {
-            let part = Part { groups, resources, names, ..Part::default() };
+            let part = RulePart { groups, resources, names, ..RulePart::default() };
             lines.add(|| part.describe_with(&verbs));
         }
-        if coverage.steps.are_over() {
+        if coverage.steps.is_exhausted() {
             lines.add_note("the rules are too many to compare all of them: use fewer rules and values");
         }
         lines.text()
@@ -119,40 +119,40 @@ impl HeldRules {
 struct Coverage<'a> {
     /// Sorted by size: rules with wildcards are mostly in small roles.
     roles: Vec<&'a IndexedRules>,
-    steps: Steps,
+    steps: StepBudget,
 }
 
 impl<'a> Coverage<'a> {
-    fn of(held: &'a HeldRules) -> Self {
+    fn new(held: &'a EffectiveRules) -> Self {
         let mut roles: Vec<&IndexedRules> = held.roles.iter().map(|role| role.rules()).collect();
         roles.sort_by_key(|role| role.list().len());
-        Self { roles, steps: Steps::new(MOST_STEPS) }
+        Self { roles, steps: StepBudget::new(MAX_STEPS) }
     }
 
     /// Whether a single rule covers the part.
-    fn covers(&mut self, part: &Part<'_>) -> bool {
-        !self.steps.are_over() && self.roles.iter().any(|role| role.covers(part, &mut self.steps))
+    fn covers(&mut self, part: &RulePart<'_>) -> bool {
+        !self.steps.is_exhausted() && self.roles.iter().any(|role| role.covers(part, &mut self.steps))
     }
 }
 
 /// Sorted lines of an error message, bounded in bytes.
 #[derive(Default)]
-struct Lines {
+struct MissingRuleLines {
     sorted: BTreeSet<String>,
     bytes: usize,
-    left_out: usize,
+    omitted: usize,
     note: Option<&'static str>,
 }
 
-impl Lines {
+impl MissingRuleLines {
     fn add(&mut self, line: impl FnOnce() -> String) {
-        if self.bytes >= MOST_TEXT {
-            self.left_out = self.left_out.saturating_add(1);
+        if self.bytes >= MAX_TEXT_BYTES {
+            self.omitted = self.omitted.saturating_add(1);
             return;
         }
         let mut line = line();
-        if line.len() > MOST_TEXT {
-            line.truncate(line.floor_char_boundary(MOST_TEXT));
+        if line.len() > MAX_TEXT_BYTES {
+            line.truncate(line.floor_char_boundary(MAX_TEXT_BYTES));
             line.push_str("...");
         }
         self.bytes = self.bytes.saturating_add(line.len());
@@ -167,7 +167,7 @@ impl Lines {
         if self.sorted.is_empty() {
             return None;
         }
-        let left_out = (self.left_out > 0).then(|| format!("and {} more", self.left_out));
+        let left_out = (self.omitted > 0).then(|| format!("and {} more", self.omitted));
         let end = left_out.into_iter().chain(self.note.map(str::to_owned));
         Some(self.sorted.into_iter().chain(end).collect::<Vec<_>>().join("\n"))
     }

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 
-use super::rbac::{Authorizer, refusal};
+use super::rbac::{Authorizer, forbidden_error};
 use super::{
     ANONYMOUS, AUTHENTICATED, Attributes, UNAUTHENTICATED, User, service_account_groups,
     split_service_account,
@@ -25,7 +25,7 @@ const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// Maximum number of callers whose success is recorded.
-const MOST_REMEMBERED: usize = 1_024;
+const CACHE_CAPACITY: usize = 1_024;
 
 /// Authorizes impersonation. Records callers who have succeeded, only to word later refusals.
 #[derive(Default)]
@@ -34,16 +34,16 @@ pub struct Impersonation {
 }
 
 impl Impersonation {
-    /// Returns the effective user: `caller`, or the user in the headers. `asked` is the request itself.
+    /// Returns the effective user: `caller`, or the user in the headers. `attributes` are those of the request itself.
     pub fn resolve(
         &self,
         authorizer: &Authorizer,
         caller: User,
         headers: &HeaderMap,
-        asked: &Attributes,
+        attributes: &Attributes,
     ) -> Result<User> {
-        let Some(wanted) = wanted(headers)? else { return Ok(caller) };
-        for check in checks(&wanted) {
+        let Some(wanted) = parse_impersonated_user(headers)? else { return Ok(caller) };
+        for check in access_checks(&wanted) {
             let decision = authorizer.decide(&caller, &check);
             if decision.allowed {
                 continue;
@@ -51,25 +51,25 @@ impl Impersonation {
             let known = self.succeeded.lock().contains(&caller.name);
             return Err(match constrained_mode(&wanted) {
                 Some(mode) if !known => {
-                    let verb = format!("impersonate-on:{mode}:{}", asked.verb);
-                    let on = Attributes { verb, ..asked.clone() };
+                    let verb = format!("impersonate-on:{mode}:{}", attributes.verb);
+                    let on = Attributes { verb, ..attributes.clone() };
                     let reason = authorizer.decide(&caller, &on).reason;
-                    refusal(&caller, &on, &reason)
+                    forbidden_error(&caller, &on, &reason)
                 }
-                _ => refusal(&caller, &check, &decision.reason),
+                _ => forbidden_error(&caller, &check, &decision.reason),
             });
         }
         let mut succeeded = self.succeeded.lock();
-        if succeeded.len() >= MOST_REMEMBERED {
+        if succeeded.len() >= CACHE_CAPACITY {
             succeeded.clear();
         }
         succeeded.insert(caller.name);
-        Ok(complete(wanted))
+        Ok(with_implied_groups(wanted))
     }
 }
 
 /// Parses the user from the headers, without implied groups; `None` if the headers are absent.
-fn wanted(headers: &HeaderMap) -> Result<Option<User>> {
+fn parse_impersonated_user(headers: &HeaderMap) -> Result<Option<User>> {
     let first = |name: &HeaderName| text_of(headers.get(name).map(http::HeaderValue::as_bytes));
     let mut user = User { name: first(&USER), uid: first(&UID), ..User::default() };
     user.groups = headers.get_all(&GROUP).iter().map(|value| text_of(Some(value.as_bytes()))).collect();
@@ -134,7 +134,7 @@ fn go_syntax(user: &User) -> String {
 }
 
 /// Returns the access checks for everything that the caller impersonates.
-fn checks(wanted: &User) -> Vec<Attributes> {
+fn access_checks(user: &User) -> Vec<Attributes> {
     let check = |group: &str, resource: &str, name: &str| Attributes {
         verb: "impersonate".to_owned(),
         group: group.to_owned(),
@@ -143,17 +143,17 @@ fn checks(wanted: &User) -> Vec<Attributes> {
         name: name.to_owned(),
         ..Attributes::default()
     };
-    let mut checks = vec![match split_service_account(&wanted.name) {
+    let mut checks = vec![match split_service_account(&user.name) {
         Some((namespace, name)) => {
             Attributes { namespace: namespace.to_owned(), ..check("", "serviceaccounts", name) }
         }
-        None => check("", "users", &wanted.name),
+        None => check("", "users", &user.name),
     }];
-    if !wanted.uid.is_empty() {
-        checks.push(check(AUTHENTICATION, "uids", &wanted.uid));
+    if !user.uid.is_empty() {
+        checks.push(check(AUTHENTICATION, "uids", &user.uid));
     }
-    checks.extend(wanted.groups.iter().map(|group| check("", "groups", group)));
-    for (key, values) in &wanted.extra {
+    checks.extend(user.groups.iter().map(|group| check("", "groups", group)));
+    for (key, values) in &user.extra {
         let subresource = || key.clone();
         checks.extend(values.iter().map(|value| Attributes {
             subresource: subresource(),
@@ -164,10 +164,10 @@ fn checks(wanted: &User) -> Vec<Attributes> {
 }
 
 /// The mode of constrained impersonation that Kubernetes would try for this user.
-fn constrained_mode(wanted: &User) -> Option<&'static str> {
-    let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
-    let node = wanted.name.strip_prefix("system:node:").is_some_and(|name| !name.is_empty());
-    match (node, split_service_account(&wanted.name).is_some()) {
+fn constrained_mode(user: &User) -> Option<&'static str> {
+    let only_name = user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty();
+    let node = user.name.strip_prefix("system:node:").is_some_and(|name| !name.is_empty());
+    match (node, split_service_account(&user.name).is_some()) {
         (true, _) => only_name.then_some("arbitrary-node"),
         (_, true) => only_name.then_some("serviceaccount"),
         _ => Some("user-info"),
@@ -175,7 +175,7 @@ fn constrained_mode(wanted: &User) -> Option<&'static str> {
 }
 
 /// Adds implied groups: those of a `ServiceAccount` without explicit ones, and `system:authenticated` or `system:unauthenticated`.
-fn complete(mut user: User) -> User {
+fn with_implied_groups(mut user: User) -> User {
     if let Some((namespace, _)) = split_service_account(&user.name)
         && user.groups.is_empty()
     {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn headers_become_a_user_if_the_caller_may() {
+    async fn impersonation_headers_require_permission() {
         let store = Store::in_memory();
         let users = json!([{"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}]);
         put(&store, json!({"kind": "ClusterRole", "metadata": {"name": "imp"}, "rules": users})).await;
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_escapes_stand_for_themselves() {
+    fn malformed_escapes_are_kept_unchanged() {
         for (given, expected) in [("a%2Fb", "a/b"), ("a%2", "a%2"), ("%zz", "%zz"), ("%+1", "%+1"), ("", "")]
         {
             assert_eq!(unescape(given), expected);

@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 /// Longer texts are not tokens.
-const MOST_BYTES: usize = 16 * 1024;
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
 /// Capacity of the cache of verified tokens. The cache is cleared when full.
-const MOST_KNOWN: usize = 1_000;
+const CACHE_CAPACITY: usize = 1_000;
 
 /// The signing key of `ServiceAccount` tokens.
 pub struct SigningKey {
@@ -27,14 +27,14 @@ pub struct SigningKey {
     id: String,
     /// Claims of tokens with a valid signature, by the token's hash. A valid signature stays valid, and verification takes longer than the
     /// rest of a GET.
-    known: Mutex<HashMap<TokenHash, Arc<Value>>>,
+    verified: Mutex<HashMap<TokenHash, Arc<Value>>>,
 }
 
 type TokenHash = [u8; digest::SHA256_OUTPUT_LEN];
 
 /// Why a token is not one of this server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bad {
+pub enum VerifyError {
     /// Not a JWT of this server. Another verifier may accept it.
     Foreign,
     /// Has the header of this server's tokens and an invalid signature.
@@ -53,7 +53,7 @@ impl SigningKey {
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der).ok()?;
         let spki = [&SPKI_P256, pair.public_key().as_ref()].concat();
         let id = URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, &spki));
-        Some(Self { pair, id, known: Mutex::default() })
+        Some(Self { pair, id, verified: Mutex::default() })
     }
 
     /// Returns the signed token for `claims`.
@@ -69,41 +69,41 @@ impl SigningKey {
     }
 
     /// Returns the claims of a token that this key has signed. The caller checks times and audiences.
-    pub fn verify(&self, token: &str) -> Result<Arc<Value>, Bad> {
-        if token.len() > MOST_BYTES {
-            return Err(Bad::Foreign);
+    pub fn verify(&self, token: &str) -> Result<Arc<Value>, VerifyError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(VerifyError::Foreign);
         }
         let mut hash = TokenHash::default();
         hash.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
-        if let Some(claims) = self.known.lock().get(&hash) {
+        if let Some(claims) = self.verified.lock().get(&hash) {
             return Ok(claims.clone());
         }
         let claims = Arc::new(self.check(token)?);
-        let mut known = self.known.lock();
-        if known.len() == MOST_KNOWN {
+        let mut known = self.verified.lock();
+        if known.len() == CACHE_CAPACITY {
             known.clear();
         }
         known.insert(hash, claims.clone());
         Ok(claims)
     }
 
-    fn check(&self, token: &str) -> Result<Value, Bad> {
-        let (signed, signature) = token.rsplit_once('.').ok_or(Bad::Foreign)?;
-        let (header, claims) = signed.split_once('.').ok_or(Bad::Foreign)?;
-        let decode = |part: &str| -> Result<Value, Bad> {
-            let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| Bad::Foreign)?;
-            serde_json::from_slice(&bytes).map_err(|_| Bad::Foreign)
+    fn check(&self, token: &str) -> Result<Value, VerifyError> {
+        let (signed, signature) = token.rsplit_once('.').ok_or(VerifyError::Foreign)?;
+        let (header, claims) = signed.split_once('.').ok_or(VerifyError::Foreign)?;
+        let decode = |part: &str| -> Result<Value, VerifyError> {
+            let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| VerifyError::Foreign)?;
+            serde_json::from_slice(&bytes).map_err(|_| VerifyError::Foreign)
         };
         let header = decode(header)?;
         // `crit` lists mandatory extensions, and none are supported.
         if header["alg"] != "ES256" || header["kid"] != self.id.as_str() || !header["crit"].is_null() {
-            return Err(Bad::Foreign);
+            return Err(VerifyError::Foreign);
         }
         let claims = decode(claims)?;
-        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| Bad::Forged)?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| VerifyError::Forged)?;
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.pair.public_key().as_ref())
             .verify(signed.as_bytes(), &signature)
-            .map_err(|_| Bad::Forged)?;
+            .map_err(|_| VerifyError::Forged)?;
         Ok(claims)
     }
 
@@ -130,17 +130,17 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_more_tokens_are_remembered_than_allowed() {
+    fn verified_token_cache_is_bounded() {
         let key = key();
-        for n in 0..=MOST_KNOWN {
+        for n in 0..=CACHE_CAPACITY {
             let claims = json!({"jti": n});
             assert_eq!(key.verify(&key.sign(&claims)), Ok(Arc::new(claims)));
         }
-        assert_eq!(key.known.lock().len(), 1);
+        assert_eq!(key.verified.lock().len(), 1);
     }
 
     #[test]
-    fn only_what_this_key_signed_is_ours() {
+    fn verify_accepts_only_tokens_of_this_key() {
         let key = key();
         let claims = json!({"sub": "a", "exp": 1});
         let token = key.sign(&claims);
@@ -148,12 +148,12 @@ pub(crate) mod tests {
         assert_eq!(key.verify(&token), key.verify(&token), "known by now");
 
         let other = self::key();
-        assert_eq!(key.verify(&other.sign(&claims)), Err(Bad::Foreign));
+        assert_eq!(key.verify(&other.sign(&claims)), Err(VerifyError::Foreign));
         let parts: Vec<&str> = token.split('.').collect();
         let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
         let swapped = encode(&json!({"sub": "admin", "exp": 1}));
-        assert_eq!(key.verify(&format!("{}.{swapped}.{}", parts[0], parts[2])), Err(Bad::Forged));
-        assert_eq!(key.verify(&format!("{}.{}.", parts[0], parts[1])), Err(Bad::Forged));
+        assert_eq!(key.verify(&format!("{}.{swapped}.{}", parts[0], parts[2])), Err(VerifyError::Forged));
+        assert_eq!(key.verify(&format!("{}.{}.", parts[0], parts[1])), Err(VerifyError::Forged));
         for header in [
             json!({"alg": "none", "kid": key.id}),
             json!({"alg": "HS256", "kid": key.id}),
@@ -161,12 +161,12 @@ pub(crate) mod tests {
             json!({"alg": "ES256", "kid": key.id, "crit": ["x"]}),
         ] {
             let forged = format!("{}.{}.{}", encode(&header), parts[1], parts[2]);
-            assert_eq!(key.verify(&forged), Err(Bad::Foreign), "{header}");
+            assert_eq!(key.verify(&forged), Err(VerifyError::Foreign), "{header}");
         }
     }
 
     #[test]
-    fn the_key_id_is_the_hash_of_the_public_key() {
+    fn key_id_is_hash_of_public_key() {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         let key = SigningKey::from_pkcs8(pair.serialized_der()).unwrap();
         let spki = rcgen::PublicKeyData::subject_public_key_info(&pair);
@@ -176,7 +176,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_a_token_by_accident(text in ".{0,80}") {
+        fn random_text_is_not_a_token(text in ".{0,80}") {
             prop_assert!(key().verify(&text).is_err());
         }
     }

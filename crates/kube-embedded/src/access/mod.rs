@@ -76,7 +76,7 @@ impl User {
     }
 
     /// Returns the `UserInfo` of `authentication.k8s.io/v1`; empty fields are omitted.
-    pub fn info(&self) -> Value {
+    pub fn user_info(&self) -> Value {
         let mut info = Map::new();
         for (key, text) in [("username", &self.name), ("uid", &self.uid)] {
             if !text.is_empty() {
@@ -112,7 +112,7 @@ pub struct Attributes {
     pub namespace: String,
     pub name: String,
     /// The node name in the field selector of a list or watch of pods.
-    pub on_node: String,
+    pub node_name: String,
     /// The path of a non-resource request.
     pub path: String,
 }

@@ -24,7 +24,7 @@ use super::{Attributes, User, bootstrap, text};
 use crate::control::view::Node;
 use crate::store::Store;
 
-pub(crate) use references::{References, of_mirror_pod};
+pub(crate) use references::{PodReferences, forbidden_reference};
 
 /// The group of all nodes.
 pub const NODES: &str = "system:nodes";
@@ -48,7 +48,7 @@ pub fn node_of(user: &User) -> Option<&str> {
 /// Tenants' nodes named before names began with the tenant's id. Values begin with the id. Only the platform writes this ConfigMap.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct OlderNodes {
+struct LegacyNodes {
     data: BTreeMap<String, String>,
 }
 
@@ -57,7 +57,7 @@ struct OlderNodes {
 pub fn tenant_of(store: &Store, node: &str) -> Option<String> {
     let is_id = |id: &&str| id.parse::<UserId>().is_ok();
     if let Some(map) = store.get("configmaps", "longshore-system", "node-names")
-        && let Some(value) = map.view::<OlderNodes>().data.get(node)
+        && let Some(value) = map.view::<LegacyNodes>().data.get(node)
         && let Some(id) = value.split(' ').next().filter(is_id)
     {
         return Some(id.to_owned());
@@ -67,7 +67,7 @@ pub fn tenant_of(store: &Store, node: &str) -> Option<String> {
 }
 
 /// Whether `user` is a tenant's node.
-pub fn is_tenants(store: &Store, user: &User) -> bool {
+pub fn is_tenant_node(store: &Store, user: &User) -> bool {
     node_of(user).is_some_and(|node| tenant_of(store, node).is_some())
 }
 
@@ -78,7 +78,7 @@ pub fn is_tenants(store: &Store, user: &User) -> bool {
 /// mistake. Without a Node the machine may still get its own Node, to find that it was deleted, and delete its Lease.
 pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'static str> {
     let tenant = tenant_of(store, node)?;
-    if store.get("namespaces", "", &tenant).is_none_or(|namespace| namespace.deleting) {
+    if store.get("namespaces", "", &tenant).is_none_or(|namespace| namespace.is_deleting) {
         return Some("the account of this node is gone");
     }
     let of_itself = asked.name == node && asked.subresource.is_empty();
@@ -93,7 +93,7 @@ pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'sta
 /// Whether a certificate issued at `issued` (Unix seconds) belongs to an earlier node of the same name: the Node's annotation
 /// [`NOT_BEFORE`] is later. A Node without a valid annotation accepts all certificates, so that a Node deleted by mistake does not lock its
 /// machine out.
-pub fn is_of_predecessor(store: &Store, user: &User, issued: i64) -> bool {
+pub fn is_certificate_of_predecessor(store: &Store, user: &User, issued: i64) -> bool {
     let Some(name) = node_of(user).filter(|name| tenant_of(store, name).is_some()) else { return false };
     let Some(node) = store.get("nodes", "", name) else { return false };
     // Called for every request of a tenant's node, and a Node can be large: only the view is decoded. An invalid Node has an empty view.
@@ -104,161 +104,171 @@ pub fn is_of_predecessor(store: &Store, user: &User, issued: i64) -> bool {
 
 /// Kinds of objects that are related to a node through its pods.
 #[derive(Clone, Copy)]
-enum Related {
-    Account,
-    Claim,
+enum RelatedKind {
+    ServiceAccount,
+    PersistentVolumeClaim,
     ConfigMap,
     Pod,
     Secret,
-    Volume,
+    PersistentVolume,
 }
 
 /// `Err` with the reason for the refusal, which may be empty.
-type Decision = Result<(), String>;
+type NodeDecision = Result<(), String>;
 
-fn no(why: &str) -> Decision {
+fn deny(why: &str) -> NodeDecision {
     Err(why.to_owned())
 }
 
 /// Whether `node` may do what is `asked`. A refusal falls through to RBAC.
-pub fn decide(store: &Store, node: &str, asked: &Attributes) -> Decision {
+pub fn decide(store: &Store, node: &str, asked: &Attributes) -> NodeDecision {
     if node.is_empty() {
         return Err(format!("unknown node for user {}", crate::go::quote(PREFIX)));
     }
     if !asked.is_resource() {
-        return by_role(asked);
+        return decide_by_role(asked);
     }
-    let question = Question { store, node, asked };
+    let question = NodeRequest { store, node, attributes: asked };
     match (asked.group.as_str(), asked.resource.as_str()) {
-        ("", "secrets") => question.read(Related::Secret),
-        ("", "configmaps") => question.read(Related::ConfigMap),
+        ("", "secrets") => question.check_read(RelatedKind::Secret),
+        ("", "configmaps") => question.check_read(RelatedKind::ConfigMap),
         ("", "persistentvolumeclaims") if asked.subresource == "status" => match asked.verb.as_str() {
-            "update" | "patch" => question.related(Related::Claim),
-            _ => no("can only get/update/patch this type"),
+            "update" | "patch" => question.check_related(RelatedKind::PersistentVolumeClaim),
+            _ => deny("can only get/update/patch this type"),
         },
-        ("", "persistentvolumeclaims") => question.get(Related::Claim),
-        ("", "persistentvolumes") => question.get(Related::Volume),
+        ("", "persistentvolumeclaims") => question.check_get(RelatedKind::PersistentVolumeClaim),
+        ("", "persistentvolumes") => question.check_get(RelatedKind::PersistentVolume),
         ("", "serviceaccounts") if asked.verb == "get" && asked.subresource.is_empty() => {
-            question.read(Related::Account)
+            question.check_read(RelatedKind::ServiceAccount)
         }
-        ("", "serviceaccounts") => question.token(),
-        ("coordination.k8s.io", "leases") => question.lease(),
-        ("storage.k8s.io", "csinodes") => question.csi_node(),
-        ("", "nodes") => question.node(),
-        ("", "pods") => question.pod(),
+        ("", "serviceaccounts") => question.check_token(),
+        ("coordination.k8s.io", "leases") => question.check_lease(),
+        ("storage.k8s.io", "csinodes") => question.check_csi_node(),
+        ("", "nodes") => question.check_node(),
+        ("", "pods") => question.check_pod(),
         // A tenant's node could otherwise learn tokens that clients send to it, and other users' permissions.
         ("authentication.k8s.io", "tokenreviews") if tenant_of(store, node).is_some() => {
-            no("a tenant's node cannot review tokens")
+            deny("a tenant's node cannot review tokens")
         }
         ("authorization.k8s.io", "localsubjectaccessreviews") if tenant_of(store, node).is_some() => {
-            no("a tenant's node can only review access to itself")
+            deny("a tenant's node can only review access to itself")
         }
         // No such object is related to a node: neither attachments nor devices are simulated.
         ("storage.k8s.io", "volumeattachments")
         | ("resource.k8s.io", "resourceclaims" | "resourceslices")
-        | ("certificates.k8s.io", "podcertificaterequests") => question.unrelated(),
-        _ => by_role(asked),
+        | ("certificates.k8s.io", "podcertificaterequests") => question.check_unrelated(),
+        _ => decide_by_role(asked),
     }
 }
 
 /// Checks the default role `system:node`, whatever the stored one says.
-fn by_role(asked: &Attributes) -> Decision {
+fn decide_by_role(asked: &Attributes) -> NodeDecision {
     static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
     let rules = RULES.get_or_init(|| {
         let is_node =
             |role: &&Value| role["kind"] == "ClusterRole" && role["metadata"]["name"] == "system:node";
-        bootstrap::defaults().iter().find(is_node).map(Rule::of_role).unwrap_or_default()
+        bootstrap::defaults().iter().find(is_node).map(Rule::from_role).unwrap_or_default()
     });
-    if rules.iter().any(|rule| rule.allows(asked)) { Ok(()) } else { no("") }
+    if rules.iter().any(|rule| rule.allows(asked)) { Ok(()) } else { deny("") }
 }
 
-struct Question<'a> {
+struct NodeRequest<'a> {
     store: &'a Store,
     node: &'a str,
-    asked: &'a Attributes,
+    attributes: &'a Attributes,
 }
 
-impl Question<'_> {
+impl NodeRequest<'_> {
     /// Allows reads of a single related object.
-    fn read(&self, what: Related) -> Decision {
-        if !matches!(self.asked.verb.as_str(), "get" | "list" | "watch") {
-            return no("can only read resources of this type");
+    fn check_read(&self, what: RelatedKind) -> NodeDecision {
+        if !matches!(self.attributes.verb.as_str(), "get" | "list" | "watch") {
+            return deny("can only read resources of this type");
         }
-        if !self.asked.subresource.is_empty() {
-            return no("cannot read subresource");
+        if !self.attributes.subresource.is_empty() {
+            return deny("cannot read subresource");
         }
-        if self.asked.namespace.is_empty() {
-            return no("can only read namespaced object of this type");
+        if self.attributes.namespace.is_empty() {
+            return deny("can only read namespaced object of this type");
         }
-        self.related(what)
+        self.check_related(what)
     }
 
-    fn get(&self, what: Related) -> Decision {
-        if self.asked.verb != "get" {
-            return no("can only get individual resources of this type");
+    fn check_get(&self, what: RelatedKind) -> NodeDecision {
+        if self.attributes.verb != "get" {
+            return deny("can only get individual resources of this type");
         }
-        if !self.asked.subresource.is_empty() {
-            return no("cannot get subresource");
+        if !self.attributes.subresource.is_empty() {
+            return deny("cannot get subresource");
         }
-        self.related(what)
+        self.check_related(what)
     }
 
-    fn related(&self, what: Related) -> Decision {
-        if self.asked.name.is_empty() {
-            return no("No Object name found");
+    fn check_related(&self, what: RelatedKind) -> NodeDecision {
+        if self.attributes.name.is_empty() {
+            return deny("No Object name found");
         }
-        if references::are_related(self.store, self.node, what, &self.asked.namespace, &self.asked.name) {
+        if references::is_related(
+            self.store,
+            self.node,
+            what,
+            &self.attributes.namespace,
+            &self.attributes.name,
+        ) {
             return Ok(());
         }
-        self.unrelated()
+        self.check_unrelated()
     }
 
-    fn unrelated(&self) -> Decision {
+    fn check_unrelated(&self) -> NodeDecision {
         Err(format!("no relationship found between node '{}' and this object", self.node))
     }
 
-    fn token(&self) -> Decision {
-        if self.asked.verb != "create" || self.asked.name.is_empty() {
-            return no("can only create tokens for individual service accounts");
+    fn check_token(&self) -> NodeDecision {
+        if self.attributes.verb != "create" || self.attributes.name.is_empty() {
+            return deny("can only create tokens for individual service accounts");
         }
-        if self.asked.subresource != "token" {
-            return no("can only create token subresource of serviceaccount");
+        if self.attributes.subresource != "token" {
+            return deny("can only create token subresource of serviceaccount");
         }
-        self.related(Related::Account)
+        self.check_related(RelatedKind::ServiceAccount)
     }
 
     /// Allows the object with the node's own name. A create has no name yet, and admission checks it.
-    fn own(&self, refusal: &str) -> Decision {
-        if self.asked.verb == "create" || self.asked.name == self.node { Ok(()) } else { no(refusal) }
-    }
-
-    fn writes_single(&self) -> bool {
-        matches!(self.asked.verb.as_str(), "get" | "create" | "update" | "patch" | "delete")
-    }
-
-    fn lease(&self) -> Decision {
-        if !self.writes_single() {
-            return no("can only get, create, update, patch, or delete a node lease");
+    fn check_own_object(&self, refusal: &str) -> NodeDecision {
+        if self.attributes.verb == "create" || self.attributes.name == self.node {
+            Ok(())
+        } else {
+            deny(refusal)
         }
-        if self.asked.namespace != LEASES {
+    }
+
+    fn is_single_write(&self) -> bool {
+        matches!(self.attributes.verb.as_str(), "get" | "create" | "update" | "patch" | "delete")
+    }
+
+    fn check_lease(&self) -> NodeDecision {
+        if !self.is_single_write() {
+            return deny("can only get, create, update, patch, or delete a node lease");
+        }
+        if self.attributes.namespace != LEASES {
             return Err(format!("can only access leases in the {LEASES:?} system namespace"));
         }
-        self.own("can only access node lease with the same name as the requesting node")
+        self.check_own_object("can only access node lease with the same name as the requesting node")
     }
 
-    fn csi_node(&self) -> Decision {
-        if !self.writes_single() {
-            return no("can only get, create, update, patch, or delete a CSINode");
+    fn check_csi_node(&self) -> NodeDecision {
+        if !self.is_single_write() {
+            return deny("can only get, create, update, patch, or delete a CSINode");
         }
-        if !self.asked.subresource.is_empty() {
-            return no("cannot authorize CSINode subresources");
+        if !self.attributes.subresource.is_empty() {
+            return deny("cannot authorize CSINode subresources");
         }
-        self.own("can only access CSINode with the same name as the requesting node")
+        self.check_own_object("can only access CSINode with the same name as the requesting node")
     }
 
-    fn node(&self) -> Decision {
-        let (node, name) = (self.node, self.asked.name.as_str());
-        match (self.asked.subresource.as_str(), self.asked.verb.as_str()) {
+    fn check_node(&self) -> NodeDecision {
+        let (node, name) = (self.node, self.attributes.name.as_str());
+        match (self.attributes.subresource.as_str(), self.attributes.verb.as_str()) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
             ("", "get" | "list" | "watch") if name == node => Ok(()),
             ("", "get" | "list" | "watch") if name.is_empty() => {
@@ -267,24 +277,26 @@ impl Question<'_> {
             ("", "get" | "list" | "watch") => {
                 Err(format!("node '{node}' cannot read '{name}', only its own Node object"))
             }
-            _ => no(""),
+            _ => deny(""),
         }
     }
 
-    fn pod(&self) -> Decision {
-        match (self.asked.subresource.as_str(), self.asked.verb.as_str()) {
+    fn check_pod(&self) -> NodeDecision {
+        match (self.attributes.subresource.as_str(), self.attributes.verb.as_str()) {
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
-            ("", "get") => self.get(Related::Pod),
-            ("", "list" | "watch") if self.asked.on_node == self.node => Ok(()),
-            ("", "list" | "watch") if !self.asked.name.is_empty() => self.related(Related::Pod),
-            ("", "list" | "watch") => no("can only list/watch pods with spec.nodeName field selector"),
-            _ => no(""),
+            ("", "get") => self.check_get(RelatedKind::Pod),
+            ("", "list" | "watch") if self.attributes.node_name == self.node => Ok(()),
+            ("", "list" | "watch") if !self.attributes.name.is_empty() => {
+                self.check_related(RelatedKind::Pod)
+            }
+            ("", "list" | "watch") => deny("can only list/watch pods with spec.nodeName field selector"),
+            _ => deny(""),
         }
     }
 }
 
 /// Returns the node name in a field selector of pods.
-pub fn in_field_selector(selector: &str) -> Option<&str> {
+pub fn node_in_field_selector(selector: &str) -> Option<&str> {
     let terms = selector.split(',').filter(|term| !term.contains("!="));
     terms.filter_map(|term| term.split_once('=')).find_map(|(key, value)| {
         (key.trim() == "spec.nodeName").then(|| value.strip_prefix('=').unwrap_or(value).trim())
@@ -292,7 +304,7 @@ pub fn in_field_selector(selector: &str) -> Option<&str> {
 }
 
 /// Returns the node name in the field selector of a review, raw or parsed.
-pub fn in_reviewed_selector(selector: &Value) -> Option<&str> {
+pub fn node_in_reviewed_selector(selector: &Value) -> Option<&str> {
     let of_requirement = |one: &'_ Value| {
         let values = super::items(one, "values");
         let fits = text(one, "key") == "spec.nodeName" && text(one, "operator") == "In" && values.len() == 1;
@@ -301,6 +313,6 @@ pub fn in_reviewed_selector(selector: &Value) -> Option<&str> {
     let found = super::items(selector, "requirements").iter().find(|one| of_requirement(one));
     match found {
         Some(one) => one["values"][0].as_str(),
-        None => in_field_selector(text(selector, "rawSelector")),
+        None => node_in_field_selector(text(selector, "rawSelector")),
     }
 }

@@ -29,7 +29,7 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use super::MASTERS;
 use super::jwt::SigningKey;
 
-const DAY: u64 = 24 * 60 * 60;
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 const CA_DAYS: u64 = 3650;
 const LEAF_DAYS: u64 = 730;
 /// A leaf certificate with less than this left is renewed at the next start.
@@ -56,7 +56,7 @@ pub enum PkiError {
     #[error("`{}` is damaged: {why}", file.display())]
     Damaged { file: PathBuf, why: String },
     #[error("cannot make a certificate")]
-    Make(#[source] rcgen::Error),
+    Generate(#[source] rcgen::Error),
     #[error("cannot set up TLS")]
     Tls(#[source] rustls::Error),
 }
@@ -67,13 +67,13 @@ type Result<T> = std::result::Result<T, PkiError>;
 pub struct Pki {
     ca_pem: String,
     issuer: Issuer<'static, KeyPair>,
-    server: Leaf,
-    admin: Leaf,
+    server: LeafCertificate,
+    admin: LeafCertificate,
     signing: Arc<SigningKey>,
 }
 
 /// A certificate and its key, as PEM.
-struct Leaf {
+struct LeafCertificate {
     certificate: String,
     key: String,
 }
@@ -82,11 +82,11 @@ impl Pki {
     /// Opens `dir`, creating missing files. The server's certificate also covers `extra_names` (host names or addresses).
     pub fn open(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<Self> {
         if !dir.exists() {
-            make(dir, extra_names, now)?;
+            create(dir, extra_names, now)?;
         }
         let (issuer, ca_pem) = read_issuer(dir)?;
         for (name, params) in [("server", server_params(extra_names)), ("admin", Ok(admin_params()))] {
-            renew(dir, name, params.map_err(PkiError::Make)?, &issuer, now)?;
+            renew(dir, name, params.map_err(PkiError::Generate)?, &issuer, now)?;
         }
         Self::assemble(dir, issuer, ca_pem)
     }
@@ -97,15 +97,15 @@ impl Pki {
         let text = |name: &str| {
             files.iter().find(|(file, _)| file == name).map(|(_, text)| text.clone()).unwrap_or_default()
         };
-        let key = |name: &str| KeyPair::from_pem(&text(name)).map_err(PkiError::Make);
-        let leaf = |name: &str| Leaf {
+        let key = |name: &str| KeyPair::from_pem(&text(name)).map_err(PkiError::Generate);
+        let leaf = |name: &str| LeafCertificate {
             certificate: text(&format!("{name}.crt")),
             key: text(&format!("{name}.key")),
         };
         let signing = SigningKey::from_pkcs8(key("sa.key")?.serialized_der())
             .ok_or_else(|| damaged(Path::new("sa.key"), "not a P-256 key"))?;
         let ca_pem = text("ca.crt");
-        let issuer = Issuer::from_ca_cert_pem(&ca_pem, key("ca.key")?).map_err(PkiError::Make)?;
+        let issuer = Issuer::from_ca_cert_pem(&ca_pem, key("ca.key")?).map_err(PkiError::Generate)?;
         Ok(Self { ca_pem, issuer, server: leaf("server"), admin: leaf("admin"), signing: Arc::new(signing) })
     }
 
@@ -116,9 +116,9 @@ impl Pki {
     }
 
     fn assemble(dir: &Path, issuer: Issuer<'static, KeyPair>, ca_pem: String) -> Result<Self> {
-        let leaf = |name: &str| -> Result<Leaf> {
+        let leaf = |name: &str| -> Result<LeafCertificate> {
             let (certificate, key) = read_pair(dir, name)?;
-            Ok(Leaf { certificate, key: key.serialize_pem() })
+            Ok(LeafCertificate { certificate, key: key.serialize_pem() })
         };
         let signing_file = dir.join("sa.key");
         let signing_key = read_key(&signing_file)?;
@@ -212,9 +212,9 @@ macro_rules! moment {
 }
 
 /// Sets validity, with one hour before `now` for clocks that lag, and a random serial number.
-pub(crate) fn set_validity(params: &mut CertificateParams, now: Timestamp, lasting: Duration) {
+pub(crate) fn set_validity(params: &mut CertificateParams, now: Timestamp, validity: Duration) {
     let seconds = now.as_second();
-    let ends = seconds.saturating_add(i64::try_from(lasting.as_secs()).unwrap_or(i64::MAX));
+    let ends = seconds.saturating_add(i64::try_from(validity.as_secs()).unwrap_or(i64::MAX));
     let at = |seconds: i64| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
     params.not_before = moment!(at(seconds.saturating_sub(60 * 60)));
     params.not_after = moment!(at(ends));
@@ -251,7 +251,7 @@ fn admin_params() -> CertificateParams {
 }
 
 /// Fills a temporary directory next to `dir` and renames it when it is complete.
-fn make(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<()> {
+fn create(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<()> {
     let unfinished = dir.with_extension("new");
     let failed = |file: &Path| {
         let file = file.to_owned();
@@ -274,22 +274,23 @@ fn make(dir: &Path, extra_names: &[String], now: Timestamp) -> Result<()> {
 
 /// Creates the content of all files, by file name.
 fn pems(extra_names: &[String], now: Timestamp) -> Result<Vec<(String, String)>> {
-    let new_key = || KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(PkiError::Make);
+    let new_key = || KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(PkiError::Generate);
     let ca_key = new_key()?;
     let mut params = CertificateParams::default();
     params.distinguished_name = subject("kubernetes", None);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages =
         vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    set_validity(&mut params, now, Duration::from_secs(CA_DAYS * DAY));
-    let ca = params.self_signed(&ca_key).map_err(PkiError::Make)?;
+    set_validity(&mut params, now, Duration::from_secs(CA_DAYS * DAY_SECONDS));
+    let ca = params.self_signed(&ca_key).map_err(PkiError::Generate)?;
     let mut files = vec![
         ("ca.crt".to_owned(), ca.pem()),
         ("ca.key".to_owned(), ca_key.serialize_pem()),
         ("sa.key".to_owned(), new_key()?.serialize_pem()),
     ];
     let issuer = Issuer::new(params, ca_key);
-    let leaves = [("server", server_params(extra_names).map_err(PkiError::Make)?), ("admin", admin_params())];
+    let leaves =
+        [("server", server_params(extra_names).map_err(PkiError::Generate)?), ("admin", admin_params())];
     for (name, params) in leaves {
         let key = new_key()?;
         files.push((format!("{name}.crt"), signed(params, &key, &issuer, now)?));
@@ -304,9 +305,9 @@ fn signed(
     issuer: &Issuer<'static, KeyPair>,
     now: Timestamp,
 ) -> Result<String> {
-    set_validity(&mut params, now, Duration::from_secs(LEAF_DAYS * DAY));
+    set_validity(&mut params, now, Duration::from_secs(LEAF_DAYS * DAY_SECONDS));
     params.use_authority_key_identifier_extension = true;
-    Ok(params.signed_by(key, issuer).map_err(PkiError::Make)?.pem())
+    Ok(params.signed_by(key, issuer).map_err(PkiError::Generate)?.pem())
 }
 
 /// Renews a leaf certificate with the same key if it expires soon or lacks a name.
@@ -321,13 +322,13 @@ fn renew(
     let file = dir.join(format!("{name}.crt"));
     let der = certificate_of(&pem)?;
     let (_, certificate) = X509Certificate::from_der(&der).map_err(|error| damaged(&file, error))?;
-    let enough = i64::try_from(RENEW_DAYS * DAY).unwrap_or(i64::MAX);
+    let enough = i64::try_from(RENEW_DAYS * DAY_SECONDS).unwrap_or(i64::MAX);
     let lasts = certificate.validity().not_after.timestamp() >= now.as_second().saturating_add(enough);
     let alternatives = certificate.subject_alternative_name().ok().flatten();
     let present: Vec<String> = alternatives
         .into_iter()
         .flat_map(|extension| &extension.value.general_names)
-        .filter_map(shown_name)
+        .filter_map(format_name)
         .collect();
     let complete = params.subject_alt_names.iter().all(|name| {
         let wanted = match name {
@@ -347,7 +348,7 @@ fn renew(
     fs::rename(&unfinished, &file).map_err(|source| PkiError::Write { file, source })
 }
 
-fn shown_name(name: &GeneralName<'_>) -> Option<String> {
+fn format_name(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
         GeneralName::IPAddress(bytes) => match bytes.len() {
@@ -402,16 +403,16 @@ mod tests {
     use super::super::authn::PeerCertificate;
     use super::*;
 
-    fn now() -> Timestamp {
+    fn test_now() -> Timestamp {
         "2026-01-01T00:00:00Z".parse().unwrap()
     }
 
     #[test]
-    fn the_folder_is_made_once_and_read_ever_after() {
+    fn directory_is_created_once_and_reused() {
         let data = tempfile::tempdir().unwrap();
         let dir = data.path().join("pki");
-        let first = Pki::open(&dir, &[], now()).unwrap();
-        let again = Pki::open(&dir, &[], now()).unwrap();
+        let first = Pki::open(&dir, &[], test_now()).unwrap();
+        let again = Pki::open(&dir, &[], test_now()).unwrap();
         let only_read = Pki::read(&dir).unwrap();
         let url = "https://127.0.0.1:6443";
         assert_eq!(first.kubeconfig(url), again.kubeconfig(url));
@@ -424,7 +425,7 @@ mod tests {
         }
 
         let admin = certificate_of(&first.admin.certificate).unwrap();
-        let peer = PeerCertificate::read(&admin).unwrap();
+        let peer = PeerCertificate::from_der(&admin).unwrap();
         assert_eq!(
             (peer.user.name.as_str(), peer.user.groups.as_slice()),
             ("kubernetes-admin", &[MASTERS.to_owned()][..])
@@ -434,25 +435,25 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_or_a_near_end_renews_the_certificate_but_not_the_key() {
+    fn certificate_is_renewed_with_same_key_for_new_name_or_near_expiry() {
         let data = tempfile::tempdir().unwrap();
         let dir = data.path().join("pki");
-        let first = Pki::open(&dir, &[], now()).unwrap();
-        let named = Pki::open(&dir, &["cluster.example".to_owned()], now()).unwrap();
+        let first = Pki::open(&dir, &[], test_now()).unwrap();
+        let named = Pki::open(&dir, &["cluster.example".to_owned()], test_now()).unwrap();
         assert_ne!(first.server.certificate, named.server.certificate);
         assert_eq!(first.server.key, named.server.key);
         assert_eq!(first.admin.certificate, named.admin.certificate);
-        let later = now() + jiff::SignedDuration::from_hours(24 * 400);
+        let later = test_now() + jiff::SignedDuration::from_hours(24 * 400);
         let late = Pki::open(&dir, &["cluster.example".to_owned()], later).unwrap();
         assert_ne!(late.admin.certificate, named.admin.certificate);
         assert_eq!(late.ca_pem, first.ca_pem);
     }
 
     #[test]
-    fn damage_is_named_by_its_file() {
+    fn damaged_file_is_named_in_error() {
         let data = tempfile::tempdir().unwrap();
         let dir = data.path().join("pki");
-        Pki::open(&dir, &[], now()).unwrap();
+        Pki::open(&dir, &[], test_now()).unwrap();
         let intact = fs::read(dir.join("admin.key")).unwrap();
         for (file, content) in [
             ("ca.crt", &b""[..]),
@@ -462,7 +463,7 @@ mod tests {
         ] {
             let kept = fs::read(dir.join(file)).unwrap();
             fs::write(dir.join(file), content).unwrap();
-            let error = Pki::open(&dir, &[], now()).err().unwrap().to_string();
+            let error = Pki::open(&dir, &[], test_now()).err().unwrap().to_string();
             assert!(error.contains(file), "{file}: {error}");
             fs::write(dir.join(file), kept).unwrap();
         }

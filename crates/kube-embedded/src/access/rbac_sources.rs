@@ -9,13 +9,13 @@ use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 
-use super::rbac::{BindingSpec, CLUSTER_ROLES, Compiled, ROLES, STORAGES, Scope};
+use super::rbac::{BindingScope, BindingSpec, CLUSTER_ROLES, CompiledPolicy, ROLES, STORAGES};
 use super::rule::Rule;
 use super::rule_index::IndexedRules;
 use crate::store::{Event, EventKind, Object, Store, Watch};
 
 /// Roles by namespace (empty for `ClusterRoles`) and name.
-pub(super) type Roles = HashMap<Box<str>, HashMap<Box<str>, Arc<Role>>>;
+pub(super) type RolesByNamespace = HashMap<Box<str>, HashMap<Box<str>, Arc<Role>>>;
 
 /// A stored role. Its rules are parsed at the first decision that needs them, so that a large role delays only the users bound to it, and
 /// not every request that waits for the policy.
@@ -35,19 +35,19 @@ impl Role {
     }
 
     pub fn rules(&self) -> &IndexedRules {
-        self.rules.get_or_init(|| IndexedRules::new(Rule::of_role(&self.object.value())))
+        self.rules.get_or_init(|| IndexedRules::new(Rule::from_role(&self.object.value())))
     }
 
     #[cfg(test)]
-    pub fn is_read(&self) -> bool {
+    pub fn is_parsed(&self) -> bool {
         self.rules.get().is_some()
     }
 }
 
 /// The stored objects from which the policy is compiled.
-pub(super) struct Sources {
+pub(super) struct PolicySources {
     watches: [Watch; 4],
-    roles: Roles,
+    roles: RolesByNamespace,
     /// By namespace (empty for `ClusterRoleBindings`) and name.
     bindings: HashMap<Box<str>, BTreeMap<Box<str>, Arc<BindingSpec>>>,
     generation: u64,
@@ -61,16 +61,17 @@ struct Affected {
     cluster_roles: HashSet<Box<str>>,
 }
 
-impl Sources {
+impl PolicySources {
     /// Reads all objects and compiles them.
-    pub fn read(store: &Arc<Store>) -> (Self, Compiled) {
+    pub fn load(store: &Arc<Store>) -> (Self, CompiledPolicy) {
         let mut snapshots = Vec::with_capacity(STORAGES.len());
         let watches = STORAGES.map(|storage| {
-            let (snapshot, watch) = store.follow(storage, None);
+            let (snapshot, watch) = store.list_and_watch(storage, None);
             snapshots.push((storage, snapshot.objects));
             watch
         });
-        let mut sources = Self { watches, roles: Roles::new(), bindings: HashMap::new(), generation: 0 };
+        let mut sources =
+            Self { watches, roles: RolesByNamespace::new(), bindings: HashMap::new(), generation: 0 };
         let mut affected = Affected::default();
         affected.scopes.insert("".into());
         for (storage, objects) in snapshots {
@@ -78,7 +79,7 @@ impl Sources {
                 sources.put(storage, &object, &mut affected);
             }
         }
-        let compiled = sources.compile(&Compiled::default(), affected.scopes);
+        let compiled = sources.compile(&CompiledPolicy::default(), affected.scopes);
         (sources, compiled)
     }
 
@@ -88,7 +89,7 @@ impl Sources {
     }
 
     /// Returns the policy after the changes since the last call.
-    pub fn follow(&mut self, store: &Arc<Store>, before: &Arc<Compiled>) -> Arc<Compiled> {
+    pub fn update(&mut self, store: &Arc<Store>, before: &Arc<CompiledPolicy>) -> Arc<CompiledPolicy> {
         let mut affected = Affected::default();
         for (at, storage) in STORAGES.into_iter().enumerate() {
             loop {
@@ -103,11 +104,11 @@ impl Sources {
                     Some(Err(_)) => {
                         // The watch is too old: read everything again.
                         let generation = self.generation;
-                        let (mut read, _) = Self::read(store);
+                        let (mut read, _) = Self::load(store);
                         read.generation = generation;
                         let all = read.bindings.keys().cloned().chain(["".into()]).collect();
                         *self = read;
-                        return Arc::new(self.compile(&Compiled::default(), all));
+                        return Arc::new(self.compile(&CompiledPolicy::default(), all));
                     }
                 }
             }
@@ -144,7 +145,7 @@ impl Sources {
             let role = Arc::new(Role::new(object.clone()));
             self.roles.entry(namespace.clone()).or_default().insert(name.clone(), role);
         } else {
-            let spec = Arc::new(BindingSpec::read(&object.value()));
+            let spec = Arc::new(BindingSpec::parse(&object.value()));
             self.bindings.entry(namespace.clone()).or_default().insert(name.clone(), spec);
         }
     }
@@ -165,13 +166,13 @@ impl Sources {
     }
 
     /// Returns the policy with these scopes compiled again.
-    fn compile(&mut self, before: &Compiled, scopes: HashSet<Box<str>>) -> Compiled {
+    fn compile(&mut self, before: &CompiledPolicy, scopes: HashSet<Box<str>>) -> CompiledPolicy {
         let mut compiled = before.clone();
         for namespace in scopes {
             self.generation += 1;
             let bindings = self.bindings.get(&namespace).into_iter().flat_map(BTreeMap::values);
             let bindings = bindings.map(|binding| binding.resolve(&self.roles)).collect();
-            let scope = Arc::new(Scope { bindings, generation: self.generation });
+            let scope = Arc::new(BindingScope { bindings, generation: self.generation });
             if namespace.is_empty() {
                 compiled.cluster = scope;
             } else if scope.bindings.is_empty() {

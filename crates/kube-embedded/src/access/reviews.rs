@@ -10,25 +10,30 @@ use super::{Attributes, User, items, text, texts};
 use crate::clock::{Clock, rfc3339};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::selector::{FieldSelector, Labels};
+use crate::selector::{FieldSelector, LabelSelector};
 
 const GROUP: &str = "authorization.k8s.io";
 
 /// The kind of access review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope<'a> {
+pub enum ReviewScope<'a> {
     /// `SubjectAccessReview`: about any user.
     Any,
     /// `LocalSubjectAccessReview`: about any user, in this namespace (from the path).
     Local(&'a str),
     /// `SelfSubjectAccessReview`: about the caller.
-    Own,
+    Caller,
 }
 
 /// Answers `SubjectAccessReview`, `LocalSubjectAccessReview` and `SelfSubjectAccessReview`.
-pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut review: Value) -> Result<Value> {
+pub fn review_access(
+    authorizer: &Authorizer,
+    caller: &User,
+    scope: ReviewScope<'_>,
+    mut review: Value,
+) -> Result<Value> {
     let namespace = match scope {
-        Scope::Local(namespace) => {
+        ReviewScope::Local(namespace) => {
             let given = text(&review["metadata"], "namespace");
             if !given.is_empty() && given != namespace {
                 return Err(ApiError::bad_request(
@@ -39,27 +44,27 @@ pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut revi
         }
         _ => "",
     };
-    let errors = complaints(&review, scope, namespace);
+    let errors = validate_review(&review, scope, namespace);
     if !errors.is_empty() {
         // Kubernetes omits the kind here.
         return Err(ApiError::invalid(GROUP, "", "", &errors));
     }
     let spec = &review["spec"];
-    if let Some(node) = super::node::node_of(caller).filter(|_| authorizer.is_tenants_node(caller)) {
+    if let Some(node) = super::node::node_of(caller).filter(|_| authorizer.is_tenant_node(caller)) {
         let about = &spec["resourceAttributes"];
         let is_own = text(about, "group").is_empty()
             && text(about, "resource") == "nodes"
             && text(about, "name") == node;
-        if scope == Scope::Any && !is_own {
+        if scope == ReviewScope::Any && !is_own {
             let why = "a tenant's node can only review access to itself";
             return Err(ApiError::forbidden(GROUP, "subjectaccessreviews", "", why));
         }
     }
     let subject = match scope {
-        Scope::Own => caller.clone(),
-        _ => subject_of(spec),
+        ReviewScope::Caller => caller.clone(),
+        _ => parse_user(spec),
     };
-    let decision = authorizer.decide(&subject, &attributes_of(spec));
+    let decision = authorizer.decide(&subject, &parse_attributes(spec));
     let mut status = Map::new();
     status.insert("allowed".to_owned(), decision.allowed.into());
     if !decision.reason.is_empty() {
@@ -73,7 +78,7 @@ pub fn access(authorizer: &Authorizer, caller: &User, scope: Scope<'_>, mut revi
     Ok(review)
 }
 
-fn subject_of(spec: &Value) -> User {
+fn parse_user(spec: &Value) -> User {
     let extra = spec["extra"].as_object().into_iter().flatten();
     User {
         name: text(spec, "user").to_owned(),
@@ -88,7 +93,7 @@ fn subject_of(spec: &Value) -> User {
     }
 }
 
-fn attributes_of(spec: &Value) -> Attributes {
+fn parse_attributes(spec: &Value) -> Attributes {
     let resource = &spec["resourceAttributes"];
     if resource.is_null() {
         let path = &spec["nonResourceAttributes"];
@@ -107,12 +112,14 @@ fn attributes_of(spec: &Value) -> Attributes {
         subresource: text(resource, "subresource").to_owned(),
         namespace: text(resource, "namespace").to_owned(),
         name: text(resource, "name").to_owned(),
-        on_node: super::node::in_reviewed_selector(&resource["fieldSelector"]).unwrap_or_default().to_owned(),
+        node_name: super::node::node_in_reviewed_selector(&resource["fieldSelector"])
+            .unwrap_or_default()
+            .to_owned(),
         path: String::new(),
     }
 }
 
-fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> FieldErrors {
+fn validate_review(review: &Value, scope: ReviewScope<'_>, namespace: &str) -> FieldErrors {
     let spec = &review["spec"];
     let (resource, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let at = Path::new("spec");
@@ -127,13 +134,13 @@ fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> FieldErrors 
         let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         errors.push(FieldError::invalid(&at.field("resourceAttributes"), Value::Null, detail));
     }
-    if scope != Scope::Own && text(spec, "user").is_empty() && items(spec, "groups").is_empty() {
+    if scope != ReviewScope::Caller && text(spec, "user").is_empty() && items(spec, "groups").is_empty() {
         let detail = "at least one of user or group must be specified";
         errors.push(FieldError::invalid(&at.field("user"), "", detail));
     }
     for (name, kind) in [("fieldSelector", false), ("labelSelector", true)] {
         let path = at.field("resourceAttributes").field(name);
-        selector_complaints(&resource[name], &path, kind, &mut errors);
+        validate_selector(&resource[name], &path, kind, &mut errors);
     }
     let metadata = review["metadata"].as_object().cloned().unwrap_or_default();
     let filled = |(key, value): (&String, &Value)| {
@@ -148,12 +155,12 @@ fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> FieldErrors 
     };
     if metadata.iter().any(filled) {
         let (shown, detail) = match scope {
-            Scope::Local(_) => (metadata.clone(), "must be empty except for namespace"),
+            ReviewScope::Local(_) => (metadata.clone(), "must be empty except for namespace"),
             _ => (metadata.into_iter().filter(|(key, _)| key != "namespace").collect(), "must be empty"),
         };
         errors.push(FieldError::invalid(&Path::new("metadata"), Value::Object(shown), detail));
     }
-    if matches!(scope, Scope::Local(_)) {
+    if matches!(scope, ReviewScope::Local(_)) {
         if !resource.is_null() && text(resource, "namespace") != namespace {
             let path = at.field("resourceAttributes").field("namespace");
             let given = text(resource, "namespace");
@@ -167,7 +174,7 @@ fn complaints(review: &Value, scope: Scope<'_>, namespace: &str) -> FieldErrors 
     errors
 }
 
-fn selector_complaints(selector: &Value, at: &Path, labels: bool, errors: &mut FieldErrors) {
+fn validate_selector(selector: &Value, at: &Path, labels: bool, errors: &mut FieldErrors) {
     if selector.is_null() {
         return;
     }
@@ -208,8 +215,14 @@ fn evaluation_error(resource: &Value) -> Option<String> {
     };
     let (set, exists) = (["In", "NotIn"], ["In", "NotIn", "Exists", "DoesNotExist"]);
     let unreadable = [
-        ("fieldSelector", FieldSelector::read(raw("fieldSelector")).is_err() || odd("fieldSelector", &set)),
-        ("labelSelector", Labels::parse(raw("labelSelector")).is_err() || odd("labelSelector", &exists)),
+        (
+            "fieldSelector",
+            FieldSelector::parse_terms(raw("fieldSelector")).is_err() || odd("fieldSelector", &set),
+        ),
+        (
+            "labelSelector",
+            LabelSelector::parse(raw("labelSelector")).is_err() || odd("labelSelector", &exists),
+        ),
     ];
     let errors = unreadable.into_iter().filter(|(_, bad)| *bad);
     let errors: Vec<String> = errors
@@ -219,11 +232,11 @@ fn evaluation_error(resource: &Value) -> Option<String> {
 }
 
 /// Limits of the rules in one response: number of values, and bytes.
-const MOST_VALUES: usize = 60_000;
-const MOST_RULE_BYTES: usize = 4 << 20;
+const MAX_VALUES: usize = 60_000;
+const MAX_RULE_BYTES: usize = 4 << 20;
 
 /// Answers `SelfSubjectRulesReview`: the caller's rules in one namespace, truncated to the limits.
-pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<Value> {
+pub fn review_rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<Value> {
     let namespace = text(&review["spec"], "namespace");
     if namespace.is_empty() {
         return Err(ApiError::bad_request("no namespace on request"));
@@ -239,9 +252,9 @@ pub fn rules(authorizer: &Authorizer, caller: &User, review: &Value) -> Result<V
     for rule in held.rules() {
         values = values.saturating_add(rule.values().count());
         bytes = bytes.saturating_add(rule.bytes());
-        if values > MOST_VALUES || bytes > MOST_RULE_BYTES {
+        if values > MAX_VALUES || bytes > MAX_RULE_BYTES {
             errors.push(format!(
-                "the rules have more than {MOST_VALUES} values or {MOST_RULE_BYTES} bytes, the rest is left out"
+                "the rules have more than {MAX_VALUES} values or {MAX_RULE_BYTES} bytes, the rest is left out"
             ));
             break;
         }
@@ -270,7 +283,7 @@ pub fn whoami(caller: &User, clock: &dyn Clock) -> Value {
     json!({
         "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
         "metadata": { "creationTimestamp": rfc3339(clock.now()) },
-        "status": { "userInfo": caller.info() },
+        "status": { "userInfo": caller.user_info() },
     })
 }
 
@@ -291,75 +304,76 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reviews_answer_or_complain() {
+    async fn reviews_are_answered_or_rejected() {
         let authorizer = authorizer().await;
         let ann = User::named("ann", &[]);
         let pod = json!({"namespace": "a", "verb": "get", "resource": "pods", "name": "p"});
         let yes = json!({"allowed": true, "reason": "RBAC: allowed by RoleBinding \"b/a\" of Role \"r\" to User \"ann\""});
         let good = [
-            (Scope::Own, json!({"resourceAttributes": pod}), yes.clone()),
-            (Scope::Any, json!({"user": "ann", "resourceAttributes": pod}), yes.clone()),
-            (Scope::Local("a"), json!({"user": "ann", "resourceAttributes": pod}), yes),
-            (Scope::Any, json!({"user": "x", "resourceAttributes": pod}), json!({"allowed": false})),
+            (ReviewScope::Caller, json!({"resourceAttributes": pod}), yes.clone()),
+            (ReviewScope::Any, json!({"user": "ann", "resourceAttributes": pod}), yes.clone()),
+            (ReviewScope::Local("a"), json!({"user": "ann", "resourceAttributes": pod}), yes),
+            (ReviewScope::Any, json!({"user": "x", "resourceAttributes": pod}), json!({"allowed": false})),
             (
-                Scope::Any,
+                ReviewScope::Any,
                 json!({"user": "x", "groups": ["system:masters"], "nonResourceAttributes": {"path": "/x", "verb": "get"}}),
                 json!({"allowed": true}),
             ),
             (
-                Scope::Any,
+                ReviewScope::Any,
                 json!({"user": "x", "resourceAttributes": {"verb": "get", "resource": "pods", "labelSelector": {"rawSelector": "a b c"}}}),
                 json!({"allowed": false, "evaluationError": "spec.resourceAttributes.labelSelector ignored due to parse error"}),
             ),
         ];
         for (scope, spec, status) in good {
-            let answer = access(&authorizer, &ann, scope, json!({"spec": spec})).unwrap();
+            let answer = review_access(&authorizer, &ann, scope, json!({"spec": spec})).unwrap();
             assert_eq!(answer["status"], status, "{spec}");
         }
         let bad = [
             (
-                Scope::Own,
+                ReviewScope::Caller,
                 json!({}),
                 ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified",
             ),
             (
-                Scope::Any,
+                ReviewScope::Any,
                 json!({"resourceAttributes": pod}),
                 ".authorization.k8s.io \"\" is invalid: spec.user: Invalid value: \"\": at least one of user or group must be specified",
             ),
             (
-                Scope::Any,
+                ReviewScope::Any,
                 json!({"user": "a", "resourceAttributes": pod, "nonResourceAttributes": {"path": "/a", "verb": "get"}}),
                 ".authorization.k8s.io \"\" is invalid: spec.nonResourceAttributes: Invalid value: {\"Path\":\"/a\",\"Verb\":\"get\"}: cannot be specified in combination with resourceAttributes",
             ),
             (
-                Scope::Local("b"),
+                ReviewScope::Local("b"),
                 json!({"user": "a", "resourceAttributes": pod}),
                 ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"a\": must match metadata.namespace",
             ),
             (
-                Scope::Any,
+                ReviewScope::Any,
                 json!({"user": "a", "resourceAttributes": {"fieldSelector": {}}}),
                 ".authorization.k8s.io \"\" is invalid: spec.resourceAttributes.fieldSelector.requirements: Required value: when spec.resourceAttributes.fieldSelector is specified, requirements or rawSelector is required",
             ),
         ];
         for (scope, spec, message) in bad {
-            let error = access(&authorizer, &ann, scope, json!({"spec": spec})).unwrap_err();
+            let error = review_access(&authorizer, &ann, scope, json!({"spec": spec})).unwrap_err();
             assert_eq!(error.message, message);
         }
     }
 
     #[tokio::test]
-    async fn the_rules_of_the_caller_are_listed() {
+    async fn rules_review_lists_rules_of_caller() {
         let authorizer = authorizer().await;
         let answer =
-            rules(&authorizer, &User::named("ann", &[]), &json!({"spec": {"namespace": "a"}})).unwrap();
+            review_rules(&authorizer, &User::named("ann", &[]), &json!({"spec": {"namespace": "a"}}))
+                .unwrap();
         let rule =
             json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]});
         assert_eq!(
             answer["status"],
             json!({"resourceRules": [rule], "nonResourceRules": [], "incomplete": false})
         );
-        assert_eq!(rules(&authorizer, &User::named("ann", &[]), &json!({})).unwrap_err().code, 400);
+        assert_eq!(review_rules(&authorizer, &User::named("ann", &[]), &json!({})).unwrap_err().code, 400);
     }
 }

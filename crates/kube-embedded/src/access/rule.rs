@@ -18,12 +18,12 @@ pub struct Rule {
     pub non_resource_urls: Vec<String>,
 }
 
-fn has(set: &[String], one: &str) -> bool {
+fn contains(set: &[String], one: &str) -> bool {
     set.iter().any(|s| s == one)
 }
 
 /// Whether the set contains `*` or the value.
-fn admits(set: &[String], one: &str) -> bool {
+fn matches(set: &[String], one: &str) -> bool {
     set.iter().any(|s| s == "*" || s == one)
 }
 
@@ -44,12 +44,12 @@ impl Rule {
     }
 
     /// Returns the `rules` of a Role or `ClusterRole`.
-    pub fn of_role(role: &Value) -> Vec<Self> {
+    pub fn from_role(role: &Value) -> Vec<Self> {
         super::items(role, "rules").iter().map(Self::from_value).collect()
     }
 
     /// Returns `*` on everything, as two rules: resources and non-resource URLs.
-    pub fn everything() -> Vec<Self> {
+    pub fn allow_all() -> Vec<Self> {
         let star = || vec!["*".to_owned()];
         vec![
             Self { verbs: star(), api_groups: star(), resources: star(), ..Self::default() },
@@ -58,16 +58,16 @@ impl Rule {
     }
 
     /// Whether this rule allows the request.
-    pub fn allows(&self, asked: &Attributes) -> bool {
-        if !admits(&self.verbs, &asked.verb) {
+    pub fn allows(&self, attributes: &Attributes) -> bool {
+        if !matches(&self.verbs, &attributes.verb) {
             return false;
         }
-        if !asked.is_resource() {
-            return self.non_resource_urls.iter().any(|url| url_covers(url, &asked.path));
+        if !attributes.is_resource() {
+            return self.non_resource_urls.iter().any(|url| url_covers(url, &attributes.path));
         }
-        admits(&self.api_groups, &asked.group)
-            && self.resources.iter().any(|resource| resource_matches(resource, asked))
-            && (self.resource_names.is_empty() || has(&self.resource_names, &asked.name))
+        matches(&self.api_groups, &attributes.group)
+            && self.resources.iter().any(|resource| resource_matches(resource, attributes))
+            && (self.resource_names.is_empty() || contains(&self.resource_names, &attributes.name))
     }
 
     /// Approximate size of the rule as JSON, in bytes.
@@ -91,8 +91,8 @@ impl Rule {
     }
 
     /// Returns the rule as one part.
-    pub fn whole(&self) -> Part<'_> {
-        Part {
+    pub fn as_part(&self) -> RulePart<'_> {
+        RulePart {
             verbs: &self.verbs,
             groups: &self.api_groups,
             resources: &self.resources,
@@ -102,11 +102,11 @@ impl Rule {
     }
 
     /// Returns the parts with one API group, one resource and at most one name each, without verbs.
-    pub fn objects(&self) -> impl Iterator<Item = Part<'_>> {
+    pub fn objects(&self) -> impl Iterator<Item = RulePart<'_>> {
         let no_name = self.resource_names.is_empty().then_some(&[][..]);
         let names = move || no_name.into_iter().chain(self.resource_names.iter().map(from_ref));
         let of_resource = move |groups, resources| {
-            names().map(move |names| Part { groups, resources, names, ..Part::default() })
+            names().map(move |names| RulePart { groups, resources, names, ..RulePart::default() })
         };
         self.api_groups.iter().flat_map(move |group| {
             self.resources.iter().flat_map(move |resource| of_resource(from_ref(group), from_ref(resource)))
@@ -114,8 +114,8 @@ impl Rule {
     }
 
     /// Returns the parts with one URL each, without verbs.
-    pub fn urls(&self) -> impl Iterator<Item = Part<'_>> {
-        self.non_resource_urls.iter().map(|url| Part { urls: from_ref(url), ..Part::default() })
+    pub fn urls(&self) -> impl Iterator<Item = RulePart<'_>> {
+        self.non_resource_urls.iter().map(|url| RulePart { urls: from_ref(url), ..RulePart::default() })
     }
 
     /// Returns the entry of `resourceRules` in a `SelfSubjectRulesReview`; `None` if the rule is not about resources.
@@ -157,7 +157,7 @@ fn resource_matches(rule: &str, asked: &Attributes) -> bool {
 
 /// A part of a rule: a subset of its values.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Part<'a> {
+pub struct RulePart<'a> {
     pub verbs: &'a [String],
     pub groups: &'a [String],
     pub resources: &'a [String],
@@ -165,7 +165,7 @@ pub struct Part<'a> {
     pub urls: &'a [String],
 }
 
-impl<'a> Part<'a> {
+impl<'a> RulePart<'a> {
     #[must_use]
     pub fn with_verb(self, verb: &'a String) -> Self {
         Self { verbs: from_ref(verb), ..self }
@@ -217,7 +217,7 @@ pub(super) mod tests {
         }
     }
 
-    fn asked(text: &str) -> Attributes {
+    fn parse_attributes(text: &str) -> Attributes {
         let parts: Vec<&str> = text.split(' ').collect();
         let at = |n: usize| parts.get(n).map(|p| p.trim_matches('-').to_owned()).unwrap_or_default();
         if parts[1].starts_with('/') {
@@ -235,7 +235,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_rule_allows_what_it_names() {
+    fn rule_allows_only_named_requests() {
         let table = [
             ("get - pods", "get - pods", true),
             ("get - pods", "get - pods/log x", false),
@@ -255,7 +255,7 @@ pub(super) mod tests {
             ("get /*", "get - pods", false),
         ];
         for (given, question, answer) in table {
-            assert_eq!(rule(given).allows(&asked(question)), answer, "{given} / {question}");
+            assert_eq!(rule(given).allows(&parse_attributes(question)), answer, "{given} / {question}");
         }
     }
 }

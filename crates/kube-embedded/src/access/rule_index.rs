@@ -4,13 +4,13 @@
 //! are the intersection of these sets, computed on bit sets. Sets of more than a few rules are stored as bits, which takes no more memory
 //! than the list.
 //!
-//! Invariants: [`IndexedRules::allow`] returns whether [`Rule::allows`] is true of any rule. [`IndexedRules::covers`] counts its [`Steps`]
-//! before it takes them.
+//! Invariants: [`IndexedRules::allow`] returns whether [`Rule::allows`] is true of any rule. [`IndexedRules::covers`] counts its steps
+//! ([`StepBudget`]) before it takes them.
 
 use std::collections::BTreeMap;
 
 use super::Attributes;
-use super::rule::{Part, Rule, url_covers};
+use super::rule::{Rule, RulePart, url_covers};
 
 const BITS: usize = u64::BITS as usize;
 
@@ -22,9 +22,9 @@ pub(super) struct IndexedRules {
     resources: Postings,
     names: Postings,
     /// Rules without resource names, as bits.
-    unnamed: Box<[u64]>,
+    rules_without_names: Box<[u64]>,
     /// Rules about URLs. Only `ClusterRoles` have them, which tenants cannot write.
-    of_paths: Vec<usize>,
+    url_rules: Vec<usize>,
 }
 
 /// Maps each value of one list to the rules that contain it.
@@ -105,9 +105,9 @@ fn is_set(bits: &[u64], rule: usize) -> bool {
 }
 
 /// Remaining steps of a comparison.
-pub(super) struct Steps(usize);
+pub(super) struct StepBudget(usize);
 
-impl Steps {
+impl StepBudget {
     pub const fn new(most: usize) -> Self {
         Self(most)
     }
@@ -115,10 +115,10 @@ impl Steps {
     /// Takes steps; returns whether any remain afterwards.
     fn take(&mut self, steps: usize) -> bool {
         self.0 = self.0.saturating_sub(steps);
-        !self.are_over()
+        !self.is_exhausted()
     }
 
-    pub const fn are_over(&self) -> bool {
+    pub const fn is_exhausted(&self) -> bool {
         self.0 == 0
     }
 }
@@ -142,8 +142,8 @@ impl IndexedRules {
             groups: Postings::new(&rules, |rule| &rule.api_groups),
             resources: Postings::new(&rules, |rule| &rule.resources),
             names: Postings::new(&rules, |rule| &rule.resource_names),
-            unnamed,
-            of_paths: of_paths.map(|(at, _)| at).collect(),
+            rules_without_names: unnamed,
+            url_rules: of_paths.map(|(at, _)| at).collect(),
             rules,
         }
     }
@@ -155,9 +155,9 @@ impl IndexedRules {
     /// Whether a rule allows the request.
     pub fn allow(&self, asked: &Attributes) -> bool {
         if !asked.is_resource() {
-            return self.of_paths.iter().filter_map(|at| self.rules.get(*at)).any(|rule| rule.allows(asked));
+            return self.url_rules.iter().filter_map(|at| self.rules.get(*at)).any(|rule| rule.allows(asked));
         }
-        let words = self.unnamed.len();
+        let words = self.rules_without_names.len();
         let mut left = vec![0; words];
         self.verbs.add(&self.rules, "*", &mut left);
         self.verbs.add(&self.rules, &asked.verb, &mut left);
@@ -174,16 +174,16 @@ impl IndexedRules {
             self.groups.add(&self.rules, &asked.group, found);
         }) && narrow(&|found| self.add_resources(asked, found))
             && narrow(&|found| {
-                found.copy_from_slice(&self.unnamed);
+                found.copy_from_slice(&self.rules_without_names);
                 self.names.add(&self.rules, &asked.name, found);
             })
     }
 
     /// Whether one rule covers all that `wanted` allows. False when the steps are used up.
-    pub fn covers(&self, wanted: &Part<'_>, steps: &mut Steps) -> bool {
+    pub fn covers(&self, wanted: &RulePart<'_>, steps: &mut StepBudget) -> bool {
         /// Fixed cost of a call.
         const CALL: usize = 20;
-        let words = self.unnamed.len();
+        let words = self.rules_without_names.len();
         if !steps.take(words.saturating_add(CALL)) {
             return false;
         }
@@ -191,24 +191,28 @@ impl IndexedRules {
         if let Some(last) = left.last_mut().filter(|_| !self.rules.len().is_multiple_of(BITS)) {
             *last = (1 << (self.rules.len() % BITS)) - 1;
         }
-        let mut narrow =
-            Narrowing { rules: &self.rules, left: &mut left, scratch: vec![0; words], steps: &mut *steps };
+        let mut narrow = RuleFilter {
+            rules: &self.rules,
+            remaining: &mut left,
+            scratch: vec![0; words],
+            steps: &mut *steps,
+        };
         let nothing = vec![0; words];
         let any_subresource = |resource: &String| Some(format!("*/{}", resource.split_once('/')?.1));
-        let is_left = wanted.verbs.iter().all(|verb| narrow.to(&self.verbs, &nothing, &["*", verb]))
-            && wanted.groups.iter().all(|group| narrow.to(&self.groups, &nothing, &["*", group]))
+        let is_left = wanted.verbs.iter().all(|verb| narrow.retain(&self.verbs, &nothing, &["*", verb]))
+            && wanted.groups.iter().all(|group| narrow.retain(&self.groups, &nothing, &["*", group]))
             && wanted.resources.iter().all(|resource| match any_subresource(resource) {
-                Some(any) => narrow.to(&self.resources, &nothing, &["*", resource, &any]),
-                None => narrow.to(&self.resources, &nothing, &["*", resource]),
+                Some(any) => narrow.retain(&self.resources, &nothing, &["*", resource, &any]),
+                None => narrow.retain(&self.resources, &nothing, &["*", resource]),
             })
-            && wanted.names.iter().all(|name| narrow.to(&self.names, &self.unnamed, &[name]))
-            && (!wanted.names.is_empty() || narrow.to(&self.names, &self.unnamed, &[]));
+            && wanted.names.iter().all(|name| narrow.retain(&self.names, &self.rules_without_names, &[name]))
+            && (!wanted.names.is_empty() || narrow.retain(&self.names, &self.rules_without_names, &[]));
         is_left && (wanted.urls.is_empty() || self.covers_urls(wanted.urls, &left, steps))
     }
 
     /// Whether one of the rules in `left` covers all URLs.
-    fn covers_urls(&self, urls: &[String], left: &[u64], steps: &mut Steps) -> bool {
-        let in_left = self.of_paths.iter().filter(|at| is_set(left, **at));
+    fn covers_urls(&self, urls: &[String], left: &[u64], steps: &mut StepBudget) -> bool {
+        let in_left = self.url_rules.iter().filter(|at| is_set(left, **at));
         let mut in_left = in_left.filter_map(|at| self.rules.get(*at));
         in_left.any(|rule| {
             urls.iter().all(|url| {
@@ -239,17 +243,17 @@ impl IndexedRules {
 }
 
 /// Narrows a set of rules by one list of values at a time.
-struct Narrowing<'a> {
+struct RuleFilter<'a> {
     rules: &'a [Rule],
-    left: &'a mut [u64],
+    remaining: &'a mut [u64],
     scratch: Vec<u64>,
-    steps: &'a mut Steps,
+    steps: &'a mut StepBudget,
 }
 
-impl Narrowing<'_> {
+impl RuleFilter<'_> {
     /// Keeps the rules of `base` and those that contain one of the values; returns whether any are left.
-    fn to(&mut self, postings: &Postings, base: &[u64], values: &[&str]) -> bool {
-        let words = self.left.len();
+    fn retain(&mut self, postings: &Postings, base: &[u64], values: &[&str]) -> bool {
+        let words = self.remaining.len();
         let cost = values.iter().fold(words, |cost, value| cost.saturating_add(postings.cost(value, words)));
         if !self.steps.take(cost) {
             return false;
@@ -258,8 +262,8 @@ impl Narrowing<'_> {
         for value in values {
             postings.add(self.rules, value, &mut self.scratch);
         }
-        self.left.iter_mut().zip(&self.scratch).for_each(|(left, found)| *left &= found);
-        self.left.iter().any(|left| *left != 0)
+        self.remaining.iter_mut().zip(&self.scratch).for_each(|(left, found)| *left &= found);
+        self.remaining.iter().any(|left| *left != 0)
     }
 }
 
@@ -293,7 +297,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn index_answers_as_the_rules_do() {
+    fn index_agrees_with_rules() {
         let mut rules = vec![
             rule(&["get", "get"], &[""], &["pods", "pods/log"], &[]),
             rule(&["*"], &["apps"], &["*/scale"], &["a", "b"]),

@@ -1,7 +1,7 @@
 //! `ServiceAccount` tokens: token requests, token Secrets, `TokenReview`.
 //!
-//! [`request`] handles `serviceaccounts/<name>/token`, the token controller writes the result of [`fill_token_secret`], [`review`] answers
-//! `TokenReview`, and [`discovery`] is the `OpenID` discovery document. `super::authn` verifies tokens.
+//! [`create_token`] handles `serviceaccounts/<name>/token`, the token controller writes the result of [`fill_token_secret`],
+//! [`review_token`] answers `TokenReview`, and [`discovery`] is the `OpenID` discovery document. `super::authn` verifies tokens.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,12 +20,12 @@ use crate::store::Store;
 
 const GROUP: &str = "authentication.k8s.io";
 const DEFAULT_SECONDS: i64 = 3600;
-const LEAST_SECONDS: i64 = 600;
-const MOST_SECONDS: i64 = 1 << 32;
+const MIN_SECONDS: i64 = 600;
+const MAX_SECONDS: i64 = 1 << 32;
 
 /// Answers a `TokenRequest` for the `ServiceAccount` `name` (201). `body` is the posted object. `admit` is validating admission: as in
 /// Kubernetes it gets the request with its defaults, after static validation and before the token is signed.
-pub fn request(
+pub fn create_token(
     store: &Store,
     key: &SigningKey,
     now: Timestamp,
@@ -60,8 +60,8 @@ pub fn request(
     let spec = &body["spec"];
     let seconds = spec["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
     let complaint = match seconds {
-        ..LEAST_SECONDS => Some("may not specify a duration less than 10 minutes"),
-        s if s > MOST_SECONDS => Some("may not specify a duration larger than 2^32 seconds"),
+        ..MIN_SECONDS => Some("may not specify a duration less than 10 minutes"),
+        s if s > MAX_SECONDS => Some("may not specify a duration larger than 2^32 seconds"),
         _ => None,
     };
     if let Some(detail) = complaint {
@@ -91,7 +91,7 @@ pub fn request(
         "serviceaccount": { "name": name, "uid": account.uid },
     });
     if !reference.is_null() {
-        bind(store, namespace, name, reference, &mut private)?;
+        bind_to_object(store, namespace, name, reference, &mut private)?;
     }
     let issued = now.as_second();
     let expires = issued.saturating_add(seconds);
@@ -107,7 +107,13 @@ pub fn request(
 }
 
 /// Writes the object that the token is bound to into its private claims.
-fn bind(store: &Store, namespace: &str, account: &str, reference: &Value, private: &mut Value) -> Result<()> {
+fn bind_to_object(
+    store: &Store,
+    namespace: &str,
+    account: &str,
+    reference: &Value,
+    private: &mut Value,
+) -> Result<()> {
     let (api_version, kind) = (text(reference, "apiVersion"), text(reference, "kind"));
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let (claim, storage, space) = match (group, kind) {
@@ -189,7 +195,7 @@ pub fn fill_token_secret(key: &SigningKey, account: &Value, secret: &Value, ca_p
 }
 
 /// Answers a `TokenReview` (201).
-pub fn review(authenticator: &Authenticator, mut review: Value) -> Result<Value> {
+pub fn review_token(authenticator: &Authenticator, mut review: Value) -> Result<Value> {
     let token = text(&review["spec"], "token").to_owned();
     if token.is_empty() {
         return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
@@ -198,9 +204,9 @@ pub fn review(authenticator: &Authenticator, mut review: Value) -> Result<Value>
         [] => vec![ISSUER.to_owned()],
         _ => texts(&review["spec"], "audiences"),
     };
-    review["status"] = match authenticator.token(&token, &wanted) {
+    review["status"] = match authenticator.authenticate_token(&token, &wanted) {
         Ok(accepted) => json!({
-            "authenticated": true, "user": accepted.user.info(), "audiences": accepted.audiences,
+            "authenticated": true, "user": accepted.user.user_info(), "audiences": accepted.audiences,
         }),
         Err(error) => json!({ "user": {}, "error": error }),
     };

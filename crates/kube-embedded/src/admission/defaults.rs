@@ -2,18 +2,20 @@
 //! default tolerations, protection finalizers, the taint of a new node.
 //!
 //! Each function handles one kind and is called with objects of that kind only, after defaulting and before
-//! validation ([`resize`] after it).
+//! validation ([`validate_claim_resize`] after it).
 
 use serde_json::{Value, json};
 
 use crate::access::node::MIRROR;
 use crate::error::{ApiError, Result};
 use crate::quantity::Quantity;
-use crate::rules::core::volume::protect;
-use crate::rules::read::{empty, fill, int, items, list_mut, members, text, truth};
+use crate::rules::accessors::{
+    bool_or_false, int, is_empty_value, items, list_mut, members, set_if_absent, text,
+};
+use crate::rules::core::volume::add_protection_finalizer;
 use crate::store::Store;
 
-const CLAIM_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The newest object annotated as default; of equally old ones the first by name.
 fn default_class(store: &Store, storage: &str, annotations: &[&str]) -> Option<String> {
@@ -38,8 +40,8 @@ pub fn default_storage_class(store: &Store) -> Option<String> {
 }
 
 /// Sets the default class of a claim without class.
-pub fn storage_class(store: &Store, claim: &mut Value) {
-    let annotated = claim["metadata"]["annotations"].get(CLAIM_CLASS).is_some();
+pub fn set_storage_class(store: &Store, claim: &mut Value) {
+    let annotated = claim["metadata"]["annotations"].get(STORAGE_CLASS_ANNOTATION).is_some();
     if annotated || !claim["spec"]["storageClassName"].is_null() {
         return;
     }
@@ -49,7 +51,7 @@ pub fn storage_class(store: &Store, claim: &mut Value) {
 }
 
 /// Sets the default class of a new Ingress without class.
-pub fn ingress_class(store: &Store, ingress: &mut Value) {
+pub fn set_ingress_class(store: &Store, ingress: &mut Value) {
     let annotated = ingress["metadata"]["annotations"].get("kubernetes.io/ingress.class").is_some();
     if annotated || !ingress["spec"]["ingressClassName"].is_null() {
         return;
@@ -61,18 +63,18 @@ pub fn ingress_class(store: &Store, ingress: &mut Value) {
 }
 
 /// Adds the protection finalizer to a new volume, claim or attributes class.
-pub fn protect_storage(kind: &str, object: &mut Value) {
+pub fn add_storage_finalizer(kind: &str, object: &mut Value) {
     let finalizer = match kind {
         "PersistentVolume" => "kubernetes.io/pv-protection",
         "PersistentVolumeClaim" => "kubernetes.io/pvc-protection",
         "VolumeAttributesClass" => "kubernetes.io/vac-protection",
         _ => return,
     };
-    protect(object, finalizer);
+    add_protection_finalizer(object, finalizer);
 }
 
 /// Adds the not-ready taint to a new node.
-pub fn node_taint(node: &mut Value) {
+pub fn add_not_ready_taint(node: &mut Value) {
     const KEY: &str = "node.kubernetes.io/not-ready";
     let taints = items(&node["spec"]["taints"]);
     if taints.iter().any(|taint| text(&taint["key"]) == KEY && text(&taint["effect"]) == "NoSchedule") {
@@ -85,7 +87,7 @@ pub fn node_taint(node: &mut Value) {
 }
 
 /// Adds the default tolerations: pods stay for five minutes on a lost node.
-pub fn tolerations(pod: &mut Value) {
+pub fn add_default_tolerations(pod: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let tolerated = items(&pod["spec"]["tolerations"]).iter().any(|toleration| {
             matches!(text(&toleration["key"]), k if k.is_empty() || k == key)
@@ -109,7 +111,7 @@ const SYSTEM_CLASSES: &[(&str, i64)] =
     &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
 /// Rejects the deletion of a system priority class.
-pub fn keep_system_class(name: &str) -> Result<()> {
+pub fn reject_system_class_deletion(name: &str) -> Result<()> {
     if SYSTEM_CLASSES.iter().any(|(class, _)| *class == name) {
         let why = "this is a system priority class and cannot be deleted";
         return Err(ApiError::forbidden("scheduling.k8s.io", "priorityclasses", name, why));
@@ -118,7 +120,7 @@ pub fn keep_system_class(name: &str) -> Result<()> {
 }
 
 /// Sets the priority of a new pod, from its class or the default one.
-pub fn priority(store: &Store, name: &str, pod: &mut Value) -> Result<()> {
+pub fn set_priority(store: &Store, name: &str, pod: &mut Value) -> Result<()> {
     const STORAGE: &str = "priorityclasses.scheduling.k8s.io";
     let refuse = |why: String| ApiError::forbidden("", "pods", name, why);
     let asked = text(&pod["spec"]["priorityClassName"]);
@@ -164,7 +166,7 @@ pub fn keep_priority(pod: &mut Value, old: &Value) {
     let spec = members(pod, "spec");
     for field in ["priority", "preemptionPolicy"] {
         if !old["spec"][field].is_null() {
-            fill(spec, field, old["spec"][field].clone());
+            set_if_absent(spec, field, old["spec"][field].clone());
         }
     }
 }
@@ -172,13 +174,14 @@ pub fn keep_priority(pod: &mut Value, old: &Value) {
 /// The default `PriorityClass` with the lowest value.
 fn default_priority_class(store: &Store) -> Option<Value> {
     let all = store.list("priorityclasses.scheduling.k8s.io", None).objects;
-    let defaults = all.iter().map(|class| class.value()).filter(|class| truth(&class["globalDefault"]));
+    let defaults =
+        all.iter().map(|class| class.value()).filter(|class| bool_or_false(&class["globalDefault"]));
     defaults.min_by_key(|class| int(&class["value"]))
 }
 
 /// Rejects a second default `PriorityClass`; `old` is set on updates.
-pub fn one_default_priority(store: &Store, class: &Value, old: Option<&Value>) -> Result<()> {
-    if !truth(&class["globalDefault"]) {
+pub fn reject_second_default_class(store: &Store, class: &Value, old: Option<&Value>) -> Result<()> {
+    if !bool_or_false(&class["globalDefault"]) {
         return Ok(());
     }
     let name = text(&class["metadata"]["name"]);
@@ -192,9 +195,10 @@ pub fn one_default_priority(store: &Store, class: &Value, old: Option<&Value>) -
 }
 
 /// A claim may be resized if it is bound and its class allows expansion.
-pub fn resize(store: &Store, new: &Value, old: &Value) -> Result<()> {
-    let asked =
-        |claim: &Value| Quantity::of(&claim["spec"]["resources"]["requests"]["storage"]).unwrap_or_default();
+pub fn validate_claim_resize(store: &Store, new: &Value, old: &Value) -> Result<()> {
+    let asked = |claim: &Value| {
+        Quantity::from_value(&claim["spec"]["resources"]["requests"]["storage"]).unwrap_or_default()
+    };
     if asked(new) <= asked(old) {
         return Ok(());
     }
@@ -205,7 +209,7 @@ pub fn resize(store: &Store, new: &Value, old: &Value) -> Result<()> {
         return refuse("Only bound persistent volume claims can be expanded");
     }
     let class = |claim: &Value| {
-        let annotated = claim["metadata"]["annotations"][CLAIM_CLASS].as_str();
+        let annotated = claim["metadata"]["annotations"][STORAGE_CLASS_ANNOTATION].as_str();
         annotated.unwrap_or_else(|| text(&claim["spec"]["storageClassName"])).to_owned()
     };
     let (now, was) = (class(new), class(old));
@@ -213,7 +217,7 @@ pub fn resize(store: &Store, new: &Value, old: &Value) -> Result<()> {
         && now == was
         && store
             .get("storageclasses.storage.k8s.io", "", &now)
-            .is_some_and(|class| truth(&class.value()["allowVolumeExpansion"]));
+            .is_some_and(|class| bool_or_false(&class.value()["allowVolumeExpansion"]));
     if grows {
         return Ok(());
     }
@@ -223,12 +227,12 @@ pub fn resize(store: &Store, new: &Value, old: &Value) -> Result<()> {
 }
 
 /// Sets the ServiceAccount `default` of a pod without account, except for mirror pods.
-pub fn service_account(pod: &mut Value) {
+pub fn set_service_account(pod: &mut Value) {
     if pod["metadata"]["annotations"].get(MIRROR).is_some() {
         return;
     }
     let spec = members(pod, "spec");
-    if spec.get("serviceAccountName").is_none_or(empty) {
+    if spec.get("serviceAccountName").is_none_or(is_empty_value) {
         spec.insert("serviceAccountName".to_owned(), "default".into());
         spec.insert("serviceAccount".to_owned(), "default".into());
     }
@@ -239,7 +243,7 @@ mod tests {
     use super::*;
     use crate::store::{Change, Expect, Key, Op};
 
-    async fn with(objects: &[(&str, &str, Value)]) -> std::sync::Arc<Store> {
+    async fn store_with(objects: &[(&str, &str, Value)]) -> std::sync::Arc<Store> {
         let store = Store::in_memory();
         for (storage, name, object) in objects {
             let mut object = object.clone();
@@ -251,12 +255,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_default_class_is_chosen() {
+    async fn default_class_is_the_newest() {
         let class = |made: &str, default: &str| {
             let annotations = json!({"storageclass.kubernetes.io/is-default-class": default});
             json!({"metadata": {"creationTimestamp": made, "annotations": annotations}})
         };
-        let store = with(&[
+        let store = store_with(&[
             ("storageclasses.storage.k8s.io", "old", class("2026-01-01T00:00:00Z", "true")),
             ("storageclasses.storage.k8s.io", "b", class("2026-01-02T00:00:00Z", "true")),
             ("storageclasses.storage.k8s.io", "a", class("2026-01-02T00:00:00Z", "true")),
@@ -264,16 +268,16 @@ mod tests {
         ])
         .await;
         let mut claim = json!({"spec": {}});
-        storage_class(&store, &mut claim);
+        set_storage_class(&store, &mut claim);
         assert_eq!(claim["spec"]["storageClassName"], "a");
         let mut claim = json!({"spec": {"storageClassName": ""}});
-        storage_class(&store, &mut claim);
+        set_storage_class(&store, &mut claim);
         assert_eq!(claim["spec"]["storageClassName"], "", "no class is a choice, too");
     }
 
     #[tokio::test]
-    async fn a_pod_gets_the_priority_of_its_class() {
-        let store = with(&[
+    async fn pod_priority_follows_its_class() {
+        let store = store_with(&[
             ("priorityclasses.scheduling.k8s.io", "high", json!({"value": 9, "preemptionPolicy": "Never"})),
             ("priorityclasses.scheduling.k8s.io", "usual", json!({"value": 3, "globalDefault": true})),
         ])
@@ -296,7 +300,7 @@ mod tests {
         ];
         for (spec, expected) in table {
             let mut pod = json!({"metadata": {"name": "p"}, "spec": spec});
-            let told = match priority(&store, "p", &mut pod) {
+            let told = match set_priority(&store, "p", &mut pod) {
                 Ok(()) => {
                     let spec = &pod["spec"];
                     let (class, policy) = (text(&spec["priorityClassName"]), text(&spec["preemptionPolicy"]));
@@ -311,12 +315,12 @@ mod tests {
     #[test]
     fn tolerations_and_taints_are_added_once() {
         let mut pod = json!({"spec": {"tolerations": [{"key": "node.kubernetes.io/not-ready"}]}});
-        tolerations(&mut pod);
-        tolerations(&mut pod);
+        add_default_tolerations(&mut pod);
+        add_default_tolerations(&mut pod);
         assert_eq!(items(&pod["spec"]["tolerations"]).len(), 2);
         let mut node = json!({});
-        node_taint(&mut node);
-        node_taint(&mut node);
+        add_not_ready_taint(&mut node);
+        add_not_ready_taint(&mut node);
         assert_eq!(items(&node["spec"]["taints"]).len(), 1);
     }
 }

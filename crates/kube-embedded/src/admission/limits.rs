@@ -3,20 +3,20 @@
 //! Applies to creates and resizes of pods, and to writes of claims. Defaults come
 //! first ([`mutate`]), bounds are checked on the result ([`validate`]).
 
-use domain::resources::amounts::{self, Amounts, Side};
+use domain::resources::resource_list::{self, ResourceField, ResourceList};
 use serde_json::{Map, Value};
 
-use super::refusal::{refused, together};
-use super::{Operation, Request};
+use super::errors::{forbidden, join_messages};
+use super::{AdmissionRequest, Operation};
 use crate::access::{items, text};
 use crate::error::Result;
 use crate::quantity::Quantity;
 use crate::store::Store;
 
-const ANNOTATION: &str = "kubernetes.io/limit-ranger";
+const LIMIT_RANGER_ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Whether limit ranges apply to this write.
-fn concerned(request: &Request<'_>) -> bool {
+fn applies(request: &AdmissionRequest<'_>) -> bool {
     let core = request.resource.group.is_empty() && !request.namespace.is_empty();
     let leaving = request.old.is_some_and(|old| !old["metadata"]["deletionTimestamp"].is_null());
     let kind = match (request.resource.name.as_ref(), request.subresource, request.operation) {
@@ -28,23 +28,25 @@ fn concerned(request: &Request<'_>) -> bool {
     core && kind && !leaving
 }
 
-fn ranges(store: &Store, namespace: &str) -> Vec<Value> {
+fn limit_ranges(store: &Store, namespace: &str) -> Vec<Value> {
     store.list("limitranges", Some(namespace)).objects.iter().map(|object| object.value()).collect()
 }
 
 /// Sets default requests and limits of a new pod's containers.
-pub fn mutate(store: &Store, request: &Request<'_>, object: &mut Value) {
-    if !concerned(request) || request.resource.name.as_ref() != "pods" {
+pub fn mutate(store: &Store, request: &AdmissionRequest<'_>, object: &mut Value) {
+    if !applies(request) || request.resource.name.as_ref() != "pods" {
         return;
     }
-    for range in ranges(store, request.namespace) {
+    for range in limit_ranges(store, request.namespace) {
         apply_defaults(&range, object);
     }
 }
 
 fn apply_defaults(range: &Value, pod: &mut Value) {
-    let mut defaults =
-        [(Side::Requests, "defaultRequest", Map::new()), (Side::Limits, "default", Map::new())];
+    let mut defaults = [
+        (ResourceField::Requests, "defaultRequest", Map::new()),
+        (ResourceField::Limits, "default", Map::new()),
+    ];
     for limit in items(&range["spec"], "limits").iter().filter(|limit| limit["type"] == "Container") {
         for (_, key, amounts) in &mut defaults {
             amounts.extend(limit[*key].as_object().cloned().unwrap_or_default());
@@ -55,7 +57,7 @@ fn apply_defaults(range: &Value, pod: &mut Value) {
         let containers = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             for (side, _, amounts) in &defaults {
-                let added = fill(container, side.key(), amounts);
+                let added = fill_missing_amounts(container, side.key(), amounts);
                 if !added.is_empty() {
                     let (name, side) = (text(container, "name"), side.key().trim_end_matches('s'));
                     done.push(format!("{} {side} for {what} {name}", added.join(", ")));
@@ -70,11 +72,12 @@ fn apply_defaults(range: &Value, pod: &mut Value) {
     if !metadata["annotations"].is_object() {
         metadata["annotations"] = Value::Object(Map::new());
     }
-    metadata["annotations"][ANNOTATION] = format!("LimitRanger plugin set: {}", done.join("; ")).into();
+    metadata["annotations"][LIMIT_RANGER_ANNOTATION] =
+        format!("LimitRanger plugin set: {}", done.join("; ")).into();
 }
 
 /// Adds the amounts that the container lacks; returns their names, sorted.
-fn fill(container: &mut Value, side: &str, amounts: &Map<String, Value>) -> Vec<String> {
+fn fill_missing_amounts(container: &mut Value, side: &str, amounts: &Map<String, Value>) -> Vec<String> {
     let Some(container) = container.as_object_mut() else { return Vec::new() };
     let lacks = |name: &&String| container.get("resources").is_none_or(|r| r[side][name.as_str()].is_null());
     let added: Vec<String> = amounts.keys().filter(lacks).cloned().collect();
@@ -96,23 +99,23 @@ fn fill(container: &mut Value, side: &str, amounts: &Map<String, Value>) -> Vec<
 }
 
 /// Rejects requests and limits outside the bounds of a limit range in the namespace.
-pub fn validate(store: &Store, request: &Request<'_>, object: &Value) -> Result<()> {
-    if !concerned(request) {
+pub fn validate(store: &Store, request: &AdmissionRequest<'_>, object: &Value) -> Result<()> {
+    if !applies(request) {
         return Ok(());
     }
-    for range in ranges(store, request.namespace) {
+    for range in limit_ranges(store, request.namespace) {
         let complaints = match request.resource.name.as_ref() {
-            "pods" => pod_complaints(&range, object),
-            _ => claim_complaints(&range, object),
+            "pods" => pod_violations(&range, object),
+            _ => claim_violations(&range, object),
         };
-        if let Some(why) = together(&complaints) {
-            return Err(refused(request, object, why));
+        if let Some(why) = join_messages(&complaints) {
+            return Err(forbidden(request, object, why));
         }
     }
     Ok(())
 }
 
-fn pod_complaints(range: &Value, pod: &Value) -> Vec<String> {
+fn pod_violations(range: &Value, pod: &Value) -> Vec<String> {
     let mut complaints = Vec::new();
     for limit in items(&range["spec"], "limits") {
         match text(limit, "type") {
@@ -120,15 +123,20 @@ fn pod_complaints(range: &Value, pod: &Value) -> Vec<String> {
                 let spec = &pod["spec"];
                 for container in items(spec, "containers").iter().chain(items(spec, "initContainers")) {
                     let resources = &container["resources"];
-                    let (requests, limits) =
-                        (amounts::read(&resources["requests"]), amounts::read(&resources["limits"]));
-                    Bounds { limit, what: "Container", requests, limits }.complain(&mut complaints);
+                    let (requests, limits) = (
+                        resource_list::parse(&resources["requests"]),
+                        resource_list::parse(&resources["limits"]),
+                    );
+                    LimitCheck { limit, subject: "Container", requests, limits }
+                        .collect_violations(&mut complaints);
                 }
             }
             "Pod" => {
-                let (requests, limits) =
-                    (amounts::of_pod(pod, Side::Requests), amounts::of_pod(pod, Side::Limits));
-                Bounds { limit, what: "Pod", requests, limits }.complain(&mut complaints);
+                let (requests, limits) = (
+                    resource_list::for_pod(pod, ResourceField::Requests),
+                    resource_list::for_pod(pod, ResourceField::Limits),
+                );
+                LimitCheck { limit, subject: "Pod", requests, limits }.collect_violations(&mut complaints);
             }
             _ => {}
         }
@@ -136,16 +144,16 @@ fn pod_complaints(range: &Value, pod: &Value) -> Vec<String> {
     complaints
 }
 
-fn claim_complaints(range: &Value, claim: &Value) -> Vec<String> {
+fn claim_violations(range: &Value, claim: &Value) -> Vec<String> {
     let mut complaints = Vec::new();
     let what = "PersistentVolumeClaim";
     for limit in items(&range["spec"], "limits").iter().filter(|limit| limit["type"] == what) {
-        let requests = amounts::read(&claim["spec"]["resources"]["requests"]);
-        let bounds = Bounds { limit, what, requests, limits: Amounts::new() };
-        for (name, least) in amounts::read(&limit["min"]) {
-            complaints.extend(bounds.minimum(&name, &least));
+        let requests = resource_list::parse(&claim["spec"]["resources"]["requests"]);
+        let bounds = LimitCheck { limit, subject: what, requests, limits: ResourceList::new() };
+        for (name, least) in resource_list::parse(&limit["min"]) {
+            complaints.extend(bounds.min_violation(&name, &least));
         }
-        for (name, most) in amounts::read(&limit["max"]) {
+        for (name, most) in resource_list::parse(&limit["max"]) {
             // A claim has no limits: its request is compared with the maximum.
             let prefix = format!("maximum {name} usage per {what} is {most}");
             match bounds.requests.get(&name) {
@@ -161,28 +169,28 @@ fn claim_complaints(range: &Value, claim: &Value) -> Vec<String> {
 }
 
 /// One item of a limit range, with the amounts to compare.
-struct Bounds<'a> {
+struct LimitCheck<'a> {
     limit: &'a Value,
-    what: &'static str,
-    requests: Amounts,
-    limits: Amounts,
+    subject: &'static str,
+    requests: ResourceList,
+    limits: ResourceList,
 }
 
-impl Bounds<'_> {
-    fn complain(&self, complaints: &mut Vec<String>) {
-        for (name, least) in amounts::read(&self.limit["min"]) {
-            complaints.extend(self.minimum(&name, &least));
+impl LimitCheck<'_> {
+    fn collect_violations(&self, complaints: &mut Vec<String>) {
+        for (name, least) in resource_list::parse(&self.limit["min"]) {
+            complaints.extend(self.min_violation(&name, &least));
         }
-        for (name, most) in amounts::read(&self.limit["max"]) {
-            complaints.extend(self.maximum(&name, &most));
+        for (name, most) in resource_list::parse(&self.limit["max"]) {
+            complaints.extend(self.max_violation(&name, &most));
         }
-        for (name, ratio) in amounts::read(&self.limit["maxLimitRequestRatio"]) {
-            complaints.extend(self.ratio(&name, &ratio));
+        for (name, ratio) in resource_list::parse(&self.limit["maxLimitRequestRatio"]) {
+            complaints.extend(self.ratio_violation(&name, &ratio));
         }
     }
 
-    fn minimum(&self, name: &str, least: &Quantity) -> Option<String> {
-        let prefix = format!("minimum {name} usage per {} is {least}", self.what);
+    fn min_violation(&self, name: &str, least: &Quantity) -> Option<String> {
+        let prefix = format!("minimum {name} usage per {} is {least}", self.subject);
         let Some(request) = self.requests.get(name) else {
             return Some(format!("{prefix}.  No request is specified"));
         };
@@ -193,8 +201,8 @@ impl Bounds<'_> {
         Some(format!("{prefix}, but limit is {limit}"))
     }
 
-    fn maximum(&self, name: &str, most: &Quantity) -> Option<String> {
-        let prefix = format!("maximum {name} usage per {} is {most}", self.what);
+    fn max_violation(&self, name: &str, most: &Quantity) -> Option<String> {
+        let prefix = format!("maximum {name} usage per {} is {most}", self.subject);
         let Some(limit) = self.limits.get(name) else {
             return Some(format!("{prefix}.  No limit is specified"));
         };
@@ -206,9 +214,9 @@ impl Bounds<'_> {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a ratio is shown with six digits")]
-    fn ratio(&self, name: &str, most: &Quantity) -> Option<String> {
-        let prefix = format!("{name} max limit to request ratio per {} is {most}", self.what);
-        let given = |list: &Amounts| list.get(name).filter(|amount| !amount.is_zero()).cloned();
+    fn ratio_violation(&self, name: &str, most: &Quantity) -> Option<String> {
+        let prefix = format!("{name} max limit to request ratio per {} is {most}", self.subject);
+        let given = |list: &ResourceList| list.get(name).filter(|amount| !amount.is_zero()).cloned();
         let Some(request) = given(&self.requests) else {
             return Some(format!("{prefix}, but no request is specified or request is 0"));
         };
@@ -239,7 +247,7 @@ mod tests {
         let range = json!({"metadata": {"name": "l", "namespace": "a"}, "spec": {"limits": limits}});
         store_object(&store, "limitranges", range).await;
         let (resource, user) = (resource("", kind), User::admin());
-        let request = Request {
+        let request = AdmissionRequest {
             operation: Operation::Create,
             resource: &resource,
             subresource: "",
@@ -261,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn containers_get_what_they_lack_and_the_pod_says_so() {
+    async fn defaults_are_set_and_annotated_on_pod() {
         let limits = json!([{"type": "Container", "default": {"cpu": "200m", "memory": "128Mi"},
             "defaultRequest": {"cpu": "100m", "memory": "128Mi"}}]);
         let (given, verdict) = admit(limits.clone(), "pods", pod(json!({"limits": {"cpu": "1"}}))).await;
@@ -271,7 +279,7 @@ mod tests {
             json!({"limits": {"cpu": "1", "memory": "128Mi"}, "requests": {"cpu": "100m", "memory": "128Mi"}})
         );
         assert_eq!(
-            given["metadata"]["annotations"][ANNOTATION],
+            given["metadata"]["annotations"][LIMIT_RANGER_ANNOTATION],
             "LimitRanger plugin set: cpu, memory request for container main; memory limit for container main"
         );
         let whole = json!({"limits": {"cpu": "1", "memory": "1"}, "requests": {"cpu": "1", "memory": "1"}});
@@ -280,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bounds_are_held_in_the_real_words() {
+    async fn bound_violations_have_kubernetes_messages() {
         let container = json!([{"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "50m"}},
             {"type": "Pod", "max": {"cpu": "1500m"}}]);
         let ratio = json!([{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}]);

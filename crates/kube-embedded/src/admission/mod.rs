@@ -4,13 +4,13 @@
 //! kind validating admission ([`validate`]). Changes of quotas are committed in the transaction of the write.
 
 pub mod defaults;
+pub(crate) mod errors;
 pub mod limits;
 pub mod namespace;
-pub mod node_counts;
+pub mod node_limits;
 pub mod nodes;
 pub mod pod_security;
 pub mod quota;
-pub(crate) mod refusal;
 pub mod services;
 
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub enum Operation {
 }
 
 /// Attributes of a write for admission.
-pub struct Request<'a> {
+pub struct AdmissionRequest<'a> {
     pub operation: Operation,
     pub resource: &'a Resource,
     /// Empty for the main resource.
@@ -46,9 +46,9 @@ pub struct Request<'a> {
     pub dry_run: bool,
 }
 
-impl Request<'_> {
+impl AdmissionRequest<'_> {
     /// Whether this is the main resource of a built-in kind.
-    fn is(&self, group: &str, kind: &str) -> bool {
+    fn is_builtin_kind(&self, group: &str, kind: &str) -> bool {
         !self.resource.is_custom()
             && self.subresource.is_empty()
             && self.resource.group.as_ref() == group
@@ -57,38 +57,38 @@ impl Request<'_> {
 }
 
 /// Runs mutating admission, which sets fields that depend on other objects of the cluster.
-pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<()> {
+pub fn mutate(cluster: &Cluster, request: &AdmissionRequest<'_>, object: &mut Value) -> Result<()> {
     let store = cluster.store();
     namespace::check(store, request)?;
     nodes::check(store, request, Some(object))?;
     if request.operation == Operation::Create && !request.resource.has_verb("create") {
         let why = "create not allowed while custom resource definition is terminating";
-        return Err(refusal::refused(request, object, why.to_owned()));
+        return Err(errors::forbidden(request, object, why.to_owned()));
     }
     match (request.operation, request.old) {
         (Operation::Create, _) => {
-            if request.is("", "Pod") {
-                defaults::priority(store, request.name, object)?;
-                defaults::service_account(object);
+            if request.is_builtin_kind("", "Pod") {
+                defaults::set_priority(store, request.name, object)?;
+                defaults::set_service_account(object);
                 limits::mutate(store, request, object);
-                defaults::tolerations(object);
-            } else if request.is("", "PersistentVolumeClaim") {
-                defaults::storage_class(store, object);
-            } else if request.is("networking.k8s.io", "Ingress") {
-                defaults::ingress_class(store, object);
-            } else if request.is("", "Node") {
-                nodes::mark_real(request.user, object);
-                defaults::node_taint(object);
-            } else if request.is("certificates.k8s.io", "CertificateSigningRequest") {
-                csr::stamp(request.user, object);
+                defaults::add_default_tolerations(object);
+            } else if request.is_builtin_kind("", "PersistentVolumeClaim") {
+                defaults::set_storage_class(store, object);
+            } else if request.is_builtin_kind("networking.k8s.io", "Ingress") {
+                defaults::set_ingress_class(store, object);
+            } else if request.is_builtin_kind("", "Node") {
+                nodes::label_not_simulated(request.user, object);
+                defaults::add_not_ready_taint(object);
+            } else if request.is_builtin_kind("certificates.k8s.io", "CertificateSigningRequest") {
+                csr::set_requester(request.user, object);
             }
             if !request.resource.is_custom() && request.subresource.is_empty() {
-                defaults::protect_storage(&request.resource.kind, object);
+                defaults::add_storage_finalizer(&request.resource.kind, object);
             }
         }
-        (Operation::Update, Some(old)) if request.is("", "Pod") => {
+        (Operation::Update, Some(old)) if request.is_builtin_kind("", "Pod") => {
             defaults::keep_priority(object, old);
-            defaults::tolerations(object);
+            defaults::add_default_tolerations(object);
         }
         (Operation::Update, _) if request.subresource == "resize" => limits::mutate(store, request, object),
         _ => {}
@@ -98,25 +98,29 @@ pub fn mutate(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> R
 
 /// Values reserved for a write until it is over; dropping it releases them.
 #[must_use = "what is not held is free for others"]
-pub struct Reserved {
-    _services: Option<services::Reservation>,
+pub struct AdmissionReservation {
+    _services: Option<services::ServiceReservation>,
 }
 
 /// Allocates addresses and ports of Services.
-pub fn reserve(cluster: &Cluster, request: &Request<'_>, object: &mut Value) -> Result<Reserved> {
-    if !request.is("", "Service") {
-        return Ok(Reserved { _services: None });
+pub fn reserve(
+    cluster: &Cluster,
+    request: &AdmissionRequest<'_>,
+    object: &mut Value,
+) -> Result<AdmissionReservation> {
+    if !request.is_builtin_kind("", "Service") {
+        return Ok(AdmissionReservation { _services: None });
     }
     let (store, allocator) = (cluster.store(), cluster.services());
     let services = match request.old {
         Some(old) => allocator.update(store, object, old, request.dry_run)?,
         None => allocator.create(store, object, request.dry_run)?,
     };
-    Ok(Reserved { _services: Some(services) })
+    Ok(AdmissionReservation { _services: Some(services) })
 }
 
 /// Sets the status of a CRD, which accepts its names unless other CRDs have them.
-pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
+pub fn establish(cluster: &Cluster, request: &AdmissionRequest<'_>, object: &mut Value) {
     if request.resource.storage.as_ref() != CRDS {
         return;
     }
@@ -128,24 +132,25 @@ pub fn establish(cluster: &Cluster, request: &Request<'_>, object: &mut Value) {
             .filter(|other| other.name.as_ref() != request.name)
             .map(|other| other.value())
             .collect();
-        crd::status::establish(object, &others, cluster.clock().now());
+        crd::status::set_names_and_conditions(object, &others, cluster.clock().now());
     }
     if request.subresource.is_empty() {
-        crd::status::remember_stored_version(object);
+        crd::status::record_stored_version(object);
     }
 }
 
 /// Runs validating admission; returns the changes to commit with the write.
 pub fn validate(
     cluster: &Cluster,
-    request: &Request<'_>,
+    request: &AdmissionRequest<'_>,
     object: Option<&Value>,
     warn: &mut dyn FnMut(String),
 ) -> Result<Vec<Change>> {
     let store = cluster.store();
     namespace::check(store, request)?;
-    if request.operation == Operation::Delete && request.is("scheduling.k8s.io", "PriorityClass") {
-        defaults::keep_system_class(request.name)?;
+    if request.operation == Operation::Delete && request.is_builtin_kind("scheduling.k8s.io", "PriorityClass")
+    {
+        defaults::reject_system_class_deletion(request.name)?;
     }
     if request.operation == Operation::Delete {
         nodes::check(store, request, None)?;
@@ -154,16 +159,16 @@ pub fn validate(
         limits::validate(store, request, object)?;
         pod_security::check(store, request, object)?.into_iter().for_each(&mut *warn);
         if request.operation == Operation::Create
-            && request.is("certificates.k8s.io", "CertificateSigningRequest")
+            && request.is_builtin_kind("certificates.k8s.io", "CertificateSigningRequest")
         {
             csr::check_create(object)?;
         }
-        node_counts::check(store, request, object)?;
-        if request.is("scheduling.k8s.io", "PriorityClass") {
-            defaults::one_default_priority(store, object, request.old)?;
+        node_limits::check(store, request, object)?;
+        if request.is_builtin_kind("scheduling.k8s.io", "PriorityClass") {
+            defaults::reject_second_default_class(store, object, request.old)?;
         }
-        if let (true, Some(old)) = (request.is("", "PersistentVolumeClaim"), request.old) {
-            defaults::resize(store, object, old)?;
+        if let (true, Some(old)) = (request.is_builtin_kind("", "PersistentVolumeClaim"), request.old) {
+            defaults::validate_claim_resize(store, object, old)?;
         }
     }
     evaluate_policies(cluster, request, object, warn)?;
@@ -177,14 +182,14 @@ pub fn validate(
 /// `TokenRequest`.
 pub fn evaluate_policies(
     cluster: &Cluster,
-    request: &Request<'_>,
+    request: &AdmissionRequest<'_>,
     object: Option<&Value>,
     warn: &mut dyn FnMut(String),
 ) -> Result<()> {
     let kinds = |api_version: &str, kind: &str| {
         let registry = cluster.registry();
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let found = registry.of_kind(group, version, kind)?;
+        let found = registry.by_kind(group, version, kind)?;
         Some(ParamSource { storage: found.storage.clone(), namespaced: found.namespaced })
     };
     cluster.policies().evaluate(cluster.store(), request, object, &kinds)?.into_iter().for_each(warn);
@@ -192,6 +197,6 @@ pub fn evaluate_policies(
 }
 
 /// Returns the changes to commit with the removal of an object.
-pub fn on_delete(cluster: &Cluster, request: &Request<'_>) -> Vec<Change> {
+pub fn on_delete(cluster: &Cluster, request: &AdmissionRequest<'_>) -> Vec<Change> {
     quota::charge(cluster.store(), request, None, cluster.clock().now()).unwrap_or_default()
 }

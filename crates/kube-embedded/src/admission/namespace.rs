@@ -1,6 +1,6 @@
 //! The `NamespaceLifecycle` plugin.
 
-use super::{Operation, Request};
+use super::{AdmissionRequest, Operation};
 use crate::error::{ApiError, Result};
 use crate::store::Store;
 
@@ -8,7 +8,7 @@ use crate::store::Store;
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Rejects creates in absent or terminating namespaces, and deletions of protected namespaces.
-pub fn check(store: &Store, request: &Request<'_>) -> Result<()> {
+pub fn check(store: &Store, request: &AdmissionRequest<'_>) -> Result<()> {
     let resource = request.resource;
     let is_namespace = resource.group.is_empty() && resource.name.as_ref() == "namespaces";
     if is_namespace && request.operation == Operation::Delete && PROTECTED.contains(&request.name) {
@@ -23,7 +23,7 @@ pub fn check(store: &Store, request: &Request<'_>) -> Result<()> {
     let Some(namespace) = store.get("namespaces", "", request.namespace) else {
         return Err(ApiError::not_found("", "namespaces", request.namespace));
     };
-    if namespace.deleting {
+    if namespace.is_deleting {
         let name = request.namespace;
         let why = format!("unable to create new content in namespace {name} because it is being terminated");
         let cause = format!("namespace {name} is being terminated");

@@ -11,17 +11,17 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::{Operation, Request, refusal};
-use crate::access::node::{LEASES, MIRROR, PREFIX, node_of, of_mirror_pod};
+use super::{AdmissionRequest, Operation, errors};
+use crate::access::node::{LEASES, MIRROR, PREFIX, forbidden_reference, node_of};
 use crate::access::rbac::Authorizer;
 use crate::access::{Attributes, User, csr, items, text, texts};
 use crate::error::{ApiError, Result};
 use crate::go::quote;
-use crate::sim::SIMULATED;
+use crate::sim::SIMULATED_LABEL;
 use crate::store::Store;
 
 /// Labels with a Kubernetes prefix that a node may set on itself.
-const OWN_LABELS: [&str; 11] = [
+const ALLOWED_LABELS: [&str; 11] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
     "beta.kubernetes.io/os",
@@ -34,15 +34,15 @@ const OWN_LABELS: [&str; 11] = [
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 ];
-const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-const RESTRICTED: &str = "node-restriction.kubernetes.io";
+const ALLOWED_LABEL_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+const RESTRICTED_LABEL_DOMAIN: &str = "node-restriction.kubernetes.io";
 
 /// Rejects forbidden writes of a node. `object` is absent for a deletion. Other users are not checked.
-pub fn check(store: &Store, request: &Request<'_>, object: Option<&Value>) -> Result<()> {
+pub fn check(store: &Store, request: &AdmissionRequest<'_>, object: Option<&Value>) -> Result<()> {
     let Some(node) = node_of(request.user) else { return Ok(()) };
     let nothing = Value::Null;
     let object = object.unwrap_or(&nothing);
-    let refused = |why: String| Err(refusal::refused(request, object, why));
+    let refused = |why: String| Err(errors::forbidden(request, object, why));
     if node.is_empty() {
         return refused(format!("could not determine node from user {}", quote(&request.user.name)));
     }
@@ -51,9 +51,9 @@ pub fn check(store: &Store, request: &Request<'_>, object: Option<&Value>) -> Re
     }
     let own = "with the same name as the requesting node";
     let why = match (request.resource.group.as_ref(), request.resource.name.as_ref()) {
-        ("", "pods") => pod(store, request, node, object),
-        ("", "nodes") => this(request, node, object),
-        ("", "persistentvolumeclaims") => claim(request, node, object),
+        ("", "pods") => check_pod(store, request, node, object),
+        ("", "nodes") => check_node(request, node, object),
+        ("", "persistentvolumeclaims") => check_claim(request, node, object),
         ("coordination.k8s.io", "leases") if request.namespace != LEASES => {
             Err(format!("can only access leases in the {} system namespace", quote(LEASES)))
         }
@@ -65,7 +65,7 @@ pub fn check(store: &Store, request: &Request<'_>, object: Option<&Value>) -> Re
         }
         ("certificates.k8s.io", "certificatesigningrequests") if request.operation == Operation::Create => {
             let wanted = format!("{PREFIX}{node}");
-            match csr::node_asked_for(object) {
+            match csr::requested_node(object) {
                 Some(Err(why)) => Err(format!("unable to parse csr: {why}")),
                 Some(Ok(name)) if name != wanted => {
                     Err(format!("can only create a node CSR with CN={wanted}"))
@@ -79,7 +79,7 @@ pub fn check(store: &Store, request: &Request<'_>, object: Option<&Value>) -> Re
 }
 
 /// Labels a self-registered node as not simulated, unless it has the label.
-pub fn mark_real(user: &User, node: &mut Value) {
+pub fn label_not_simulated(user: &User, node: &mut Value) {
     if node_of(user).is_none() {
         return;
     }
@@ -87,13 +87,13 @@ pub fn mark_real(user: &User, node: &mut Value) {
         node["metadata"]["labels"] = json!({});
     }
     let labels = node["metadata"]["labels"].as_object_mut();
-    labels.expect("it was made an object").entry(SIMULATED).or_insert_with(|| "false".into());
+    labels.expect("it was made an object").entry(SIMULATED_LABEL).or_insert_with(|| "false".into());
 }
 
 /// `Err` is the message.
-type Checked = std::result::Result<(), String>;
+type CheckResult = std::result::Result<(), String>;
 
-fn this(request: &Request<'_>, node: &str, object: &Value) -> Checked {
+fn check_node(request: &AdmissionRequest<'_>, node: &str, object: &Value) -> CheckResult {
     let (name, asked) = (quote(node), request.name);
     if asked != node {
         return Err(format!("node {name} is not allowed to modify node {}", quote(asked)));
@@ -104,7 +104,7 @@ fn this(request: &Request<'_>, node: &str, object: &Value) -> Checked {
             if !new_source.is_null() {
                 return Err(format!("node {name} is not allowed to create pods with a non-nil configSource"));
             }
-            let labels = forbidden(&object["metadata"]["labels"], &Value::Null);
+            let labels = forbidden_label_changes(&object["metadata"]["labels"], &Value::Null);
             if !labels.is_empty() {
                 return Err(format!("node {name} is not allowed to set the following labels: {labels}"));
             }
@@ -122,7 +122,7 @@ fn this(request: &Request<'_>, node: &str, object: &Value) -> Checked {
             if owners(object) != owners(old) {
                 return Err(format!("node {name} is not allowed to modify ownerReferences"));
             }
-            let labels = forbidden(&object["metadata"]["labels"], &old["metadata"]["labels"]);
+            let labels = forbidden_label_changes(&object["metadata"]["labels"], &old["metadata"]["labels"]);
             if !labels.is_empty() {
                 return Err(format!("is not allowed to modify labels: {labels}"));
             }
@@ -133,29 +133,29 @@ fn this(request: &Request<'_>, node: &str, object: &Value) -> Checked {
 }
 
 /// The changed labels that a node must not set, sorted.
-fn forbidden(new: &Value, old: &Value) -> String {
+fn forbidden_label_changes(new: &Value, old: &Value) -> String {
     let nothing = Map::new();
     let (new, old) = (new.as_object().unwrap_or(&nothing), old.as_object().unwrap_or(&nothing));
     let changed = new.keys().chain(old.keys()).filter(|key| new.get(*key) != old.get(*key));
-    let labels: BTreeSet<&str> = changed.map(String::as_str).filter(|key| is_restricted(key)).collect();
+    let labels: BTreeSet<&str> = changed.map(String::as_str).filter(|key| is_restricted_label(key)).collect();
     labels.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-fn is_restricted(label: &str) -> bool {
+fn is_restricted_label(label: &str) -> bool {
     let Some((domain, _)) = label.split_once('/') else { return false };
     let within = |parent: &str| {
         domain == parent || domain.strip_suffix(parent).is_some_and(|rest| rest.ends_with('.'))
     };
     let of_kubernetes = within("kubernetes.io") || within("k8s.io");
-    let own = OWN_LABELS.contains(&label) || OWN_DOMAINS.into_iter().any(within);
-    within(RESTRICTED) || of_kubernetes && !own
+    let own = ALLOWED_LABELS.contains(&label) || ALLOWED_LABEL_DOMAINS.into_iter().any(within);
+    within(RESTRICTED_LABEL_DOMAIN) || of_kubernetes && !own
 }
 
-fn pod(store: &Store, request: &Request<'_>, node: &str, object: &Value) -> Checked {
+fn check_pod(store: &Store, request: &AdmissionRequest<'_>, node: &str, object: &Value) -> CheckResult {
     let name = quote(node);
     let is_here = |pod: Option<&Value>| pod.is_some_and(|pod| text(&pod["spec"], "nodeName") == node);
     match (request.subresource, request.operation) {
-        ("", Operation::Create) => mirror_pod(store, node, object),
+        ("", Operation::Create) => check_mirror_pod(store, node, object),
         // An eviction first updates the pod, then deletes it.
         ("", Operation::Delete) | ("eviction", _) if is_here(request.old) => Ok(()),
         ("", Operation::Delete) => {
@@ -184,7 +184,7 @@ fn pod(store: &Store, request: &Request<'_>, node: &str, object: &Value) -> Chec
 }
 
 /// Checks a mirror pod: bound to the node, owned by it, and without references to other objects.
-fn mirror_pod(store: &Store, node: &str, pod: &Value) -> Checked {
+fn check_mirror_pod(store: &Store, node: &str, pod: &Value) -> CheckResult {
     let name = quote(node);
     if pod["metadata"]["annotations"][MIRROR].is_null() {
         return Err(format!(
@@ -220,13 +220,13 @@ fn mirror_pod(store: &Store, node: &str, pod: &Value) -> Checked {
     if uid.is_empty() || given != uid {
         return Err(format!("node {node} UID mismatch: expected {given} got {uid}"));
     }
-    match of_mirror_pod(pod) {
+    match forbidden_reference(pod) {
         Some(what) => Err(format!("node {name} can not create pods that reference {what}")),
         None => Ok(()),
     }
 }
 
-fn claim(request: &Request<'_>, node: &str, object: &Value) -> Checked {
+fn check_claim(request: &AdmissionRequest<'_>, node: &str, object: &Value) -> CheckResult {
     if request.subresource != "status" {
         return Err("may only update PVC status".to_owned());
     }
@@ -305,7 +305,7 @@ pub fn check_token(
         name: account.to_owned(),
         ..Attributes::default()
     };
-    if is_projected(&pod, audience) || authorizer.decide(user, &asked).allowed {
+    if projects_token_with_audience(&pod, audience) || authorizer.decide(user, &asked).allowed {
         return Ok(());
     }
     refused(format!(
@@ -315,7 +315,7 @@ pub fn check_token(
     ))
 }
 
-fn is_projected(pod: &Value, audience: &str) -> bool {
+fn projects_token_with_audience(pod: &Value, audience: &str) -> bool {
     let sources =
         items(&pod["spec"], "volumes").iter().flat_map(|volume| items(&volume["projected"], "sources"));
     sources

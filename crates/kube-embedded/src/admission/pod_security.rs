@@ -12,23 +12,23 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
-use super::refusal::refused;
-use super::{Operation, Request};
+use super::errors::forbidden;
+use super::{AdmissionRequest, Operation};
 use crate::access::{items, text};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::store::Store;
 
-use checks::Complaint;
+use checks::Violation;
 
-const PREFIX: &str = "pod-security.kubernetes.io/";
+const LABEL_PREFIX: &str = "pod-security.kubernetes.io/";
 /// The newest version whose checks differ from the previous one.
-const NEWEST: u32 = 35;
+const LATEST_MINOR: u32 = 35;
 /// Maximum number of pods of a namespace that are checked when its labels change.
-const MOST_PODS: usize = 3000;
+const MAX_PODS: usize = 3000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum SecurityLevel {
     Privileged,
     Baseline,
     Restricted,
@@ -36,17 +36,17 @@ enum Level {
 
 /// A level and its version; `None` is the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Standard {
-    level: Level,
+struct LevelVersion {
+    level: SecurityLevel,
     minor: Option<u32>,
 }
 
-impl std::fmt::Display for Standard {
+impl std::fmt::Display for LevelVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let level = match self.level {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
+            SecurityLevel::Privileged => "privileged",
+            SecurityLevel::Baseline => "baseline",
+            SecurityLevel::Restricted => "restricted",
         };
         match self.minor {
             None => write!(f, "{level}:latest"),
@@ -55,46 +55,46 @@ impl std::fmt::Display for Standard {
     }
 }
 
-impl Standard {
-    fn complaints(self, pod: &Value) -> Vec<Complaint> {
-        let minor = self.minor.unwrap_or(NEWEST).min(NEWEST);
+impl LevelVersion {
+    fn violations(self, pod: &Value) -> Vec<Violation> {
+        let minor = self.minor.unwrap_or(LATEST_MINOR).min(LATEST_MINOR);
         match self.level {
-            Level::Privileged => Vec::new(),
-            Level::Baseline => checks::baseline(pod, minor),
-            Level::Restricted => checks::restricted(pod, minor),
+            SecurityLevel::Privileged => Vec::new(),
+            SecurityLevel::Baseline => checks::baseline(pod, minor),
+            SecurityLevel::Restricted => checks::restricted(pod, minor),
         }
     }
 
     /// The message `violates PodSecurity "baseline:latest": ...` without its first word.
-    fn violation(self, pod: &Value) -> Option<String> {
-        let complaints = self.complaints(pod);
-        let details: Vec<String> = complaints.iter().map(Complaint::in_full).collect();
+    fn violation_message(self, pod: &Value) -> Option<String> {
+        let complaints = self.violations(pod);
+        let details: Vec<String> = complaints.iter().map(Violation::message).collect();
         (!details.is_empty()).then(|| format!("PodSecurity \"{self}\": {}", details.join(", ")))
     }
 }
 
-struct Policy {
-    enforce: Standard,
-    warn: Standard,
+struct NamespacePolicy {
+    enforce: LevelVersion,
+    warn: LevelVersion,
 }
 
 /// The policy in a namespace's labels, and the errors of invalid labels.
-fn policy(namespace: &Value) -> (Policy, FieldErrors) {
+fn parse_policy(namespace: &Value) -> (NamespacePolicy, FieldErrors) {
     let labels = &namespace["metadata"]["labels"];
     let mut errors = FieldErrors::new();
-    let mut read = |mode: &str, fallback: Level| -> (Standard, Option<Level>, bool) {
+    let mut read = |mode: &str, fallback: SecurityLevel| -> (LevelVersion, Option<SecurityLevel>, bool) {
         let mut complain = |label: &str, value: &str, detail: &str| {
             let path = Path::new("metadata.labels").key(label);
             errors.push(FieldError::invalid(&path, value, detail));
         };
-        let mut standard = Standard { level: Level::Privileged, minor: None };
+        let mut standard = LevelVersion { level: SecurityLevel::Privileged, minor: None };
         let mut set = None;
-        let label = format!("{PREFIX}{mode}");
+        let label = format!("{LABEL_PREFIX}{mode}");
         if let Some(value) = labels[&label].as_str() {
             set = match value {
-                "privileged" => Some(Level::Privileged),
-                "baseline" => Some(Level::Baseline),
-                "restricted" => Some(Level::Restricted),
+                "privileged" => Some(SecurityLevel::Privileged),
+                "baseline" => Some(SecurityLevel::Baseline),
+                "restricted" => Some(SecurityLevel::Restricted),
                 _ => None,
             };
             if set.is_none() {
@@ -102,12 +102,12 @@ fn policy(namespace: &Value) -> (Policy, FieldErrors) {
             }
             standard.level = set.unwrap_or(fallback);
         }
-        let label = format!("{PREFIX}{mode}-version");
+        let label = format!("{LABEL_PREFIX}{mode}-version");
         let version = labels[&label].as_str();
         if let Some(value) = version
             && value != "latest"
         {
-            standard.minor = minor_of(value);
+            standard.minor = parse_minor(value);
             if standard.minor.is_none() {
                 complain(&label, value, "must be \"latest\" or \"v1.x\"");
             }
@@ -115,36 +115,36 @@ fn policy(namespace: &Value) -> (Policy, FieldErrors) {
         (standard, set, version.is_some())
     };
     // Invalid labels enforce the strictest level and warn for none.
-    let (enforce, enforced, _) = read("enforce", Level::Restricted);
-    read("audit", Level::Privileged);
-    let (mut warn, _, version_set) = read("warn", Level::Privileged);
-    let silent = labels[format!("{PREFIX}warn")].is_null();
+    let (enforce, enforced, _) = read("enforce", SecurityLevel::Restricted);
+    read("audit", SecurityLevel::Privileged);
+    let (mut warn, _, version_set) = read("warn", SecurityLevel::Privileged);
+    let silent = labels[format!("{LABEL_PREFIX}warn")].is_null();
     if silent && enforced.is_some_and(|level| level > warn.level) {
         warn.level = enforce.level;
         if !version_set {
             warn.minor = enforce.minor;
         }
     }
-    (Policy { enforce, warn }, errors)
+    (NamespacePolicy { enforce, warn }, errors)
 }
 
 /// Parses `v1.30` as 30.
-fn minor_of(version: &str) -> Option<u32> {
+fn parse_minor(version: &str) -> Option<u32> {
     let digits = version.strip_prefix("v1.")?;
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     (plain && (digits == "0" || !digits.starts_with('0'))).then(|| digits.parse().ok()).flatten()
 }
 
 /// Rejects a pod or a namespace's labels, or returns the warnings for the response.
-pub fn check(store: &Store, request: &Request<'_>, object: &Value) -> Result<Vec<String>> {
+pub fn check(store: &Store, request: &AdmissionRequest<'_>, object: &Value) -> Result<Vec<String>> {
     if request.operation == Operation::Delete {
         return Ok(Vec::new());
     }
     match (request.resource.group.as_ref(), request.resource.name.as_ref(), request.subresource) {
         ("", "namespaces", "") => check_namespace(store, request, object),
         ("", "pods", "" | "ephemeralcontainers" | "resize") => check_pod(store, request, object),
-        (group, name, "") => Ok(template(group, name, object)
-            .and_then(|pod| namespace_policy(store, request.namespace)?.warn.violation(pod))
+        (group, name, "") => Ok(pod_template(group, name, object)
+            .and_then(|pod| namespace_policy(store, request.namespace)?.warn.violation_message(pod))
             .map(|violation| format!("would violate {violation}"))
             .into_iter()
             .collect()),
@@ -152,12 +152,12 @@ pub fn check(store: &Store, request: &Request<'_>, object: &Value) -> Result<Vec
     }
 }
 
-fn namespace_policy(store: &Store, namespace: &str) -> Option<Policy> {
-    store.get("namespaces", "", namespace).map(|found| policy(&found.value()).0)
+fn namespace_policy(store: &Store, namespace: &str) -> Option<NamespacePolicy> {
+    store.get("namespaces", "", namespace).map(|found| parse_policy(&found.value()).0)
 }
 
 /// The pod template of a controller.
-fn template<'a>(group: &str, resource: &str, object: &'a Value) -> Option<&'a Value> {
+fn pod_template<'a>(group: &str, resource: &str, object: &'a Value) -> Option<&'a Value> {
     let template = match (group, resource) {
         ("", "podtemplates") => &object["template"],
         ("", "replicationcontrollers")
@@ -169,19 +169,26 @@ fn template<'a>(group: &str, resource: &str, object: &'a Value) -> Option<&'a Va
     template.is_object().then_some(template)
 }
 
-fn check_pod(store: &Store, request: &Request<'_>, pod: &Value) -> Result<Vec<String>> {
+fn check_pod(store: &Store, request: &AdmissionRequest<'_>, pod: &Value) -> Result<Vec<String>> {
     let Some(policy) = namespace_policy(store, request.namespace) else { return Ok(Vec::new()) };
-    if request.operation == Operation::Update && request.old.is_some_and(|old| !significant(pod, old)) {
+    if request.operation == Operation::Update
+        && request.old.is_some_and(|old| !is_significant_change(pod, old))
+    {
         return Ok(Vec::new());
     }
-    if let Some(violation) = policy.enforce.violation(pod) {
-        return Err(refused(request, pod, format!("violates {violation}")));
+    if let Some(violation) = policy.enforce.violation_message(pod) {
+        return Err(forbidden(request, pod, format!("violates {violation}")));
     }
-    Ok(policy.warn.violation(pod).map(|violation| format!("would violate {violation}")).into_iter().collect())
+    Ok(policy
+        .warn
+        .violation_message(pod)
+        .map(|violation| format!("would violate {violation}"))
+        .into_iter()
+        .collect())
 }
 
 /// Only images and ephemeral containers of a pod can change in a relevant way.
-fn significant(new: &Value, old: &Value) -> bool {
+fn is_significant_change(new: &Value, old: &Value) -> bool {
     let images = |pod: &Value, list: &str| -> Vec<(String, String)> {
         let containers = items(&pod["spec"], list).iter();
         containers.map(|c| (text(c, "name").to_owned(), text(c, "image").to_owned())).collect()
@@ -195,29 +202,29 @@ fn significant(new: &Value, old: &Value) -> bool {
     changed("containers") || changed("initContainers") || joined
 }
 
-fn check_namespace(store: &Store, request: &Request<'_>, namespace: &Value) -> Result<Vec<String>> {
-    let (new, errors) = policy(namespace);
+fn check_namespace(store: &Store, request: &AdmissionRequest<'_>, namespace: &Value) -> Result<Vec<String>> {
+    let (new, errors) = parse_policy(namespace);
     let (old, old_errors) = match request.old {
-        Some(old) => policy(old),
-        None => policy(&Value::Null),
+        Some(old) => parse_policy(old),
+        None => parse_policy(&Value::Null),
     };
     let name = text(&namespace["metadata"], "name");
     if !errors.is_empty() && errors != old_errors {
         return Err(ApiError::invalid("", "Namespace", name, &errors));
     }
     let relaxed = new.enforce.minor == old.enforce.minor && new.enforce.level <= old.enforce.level;
-    if request.operation == Operation::Create || new.enforce.level == Level::Privileged || relaxed {
+    if request.operation == Operation::Create || new.enforce.level == SecurityLevel::Privileged || relaxed {
         return Ok(Vec::new());
     }
-    Ok(pods_violating(store, name, new.enforce))
+    Ok(warnings_of_existing_pods(store, name, new.enforce))
 }
 
 /// Warnings about existing pods, grouped by violation.
-fn pods_violating(store: &Store, namespace: &str, standard: Standard) -> Vec<String> {
+fn warnings_of_existing_pods(store: &Store, namespace: &str, standard: LevelVersion) -> Vec<String> {
     let pods = store.list("pods", Some(namespace)).objects;
     let mut faulty: BTreeMap<String, (String, usize)> = BTreeMap::new();
-    for pod in pods.iter().take(MOST_PODS) {
-        let complaints = standard.complaints(&pod.value());
+    for pod in pods.iter().take(MAX_PODS) {
+        let complaints = standard.violations(&pod.value());
         if complaints.is_empty() {
             continue;
         }
@@ -226,10 +233,10 @@ fn pods_violating(store: &Store, namespace: &str, standard: Standard) -> Vec<Str
         faulty.entry(reasons.join(", ")).or_insert_with(|| (pod.name.to_string(), 0)).1 += 1;
     }
     let mut warnings = Vec::new();
-    if pods.len() > MOST_PODS {
+    if pods.len() > MAX_PODS {
         let total = pods.len();
         warnings.push(format!(
-            "new PodSecurity enforce level only checked against the first {MOST_PODS} of {total} existing pods"
+            "new PodSecurity enforce level only checked against the first {MAX_PODS} of {total} existing pods"
         ));
     }
     if faulty.is_empty() {

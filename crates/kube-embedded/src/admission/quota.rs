@@ -13,30 +13,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use domain::resources::amounts::{self, Amounts, Side, count};
-use domain::resources::{computing, of_claim, of_service};
+use domain::resources::resource_list::{self, ResourceField, ResourceList, count_quantity};
+use domain::resources::{claim_usage, compute_resources, service_usage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::refusal::refused;
-use super::{Operation, Request};
+use super::errors::forbidden;
+use super::{AdmissionRequest, Operation};
 use crate::access::{items, text, texts};
 use crate::error::Result;
 use crate::quantity::Quantity;
 use crate::store::{Change, Expect, Key, Object, Op, Rebase, Store};
 
-const STORAGE: &str = "resourcequotas";
-const STORAGE_CLASS: &str = ".storageclass.storage.k8s.io/";
+const QUOTA_STORAGE: &str = "resourcequotas";
+const STORAGE_CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
 
 /// Compute resources that each container must specify if a quota counts them.
-const DEMANDED: [&str; 6] =
+const REQUIRED_RESOURCES: [&str; 6] =
     ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
 
 /// Returns the quota changes to commit together with this write, or its rejection. `new` is the object as
 /// it will be stored; `None` if the write removes it.
 pub fn charge(
     store: &Store,
-    request: &Request<'_>,
+    request: &AdmissionRequest<'_>,
     new: Option<&Value>,
     now: Timestamp,
 ) -> Result<Vec<Change>> {
@@ -45,41 +45,44 @@ pub fn charge(
     if request.namespace.is_empty() || !counted {
         return Ok(Vec::new());
     }
-    let quotas = store.list(STORAGE, Some(request.namespace)).objects;
+    let quotas = store.list(QUOTA_STORAGE, Some(request.namespace)).objects;
     if let Some(new) = new
-        && refusable(request, new)
+        && can_be_rejected(request, new)
         && storage == "pods"
     {
         // Pods without a required resource are rejected before any quota reports its usage.
-        for quota in quotas.iter().map(|found| found.value()).filter(|quota| in_scopes(quota, storage, new)) {
-            if let Some(lacking) = undeclared(&amounts::read(&quota["spec"]["hard"]), new) {
+        for quota in
+            quotas.iter().map(|found| found.value()).filter(|quota| matches_scopes(quota, storage, new))
+        {
+            if let Some(lacking) = unspecified_resources(&resource_list::parse(&quota["spec"]["hard"]), new) {
                 let name = text(&quota["metadata"], "name");
-                return Err(refused(request, new, format!("failed quota: {name}: must specify {lacking}")));
+                return Err(forbidden(request, new, format!("failed quota: {name}: must specify {lacking}")));
             }
         }
     }
     let mut changes = Vec::new();
     for found in &quotas {
         // A quota that is itself written is not changed twice in one transaction.
-        if storage == STORAGE && *found.name == *request.name {
+        if storage == QUOTA_STORAGE && *found.name == *request.name {
             continue;
         }
         let mut quota = found.value();
-        let charge = Charge::new(request, new, now, &quota);
+        let charge = QuotaCharge::new(request, new, now, &quota);
         if charge.is_empty() {
             continue;
         }
         // A quota without usage is counted now, in the state before this write.
-        let counted = if is_counted(&quota) { quota["status"].clone() } else { status(store, &quota, now) };
+        let counted =
+            if is_status_current(&quota) { quota["status"].clone() } else { status(store, &quota, now) };
         let status = charge.apply(&counted).map_err(|excess| {
             let name = text(&quota["metadata"], "name");
-            refused(request, new.unwrap_or(&Value::Null), format!("exceeded quota: {name}, {excess}"))
+            forbidden(request, new.unwrap_or(&Value::Null), format!("exceeded quota: {name}, {excess}"))
         })?;
         if quota["status"] != status {
             quota["status"] = status;
             let rebase = charge.rebase(quota["spec"].clone());
             changes.push(Change {
-                key: Key::new(&STORAGE.into(), request.namespace, &found.name),
+                key: Key::new(&QUOTA_STORAGE.into(), request.namespace, &found.name),
                 expect: Expect::Version(found.version),
                 op: Op::Rebase(quota, rebase),
             });
@@ -89,23 +92,23 @@ pub fn charge(
 }
 
 /// The usage of an object before and after a write.
-struct Charge {
-    before: Amounts,
-    after: Amounts,
+struct QuotaCharge {
+    before: ResourceList,
+    after: ResourceList,
     /// The write is rejected if it exceeds the quota.
-    refusable: bool,
+    can_be_rejected: bool,
 }
 
-impl Charge {
-    fn new(request: &Request<'_>, new: Option<&Value>, now: Timestamp, quota: &Value) -> Self {
+impl QuotaCharge {
+    fn new(request: &AdmissionRequest<'_>, new: Option<&Value>, now: Timestamp, quota: &Value) -> Self {
         let storage = request.resource.storage.as_ref();
         let of = |object: Option<&Value>| match object {
-            Some(object) if in_scopes(quota, storage, object) => usage(storage, object, now),
-            _ => Amounts::new(),
+            Some(object) if matches_scopes(quota, storage, object) => usage(storage, object, now),
+            _ => ResourceList::new(),
         };
         let (before, after) = (of(request.old), of(new));
-        let refusable = new.is_some_and(|new| refusable(request, new)) && !after.is_empty();
-        Self { before, after, refusable }
+        let refusable = new.is_some_and(|new| can_be_rejected(request, new)) && !after.is_empty();
+        Self { before, after, can_be_rejected: refusable }
     }
 
     fn is_empty(&self) -> bool {
@@ -114,9 +117,9 @@ impl Charge {
 
     /// Returns `counted`, a quota's status, after the write; `Err` is the excess.
     fn apply(&self, counted: &Value) -> Result<Value, String> {
-        let (hard, used) = (amounts::read(&counted["hard"]), amounts::read(&counted["used"]));
-        if self.refusable
-            && let Some(excess) = excess(&hard, &used, &self.before, &self.after)
+        let (hard, used) = (resource_list::parse(&counted["hard"]), resource_list::parse(&counted["used"]));
+        if self.can_be_rejected
+            && let Some(excess) = exceeded_resources(&hard, &used, &self.before, &self.after)
         {
             return Err(excess);
         }
@@ -135,13 +138,13 @@ impl Charge {
             }
             updated.insert(name.clone(), if amount.sign() < 0 { Quantity::ZERO } else { amount });
         }
-        Ok(json!({ "hard": counted["hard"], "used": amounts::write(&updated) }))
+        Ok(json!({ "hard": counted["hard"], "used": resource_list::to_json(&updated) }))
     }
 
     /// Charges a quota that other writes have charged concurrently.
     fn rebase(self, spec: Value) -> Rebase {
         Rebase::new(move |newest| {
-            if newest["spec"] != spec || !is_counted(newest) {
+            if newest["spec"] != spec || !is_status_current(newest) {
                 return None;
             }
             let status = self.apply(&newest["status"]).ok()?;
@@ -153,15 +156,15 @@ impl Charge {
 }
 
 /// Whether the status belongs to the current spec.
-fn is_counted(quota: &Value) -> bool {
+fn is_status_current(quota: &Value) -> bool {
     let (hard, status) = (&quota["spec"]["hard"], &quota["status"]);
     status["hard"].is_object()
         && status["used"].is_object()
-        && amounts::read(hard) == amounts::read(&status["hard"])
+        && resource_list::parse(hard) == resource_list::parse(&status["hard"])
 }
 
 /// Whether a write can be rejected; others only change the usage.
-fn refusable(request: &Request<'_>, new: &Value) -> bool {
+fn can_be_rejected(request: &AdmissionRequest<'_>, new: &Value) -> bool {
     let limited_in_time = |pod: &Value| pod["spec"]["activeDeadlineSeconds"].as_i64().is_some_and(|s| s >= 0);
     match (request.resource.storage.as_ref(), request.subresource, request.operation) {
         (_, _, Operation::Delete) | (_, "status", _) => false,
@@ -174,19 +177,25 @@ fn refusable(request: &Request<'_>, new: &Value) -> bool {
 }
 
 /// `requests.cpu for: a,b; requests.memory for: a`
-fn undeclared(hard: &Amounts, pod: &Value) -> Option<String> {
+fn unspecified_resources(hard: &ResourceList, pod: &Value) -> Option<String> {
     let spec = &pod["spec"];
     let whole = &spec["resources"];
-    if [Side::Requests, Side::Limits].iter().any(|side| !amounts::read(&whole[side.key()]).is_empty()) {
+    if [ResourceField::Requests, ResourceField::Limits]
+        .iter()
+        .any(|side| !resource_list::parse(&whole[side.key()]).is_empty())
+    {
         return None;
     }
     let mut lacking: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for container in items(spec, "containers").iter().chain(items(spec, "initContainers")) {
         let resources = &container["resources"];
-        let declared =
-            computing(&amounts::read(&resources["requests"]), &amounts::read(&resources["limits"]));
-        for name in
-            DEMANDED.into_iter().filter(|name| hard.contains_key(*name) && !declared.contains_key(*name))
+        let declared = compute_resources(
+            &resource_list::parse(&resources["requests"]),
+            &resource_list::parse(&resources["limits"]),
+        );
+        for name in REQUIRED_RESOURCES
+            .into_iter()
+            .filter(|name| hard.contains_key(*name) && !declared.contains_key(*name))
         {
             lacking.entry(name).or_default().insert(text(container, "name"));
         }
@@ -199,7 +208,12 @@ fn undeclared(hard: &Amounts, pod: &Value) -> Option<String> {
 }
 
 /// `requested: a=1, used: a=1, limited: a=1` for the exceeded resources.
-fn excess(hard: &Amounts, used: &Amounts, before: &Amounts, after: &Amounts) -> Option<String> {
+fn exceeded_resources(
+    hard: &ResourceList,
+    used: &ResourceList,
+    before: &ResourceList,
+    after: &ResourceList,
+) -> Option<String> {
     let mut lists = [Vec::new(), Vec::new(), Vec::new()];
     for (name, limit) in hard {
         let Some(wanted) = after.get(name) else { continue };
@@ -217,18 +231,18 @@ fn excess(hard: &Amounts, used: &Amounts, before: &Amounts, after: &Amounts) -> 
 }
 
 /// The usage of one object.
-fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
-    let mut usage = Amounts::from([(format!("count/{storage}"), count(1))]);
+fn usage(storage: &str, object: &Value, now: Timestamp) -> ResourceList {
+    let mut usage = ResourceList::from([(format!("count/{storage}"), count_quantity(1))]);
     match storage {
-        "pods" if pod_counts(object, now) => {
-            let of = |side| amounts::of_pod_with_overhead(object, side);
-            usage.extend(computing(&of(Side::Requests), &of(Side::Limits)));
-            usage.insert("pods".to_owned(), count(1));
+        "pods" if pod_uses_resources(object, now) => {
+            let of = |side| resource_list::for_pod_with_overhead(object, side);
+            usage.extend(compute_resources(&of(ResourceField::Requests), &of(ResourceField::Limits)));
+            usage.insert("pods".to_owned(), count_quantity(1));
         }
-        "services" => usage.extend(of_service(object)),
-        "persistentvolumeclaims" => usage.extend(of_claim(object)),
-        "configmaps" | "secrets" | "replicationcontrollers" | STORAGE => {
-            usage.insert(storage.to_owned(), count(1));
+        "services" => usage.extend(service_usage(object)),
+        "persistentvolumeclaims" => usage.extend(claim_usage(object)),
+        "configmaps" | "secrets" | "replicationcontrollers" | QUOTA_STORAGE => {
+            usage.insert(storage.to_owned(), count_quantity(1));
         }
         _ => {}
     }
@@ -236,7 +250,7 @@ fn usage(storage: &str, object: &Value, now: Timestamp) -> Amounts {
 }
 
 /// Finished pods and pods past their grace period only count as objects.
-fn pod_counts(pod: &Value, now: Timestamp) -> bool {
+fn pod_uses_resources(pod: &Value, now: Timestamp) -> bool {
     if matches!(text(&pod["status"], "phase"), "Failed" | "Succeeded") {
         return false;
     }
@@ -252,14 +266,14 @@ fn pod_counts(pod: &Value, now: Timestamp) -> bool {
 }
 
 /// Whether an object matches all scopes of a quota. Only pods and claims have scopes.
-fn in_scopes(quota: &Value, storage: &str, object: &Value) -> bool {
+fn matches_scopes(quota: &Value, storage: &str, object: &Value) -> bool {
     let spec = &quota["spec"];
     let plain = texts(spec, "scopes").into_iter().map(|name| (name, "Exists".to_owned(), Vec::new()));
     let selected = items(&spec["scopeSelector"], "matchExpressions").iter().map(|term| {
         (text(term, "scopeName").to_owned(), text(term, "operator").to_owned(), texts(term, "values"))
     });
     plain.chain(selected).all(|(scope, operator, values)| match storage {
-        "pods" => pod_in_scope(object, &scope, &operator, &values),
+        "pods" => pod_matches_scope(object, &scope, &operator, &values),
         "persistentvolumeclaims" if scope == "VolumeAttributesClass" => {
             let status = &object["status"];
             let mut names: Vec<&str> = vec![
@@ -269,15 +283,15 @@ fn in_scopes(quota: &Value, storage: &str, object: &Value) -> bool {
             ];
             names.retain(|name| !name.is_empty());
             if names.is_empty() {
-                return chosen(&operator, &values, "");
+                return matches_scope_term(&operator, &values, "");
             }
-            names.iter().any(|name| chosen(&operator, &values, name))
+            names.iter().any(|name| matches_scope_term(&operator, &values, name))
         }
         _ => false,
     })
 }
 
-fn pod_in_scope(pod: &Value, scope: &str, operator: &str, values: &[String]) -> bool {
+fn pod_matches_scope(pod: &Value, scope: &str, operator: &str, values: &[String]) -> bool {
     let spec = &pod["spec"];
     let terminating = spec["activeDeadlineSeconds"].as_i64().is_some_and(|seconds| seconds >= 0);
     match scope {
@@ -285,14 +299,14 @@ fn pod_in_scope(pod: &Value, scope: &str, operator: &str, values: &[String]) -> 
         "NotTerminating" => !terminating,
         "BestEffort" => is_best_effort(pod),
         "NotBestEffort" => !is_best_effort(pod),
-        "PriorityClass" => chosen(operator, values, text(spec, "priorityClassName")),
+        "PriorityClass" => matches_scope_term(operator, values, text(spec, "priorityClassName")),
         "CrossNamespacePodAffinity" => crosses_namespaces(&spec["affinity"]),
         _ => false,
     }
 }
 
 /// Evaluates a scope selector term for a name, which is empty if unset.
-fn chosen(operator: &str, values: &[String], name: &str) -> bool {
+fn matches_scope_term(operator: &str, values: &[String], name: &str) -> bool {
     let among = values.iter().any(|value| value == name);
     match operator {
         "Exists" => !name.is_empty(),
@@ -307,8 +321,8 @@ fn chosen(operator: &str, values: &[String], name: &str) -> bool {
 fn is_best_effort(pod: &Value) -> bool {
     let spec = &pod["spec"];
     let asks = |resources: &Value| {
-        [Side::Requests, Side::Limits].iter().any(|side| {
-            let list = amounts::read(&resources[side.key()]);
+        [ResourceField::Requests, ResourceField::Limits].iter().any(|side| {
+            let list = resource_list::parse(&resources[side.key()]);
             ["cpu", "memory"].iter().any(|name| list.get(*name).is_some_and(|amount| amount.sign() > 0))
         })
     };
@@ -330,25 +344,25 @@ fn crosses_namespaces(affinity: &Value) -> bool {
 pub fn status(store: &Store, quota: &Value, now: Timestamp) -> Value {
     let hard = &quota["spec"]["hard"];
     let namespace = text(&quota["metadata"], "namespace");
-    let wanted = amounts::read(hard);
-    let mut used: Amounts = wanted.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
-    let storages: BTreeSet<&str> = wanted.keys().map(|name| storage_counting(name)).collect();
+    let wanted = resource_list::parse(hard);
+    let mut used: ResourceList = wanted.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
+    let storages: BTreeSet<&str> = wanted.keys().map(|name| storage_of_resource_name(name)).collect();
     for storage in storages {
         for object in store.list(storage, Some(namespace)).objects {
-            let value = looked_at(storage, &object);
-            if !in_scopes(quota, storage, &value) {
+            let value = value_for_usage(storage, &object);
+            if !matches_scopes(quota, storage, &value) {
                 continue;
             }
             let mut taken = usage(storage, &value, now);
             taken.retain(|name, _| wanted.contains_key(name));
-            amounts::add(&mut used, &taken);
+            resource_list::add(&mut used, &taken);
         }
     }
-    json!({ "hard": hard, "used": amounts::write(&used) })
+    json!({ "hard": hard, "used": resource_list::to_json(&used) })
 }
 
 /// Objects that are only counted are not parsed.
-fn looked_at(storage: &str, object: &Object) -> Value {
+fn value_for_usage(storage: &str, object: &Object) -> Value {
     match storage {
         "pods" | "services" | "persistentvolumeclaims" => object.value(),
         _ => Value::Null,
@@ -356,12 +370,12 @@ fn looked_at(storage: &str, object: &Object) -> Value {
 }
 
 /// The storage whose objects a resource name of a quota counts.
-fn storage_counting(name: &str) -> &str {
+fn storage_of_resource_name(name: &str) -> &str {
     match name {
         "services" | "services.nodeports" | "services.loadbalancers" => "services",
         "persistentvolumeclaims" | "requests.storage" => "persistentvolumeclaims",
-        "configmaps" | "secrets" | "replicationcontrollers" | STORAGE => name,
-        _ if name.contains(STORAGE_CLASS) => "persistentvolumeclaims",
+        "configmaps" | "secrets" | "replicationcontrollers" | QUOTA_STORAGE => name,
+        _ if name.contains(STORAGE_CLASS_SUFFIX) => "persistentvolumeclaims",
         _ => name.strip_prefix("count/").unwrap_or("pods"),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Allocated values are read from the Services themselves, so there is no separate allocation state: a crash
 //! loses nothing, and a deleted Service releases its values. Only values for
-//! writes in progress are remembered, by a [`Reservation`] that releases them when it is dropped.
+//! writes in progress are remembered, by a [`ServiceReservation`] that releases them when it is dropped.
 //!
 //! Invariant: no two Services have the same address or node port, if writers hold their reservation until
 //! the write is visible or has failed.
@@ -18,78 +18,81 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use self::pool::{Lease, Pool, Taken};
+use self::pool::{AllocatedSet, AllocatedValue, AllocationPool};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
+use crate::rules::accessors::{
+    bool_or_false, int, is_empty_value, items, list_mut, members, non_empty_text, text, texts,
+};
 use crate::rules::core::service::{needs_cluster_ip, needs_health_check, needs_node_port, node_ports};
-use crate::rules::core::service_addresses::headless;
+use crate::rules::core::service_addresses::is_headless;
 use crate::rules::network::ip;
-use crate::rules::read::{empty, filled, int, items, list_mut, members, text, texts, truth};
 use crate::store::{Object, Store};
 
 /// The allocator of addresses and ports; one for the whole server.
 #[derive(Default)]
-pub struct Allocator {
-    inner: Mutex<Inner>,
+pub struct ServiceAllocator {
+    inner: Mutex<AllocatorState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct AllocatorState {
     /// Values for writes in progress, possibly more than once (a retried update).
-    underway: Vec<Lease>,
+    in_flight: Vec<AllocatedValue>,
     /// The values of each Service when it was last read, so that only changed ones are parsed.
-    seen: HashMap<ServiceName, Seen>,
+    by_service: HashMap<ServiceName, VersionedAllocation>,
 }
 
 /// Namespace and name.
 type ServiceName = (Box<str>, Box<str>);
 
 /// A version of a Service, and its values.
-type Seen = (u64, Vec<Lease>);
+type VersionedAllocation = (u64, Vec<AllocatedValue>);
 
 /// Reserves the values of a write until the write is over.
 #[must_use = "what is not held is free for others"]
-pub struct Reservation {
-    allocator: Arc<Allocator>,
-    leases: Vec<Lease>,
+pub struct ServiceReservation {
+    allocator: Arc<ServiceAllocator>,
+    values: Vec<AllocatedValue>,
 }
 
-impl Drop for Reservation {
+impl Drop for ServiceReservation {
     fn drop(&mut self) {
         let mut inner = self.allocator.inner.lock();
-        for lease in &self.leases {
-            if let Some(at) = inner.underway.iter().position(|held| held == lease) {
-                inner.underway.swap_remove(at);
+        for lease in &self.values {
+            if let Some(at) = inner.in_flight.iter().position(|held| held == lease) {
+                inner.in_flight.swap_remove(at);
             }
         }
     }
 }
 
-impl Inner {
+impl AllocatorState {
     /// Returns all allocated and reserved values.
-    fn taken(&mut self, store: &Store) -> Taken {
+    fn allocated_values(&mut self, store: &Store) -> AllocatedSet {
         let services = store.list("services", None).objects;
         let mut seen = HashMap::with_capacity(services.len());
         for service in &services {
             let key = (service.namespace.clone(), service.name.clone());
-            let known = self.seen.remove(&key).filter(|(version, _)| *version == service.version);
-            seen.insert(key, known.unwrap_or_else(|| (service.version, held_by(service))));
+            let known = self.by_service.remove(&key).filter(|(version, _)| *version == service.version);
+            seen.insert(key, known.unwrap_or_else(|| (service.version, values_of_service(service))));
         }
-        self.seen = seen;
-        let stored = self.seen.values().flat_map(|(_, leases)| leases.iter().copied());
-        stored.chain(self.underway.iter().copied()).collect()
+        self.by_service = seen;
+        let stored = self.by_service.values().flat_map(|(_, leases)| leases.iter().copied());
+        stored.chain(self.in_flight.iter().copied()).collect()
     }
 }
 
-fn held_by(service: &Object) -> Vec<Lease> {
+fn values_of_service(service: &Object) -> Vec<AllocatedValue> {
     let service = service.value();
-    let addresses = texts(&service["spec"]["clusterIPs"]).filter_map(ip::parse).map(Lease::Address);
+    let addresses = texts(&service["spec"]["clusterIPs"]).filter_map(ip::parse).map(AllocatedValue::Address);
     let health = int(&service["spec"]["healthCheckNodePort"]);
-    let ports = node_ports(&service).into_iter().chain((health != 0).then_some(health)).map(Lease::Port);
+    let ports =
+        node_ports(&service).into_iter().chain((health != 0).then_some(health)).map(AllocatedValue::Port);
     addresses.chain(ports).collect()
 }
 
-impl Allocator {
+impl ServiceAllocator {
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -100,16 +103,16 @@ impl Allocator {
         store: &Store,
         service: &mut Value,
         dry_run: bool,
-    ) -> Result<Reservation> {
-        normalise(service, None);
-        families::complete(service, None)?;
+    ) -> Result<ServiceReservation> {
+        normalise_cluster_ips(service, None);
+        families::set_ip_families(service, None)?;
         self.reserve(store, dry_run, |grant| {
-            grant.addresses(service)?;
+            grant.allocate_cluster_ips(service)?;
             if needs_node_port(service) {
-                grant.new_ports(service)?;
+                grant.allocate_node_ports(service)?;
             }
             if needs_health_check(service) {
-                grant.health_port(service)?;
+                grant.allocate_health_check_port(service)?;
             }
             Ok(())
         })
@@ -122,19 +125,19 @@ impl Allocator {
         new: &mut Value,
         old: &Value,
         dry_run: bool,
-    ) -> Result<Reservation> {
-        keep_allocated(new, old);
-        normalise(new, Some(old));
-        families::complete(new, Some(old))?;
+    ) -> Result<ServiceReservation> {
+        restore_allocated_fields(new, old);
+        normalise_cluster_ips(new, Some(old));
+        families::set_ip_families(new, Some(old))?;
         self.reserve(store, dry_run, |grant| {
             if !needs_cluster_ip(old) && needs_cluster_ip(new) {
-                grant.addresses(new)?;
+                grant.allocate_cluster_ips(new)?;
             }
             if needs_node_port(new) {
-                grant.changed_ports(new, old)?;
+                grant.update_node_ports(new, old)?;
             }
             if needs_health_check(new) && !needs_health_check(old) {
-                grant.health_port(new)?;
+                grant.allocate_health_check_port(new)?;
             }
             Ok(())
         })
@@ -144,29 +147,29 @@ impl Allocator {
         self: &Arc<Self>,
         store: &Store,
         dry_run: bool,
-        fill: impl FnOnce(&mut Grant<'_>) -> Result<()>,
-    ) -> Result<Reservation> {
+        fill: impl FnOnce(&mut AllocationRequest<'_>) -> Result<()>,
+    ) -> Result<ServiceReservation> {
         // Choosing and reserving are atomic under one lock. The store is read under it as well: a write that
         // became visible since still has its reservation here, because releasing it needs the lock.
         let mut inner = self.inner.lock();
-        let taken = inner.taken(store);
-        let mut pool = Pool::new(taken);
-        fill(&mut Grant { pool: &mut pool, dry_run })?;
+        let taken = inner.allocated_values(store);
+        let mut pool = AllocationPool::new(taken);
+        fill(&mut AllocationRequest { pool: &mut pool, dry_run })?;
         let leases = if dry_run { Vec::new() } else { pool.granted() };
-        inner.underway.extend(leases.iter().copied());
+        inner.in_flight.extend(leases.iter().copied());
         drop(inner);
-        Ok(Reservation { allocator: self.clone(), leases })
+        Ok(ServiceReservation { allocator: self.clone(), values: leases })
     }
 }
 
 /// The allocation of one request.
-struct Grant<'a> {
-    pool: &'a mut Pool,
+struct AllocationRequest<'a> {
+    pool: &'a mut AllocationPool,
     dry_run: bool,
 }
 
 /// An internal error, as Kubernetes reports it.
-fn failure(what: &str) -> ApiError {
+fn internal_error(what: &str) -> ApiError {
     ApiError::internal(format!("Internal error occurred: {what}")).with_cause("", what, "")
 }
 
@@ -174,18 +177,18 @@ fn invalid(service: &Value, error: FieldError) -> ApiError {
     ApiError::invalid("", "Service", text(&service["metadata"]["name"]), &[error])
 }
 
-impl Grant<'_> {
+impl AllocationRequest<'_> {
     /// Allocates one address per family, if the Service needs one.
-    fn addresses(&mut self, service: &mut Value) -> Result<()> {
-        if !needs_cluster_ip(service) || headless(service) {
+    fn allocate_cluster_ips(&mut self, service: &mut Value) -> Result<()> {
+        if !needs_cluster_ip(service) || is_headless(service) {
             return Ok(());
         }
         let asked: Vec<String> = texts(&service["spec"]["clusterIPs"]).map(ToOwned::to_owned).collect();
         // This cluster has one address family, so there is one address.
         let address = if let Some(asked) = asked.first().filter(|asked| !asked.is_empty()) {
-            let wanted =
-                ip::parse(asked).ok_or_else(|| failure(&format!("failed to parse service IP {asked:?}")))?;
-            self.pool.claim_address(wanted, self.dry_run).map_err(|words| {
+            let wanted = ip::parse(asked)
+                .ok_or_else(|| internal_error(&format!("failed to parse service IP {asked:?}")))?;
+            self.pool.allocate_address(wanted, self.dry_run).map_err(|words| {
                 let words = format!("failed to allocate IP {asked}: {words}");
                 let shown = service["spec"]["clusterIPs"].clone();
                 invalid(service, FieldError::invalid(&Path::new("spec.clusterIPs"), shown, words))
@@ -193,9 +196,10 @@ impl Grant<'_> {
             asked.clone()
         } else {
             let name = text(&service["metadata"]["name"]);
-            let full =
-                || failure(&format!("failed to allocate a serviceIP for Service {name:?}: range is full"));
-            self.pool.any_address().ok_or_else(full)?.to_string()
+            let full = || {
+                internal_error(&format!("failed to allocate a serviceIP for Service {name:?}: range is full"))
+            };
+            self.pool.allocate_next_address().ok_or_else(full)?.to_string()
         };
         let spec = members(service, "spec");
         spec.insert("clusterIP".to_owned(), address.as_str().into());
@@ -204,8 +208,8 @@ impl Grant<'_> {
     }
 
     /// Allocates node ports of a new Service. Two ports with one number (TCP and UDP) share one node port.
-    fn new_ports(&mut self, service: &mut Value) -> Result<()> {
-        let allocate = allocates_ports(service);
+    fn allocate_node_ports(&mut self, service: &mut Value) -> Result<()> {
+        let allocate = needs_allocated_node_ports(service);
         let mut by_port: HashMap<i64, i64> = HashMap::new();
         // The first requested node port of each port.
         let mut asked_with: HashMap<i64, i64> = HashMap::new();
@@ -222,11 +226,11 @@ impl Grant<'_> {
             }
             let given = match by_port.get(&port) {
                 Some(&shared) if asked == 0 || asked == shared => shared,
-                Some(_) => self.claim_port(service, at, asked)?,
+                Some(_) => self.allocate_node_port(service, at, asked)?,
                 None => {
                     let given = match asked_with.get(&port) {
-                        Some(&wanted) => self.claim_port(service, at, wanted)?,
-                        None => self.any_port()?,
+                        Some(&wanted) => self.allocate_node_port(service, at, wanted)?,
+                        None => self.allocate_next_node_port()?,
                     };
                     by_port.insert(port, given);
                     given
@@ -238,8 +242,8 @@ impl Grant<'_> {
     }
 
     /// Allocates node ports of an updated Service, which may keep its previous ones.
-    fn changed_ports(&mut self, new: &mut Value, old: &Value) -> Result<()> {
-        let allocate = allocates_ports(new);
+    fn update_node_ports(&mut self, new: &mut Value, old: &Value) -> Result<()> {
+        let allocate = needs_allocated_node_ports(new);
         let held: HashSet<i64> = node_ports(old).into_iter().collect();
         let mut seen: HashSet<(String, i64)> = HashSet::new();
         let mut numbers: HashSet<i64> = HashSet::new();
@@ -250,9 +254,9 @@ impl Grant<'_> {
                 continue;
             }
             let given = match asked {
-                0 => self.any_port()?,
+                0 => self.allocate_next_node_port()?,
                 asked if held.contains(&asked) || numbers.contains(&asked) => asked,
-                asked => self.claim_port(new, at, asked)?,
+                asked => self.allocate_node_port(new, at, asked)?,
             };
             let key = (protocol, given);
             if seen.contains(&key) {
@@ -266,28 +270,30 @@ impl Grant<'_> {
         Ok(())
     }
 
-    fn claim_port(&mut self, service: &Value, at: usize, port: i64) -> Result<i64> {
-        self.pool.claim_port(port, self.dry_run).map_err(|words| {
+    fn allocate_node_port(&mut self, service: &Value, at: usize, port: i64) -> Result<i64> {
+        self.pool.allocate_port(port, self.dry_run).map_err(|words| {
             let path = Path::new("spec.ports").index(at).field("nodePort");
             invalid(service, FieldError::invalid(&path, port, words))
         })?;
         Ok(port)
     }
 
-    fn any_port(&mut self) -> Result<i64> {
+    fn allocate_next_node_port(&mut self) -> Result<i64> {
         if self.dry_run {
-            return Ok(self.pool.pretended_port());
+            return Ok(self.pool.dry_run_port());
         }
-        self.pool.any_port().ok_or_else(|| failure("failed to allocate a nodePort: range is full"))
+        self.pool
+            .allocate_next_port()
+            .ok_or_else(|| internal_error("failed to allocate a nodePort: range is full"))
     }
 
-    fn health_port(&mut self, service: &mut Value) -> Result<()> {
+    fn allocate_health_check_port(&mut self, service: &mut Value) -> Result<()> {
         let asked = int(&service["spec"]["healthCheckNodePort"]);
         let port = if asked == 0 {
-            self.any_port()?
+            self.allocate_next_node_port()?
         } else {
-            self.pool.claim_port(asked, self.dry_run).map_err(|words| {
-                failure(&format!("failed to allocate requested HealthCheck NodePort {asked}: {words}"))
+            self.pool.allocate_port(asked, self.dry_run).map_err(|words| {
+                internal_error(&format!("failed to allocate requested HealthCheck NodePort {asked}: {words}"))
             })?;
             asked
         };
@@ -296,10 +302,10 @@ impl Grant<'_> {
     }
 }
 
-fn allocates_ports(service: &Value) -> bool {
+fn needs_allocated_node_ports(service: &Value) -> bool {
     match text(&service["spec"]["type"]) {
         "NodePort" => true,
-        "LoadBalancer" => truth(&service["spec"]["allocateLoadBalancerNodePorts"]),
+        "LoadBalancer" => bool_or_false(&service["spec"]["allocateLoadBalancerNodePorts"]),
         _ => false,
     }
 }
@@ -312,17 +318,17 @@ fn set_node_port(service: &mut Value, at: usize, port: i64) {
 }
 
 /// Restores allocated fields that the client omitted.
-fn keep_allocated(new: &mut Value, old: &Value) {
+fn restore_allocated_fields(new: &mut Value, old: &Value) {
     if needs_cluster_ip(old) && needs_cluster_ip(new) {
         let spec = members(new, "spec");
         for field in ["clusterIP", "clusterIPs"] {
             let kept = &old["spec"][field];
-            if spec.get(field).is_none_or(empty) && !empty(kept) {
+            if spec.get(field).is_none_or(is_empty_value) && !is_empty_value(kept) {
                 spec.insert(field.to_owned(), kept.clone());
             }
         }
     }
-    if allocates_ports(old) && allocates_ports(new) {
+    if needs_allocated_node_ports(old) && needs_allocated_node_ports(new) {
         let asked: HashSet<i64> = node_ports(new).into_iter().collect();
         let had: HashMap<&str, i64> = items(&old["spec"]["ports"])
             .iter()
@@ -346,22 +352,22 @@ fn keep_allocated(new: &mut Value, old: &Value) {
 }
 
 /// `clusterIP` and the first of `clusterIPs` are the same; a client may set or change only the first field.
-fn normalise(new: &mut Value, old: Option<&Value>) {
-    let one = filled(&new["spec"]["clusterIP"]).map(ToOwned::to_owned);
+fn normalise_cluster_ips(new: &mut Value, old: Option<&Value>) {
+    let one = non_empty_text(&new["spec"]["clusterIP"]).map(ToOwned::to_owned);
     let same_list =
         old.is_some_and(|old| items(&old["spec"]["clusterIPs"]) == items(&new["spec"]["clusterIPs"]));
     let spec = members(new, "spec");
     let Some(old) = old else {
         if let Some(one) = one
-            && spec.get("clusterIPs").is_none_or(empty)
+            && spec.get("clusterIPs").is_none_or(is_empty_value)
         {
             spec.insert("clusterIPs".to_owned(), vec![one].into());
         }
         return;
     };
-    let was = filled(&old["spec"]["clusterIP"]);
+    let was = non_empty_text(&old["spec"]["clusterIP"]);
     if one.as_deref() == was {
-        if spec.get("clusterIPs").is_none_or(empty) && !empty(&old["spec"]["clusterIPs"]) {
+        if spec.get("clusterIPs").is_none_or(is_empty_value) && !is_empty_value(&old["spec"]["clusterIPs"]) {
             spec.insert("clusterIPs".to_owned(), old["spec"]["clusterIPs"].clone());
         }
     } else if same_list {
@@ -373,7 +379,7 @@ fn normalise(new: &mut Value, old: Option<&Value>) {
 }
 
 /// The address of the API server's own Service, the first of the range.
-pub const FIRST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
+pub const API_SERVER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 
 #[cfg(test)]
 mod tests;

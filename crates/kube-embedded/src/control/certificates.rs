@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::queue::{Controller, Next};
-use super::{Context, Failure, replace};
+use super::queue::{Action, Controller};
+use super::{Context, ReconcileError, replace};
 use crate::access::csr::{self, STORAGE};
 use crate::access::rbac::Authorizer;
 use crate::store::{Event, EventKind, Key};
@@ -21,23 +21,23 @@ impl Certificates {
 }
 
 impl Controller for Certificates {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = STORAGE.into();
         let requests = context.store.list(STORAGE, None).objects;
         requests.iter().map(|request| Key::new(&storage, "", &request.name)).collect()
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         if storage.as_ref() == STORAGE && event.kind != EventKind::Deleted {
             keys.push(Key::new(storage, "", &event.object.name));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(request) = context.store.get(STORAGE, "", &key.name) else { return Ok(Next::Rest) };
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(request) = context.store.get(STORAGE, "", &key.name) else { return Ok(Action::AwaitChange) };
         let (mut value, now) = (request.value(), context.clock.now());
         // The platform decides on requests of tenants' nodes, whatever cluster roles nodes have.
-        if !csr::is_by_tenant(&context.store, &value)
+        if !csr::is_requested_by_tenant(&context.store, &value)
             && let Some(approved) = csr::auto_approval(&self.authorizer, &value, now)
         {
             let conditions = &mut value["status"]["conditions"];
@@ -50,6 +50,6 @@ impl Controller for Certificates {
             value["status"] = status;
             replace(context, key, &request, value).await?;
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use futures::future::join_all;
 use serde_json::Value;
 
-use super::bounded::AT_ONCE;
-use super::queue::{Controller, Next};
+use super::bounded::MAX_CONCURRENT_WRITES;
+use super::queue::{Action, Controller};
 use super::{
-    Context, Failure, Preconditions, Propagation, drop_from, has_finalizer, replace, set_condition, settled,
+    Context, Preconditions, Propagation, ReconcileError, has_finalizer, ignore_not_found_or_conflict,
+    remove_from_list, replace, set_condition,
 };
 use crate::clock::rfc3339;
 use crate::crd::status;
@@ -27,9 +28,9 @@ const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Status, reason and message of the condition `Terminating`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Terminating(&'static str, &'static str, String);
+struct TerminatingCondition(&'static str, &'static str, String);
 
-impl Terminating {
+impl TerminatingCondition {
     fn in_progress() -> Self {
         Self("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress".to_owned())
     }
@@ -45,20 +46,20 @@ impl Terminating {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
-    Rest,
+enum CrdAction {
+    Nothing,
     /// Set the condition that the deletion has begun.
-    Announce,
+    SetTerminating,
     DeleteInstances,
     /// Remove the finalizer and set this condition.
-    Finish(Terminating),
+    Finish(TerminatingCondition),
 }
 
 /// Chooses the next step. Pure: no I/O, no clock.
-fn decide(definition: &Value, instances: usize) -> Step {
+fn decide(definition: &Value, instances: usize) -> CrdAction {
     let deleting = !definition["metadata"]["deletionTimestamp"].is_null();
     if !deleting || !has_finalizer(definition, FINALIZER) {
-        return Step::Rest;
+        return CrdAction::Nothing;
     }
     let condition = |kind: &str| {
         let mut all = definition["status"]["conditions"].as_array().into_iter().flatten();
@@ -66,10 +67,10 @@ fn decide(definition: &Value, instances: usize) -> Step {
     };
     match (condition("Established"), instances) {
         // A definition that was never established should have no instances; if it has, they are deleted.
-        (false, 0) => Step::Finish(Terminating::never_established()),
-        _ if !condition("Terminating") || is_pending(definition) => Step::Announce,
-        (_, 0) => Step::Finish(Terminating::completed()),
-        _ => Step::DeleteInstances,
+        (false, 0) => CrdAction::Finish(TerminatingCondition::never_established()),
+        _ if !condition("Terminating") || is_pending(definition) => CrdAction::SetTerminating,
+        (_, 0) => CrdAction::Finish(TerminatingCondition::completed()),
+        _ => CrdAction::DeleteInstances,
     }
 }
 
@@ -80,85 +81,95 @@ fn is_pending(definition: &Value) -> bool {
 }
 
 /// Sets the condition `Terminating`; returns whether anything changed.
-fn describe(definition: &mut Value, Terminating(status, reason, message): &Terminating, now: &str) -> bool {
+fn set_terminating_condition(
+    definition: &mut Value,
+    TerminatingCondition(status, reason, message): &TerminatingCondition,
+    now: &str,
+) -> bool {
     set_condition(definition, "Terminating", (status, reason, message), now)
 }
 
 pub(super) struct CustomResources;
 
 impl Controller for CustomResources {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = DEFINITIONS.into();
         let all = context.store.list(DEFINITIONS, None).objects;
-        all.iter().filter(|d| d.deleting).map(|d| Key::new(&storage, "", &d.name)).collect()
+        all.iter().filter(|d| d.is_deleting).map(|d| Key::new(&storage, "", &d.name)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         if storage.as_ref() == DEFINITIONS {
-            if event.object.deleting {
+            if event.object.is_deleting {
                 keys.push(Key::new(storage, "", &event.object.name));
             }
             if event.kind == EventKind::Deleted {
                 // Other definitions may wait for its names.
                 let all = context.store.list(DEFINITIONS, None).objects;
-                let waiting = all.iter().filter(|other| !status::has_names(&other.value()));
+                let waiting = all.iter().filter(|other| !status::has_accepted_names(&other.value()));
                 keys.extend(waiting.map(|other| Key::new(storage, "", &other.name)));
             }
         } else if storage.contains('.')
             // A definition's name is the storage of its instances.
-            && context.store.get(DEFINITIONS, "", storage).is_some_and(|definition| definition.deleting)
+            && context.store.get(DEFINITIONS, "", storage).is_some_and(|definition| definition.is_deleting)
         {
             keys.push(Key::new(&DEFINITIONS.into(), "", storage));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(definition) = context.store.get(DEFINITIONS, "", &key.name) else { return Ok(Next::Rest) };
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(definition) = context.store.get(DEFINITIONS, "", &key.name) else {
+            return Ok(Action::AwaitChange);
+        };
         let mut value = definition.value();
         let now = rfc3339(context.clock.now());
         match decide(&value, context.store.count(&key.name, None)) {
-            Step::Rest => {
+            CrdAction::Nothing => {
                 let others = context.store.list(DEFINITIONS, None).objects;
                 let others: Vec<Value> = others.iter().map(|other| other.value()).collect();
                 let before = value.clone();
-                status::establish(&mut value, &others, context.clock.now());
+                status::set_names_and_conditions(&mut value, &others, context.clock.now());
                 if value != before {
                     replace(context, key, &definition, value).await?;
                 }
             }
-            Step::Announce => {
-                describe(&mut value, &Terminating::in_progress(), &now);
+            CrdAction::SetTerminating => {
+                set_terminating_condition(&mut value, &TerminatingCondition::in_progress(), &now);
                 replace(context, key, &definition, value).await?;
             }
-            Step::DeleteInstances => {
+            CrdAction::DeleteInstances => {
                 if let Err(error) = delete_instances(context, &key.name.as_ref().into(), &now).await {
-                    if describe(&mut value, &Terminating::failed(&error.message), &now) {
+                    if set_terminating_condition(
+                        &mut value,
+                        &TerminatingCondition::failed(&error.message),
+                        &now,
+                    ) {
                         replace(context, key, &definition, value).await?;
                     }
                     return Err(error.into());
                 }
             }
-            Step::Finish(terminating) => {
-                describe(&mut value, &terminating, &now);
-                drop_from(&mut value["metadata"], "finalizers", |finalizer| finalizer == FINALIZER);
+            CrdAction::Finish(terminating) => {
+                set_terminating_condition(&mut value, &terminating, &now);
+                remove_from_list(&mut value["metadata"], "finalizers", |finalizer| finalizer == FINALIZER);
                 replace(context, key, &definition, value).await?;
             }
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
 async fn delete_instances(context: &Context, storage: &Arc<str>, now: &str) -> Result<(), ApiError> {
     let instances = context.store.list(storage, None).objects;
     let mut first = Ok(());
-    for some in instances.chunks(AT_ONCE) {
-        let deletes = some.iter().filter(|instance| !instance.deleting).map(|instance| async {
+    for some in instances.chunks(MAX_CONCURRENT_WRITES) {
+        let deletes = some.iter().filter(|instance| !instance.is_deleting).map(|instance| async {
             let key = Key::new(storage, &instance.namespace, &instance.name);
             let preconditions = Preconditions { uid: &instance.uid, version: None };
-            match context.actor.delete(&key, preconditions, Propagation::Background).await {
+            match context.client.delete(&key, preconditions, Propagation::Background).await {
                 // No version is served, so the API has no route for the instances.
-                Err(error) if error.code == 404 => mark(context, &key, now).await,
-                other => settled(other),
+                Err(error) if error.code == 404 => set_deletion_timestamp(context, &key, now).await,
+                other => ignore_not_found_or_conflict(other),
             }
         });
         first = first.and(join_all(deletes).await.into_iter().collect());
@@ -167,7 +178,7 @@ async fn delete_instances(context: &Context, storage: &Arc<str>, now: &str) -> R
 }
 
 /// Marks an instance for deletion without the API, if it still exists.
-async fn mark(context: &Context, key: &Key, now: &str) -> Result<(), ApiError> {
+async fn set_deletion_timestamp(context: &Context, key: &Key, now: &str) -> Result<(), ApiError> {
     let Some(instance) = context.store.get(&key.storage, &key.namespace, &key.name) else { return Ok(()) };
     let mut value = instance.value();
     value["metadata"]["deletionTimestamp"] = now.into();
@@ -182,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_announces_then_loses_its_instances_then_its_finalizer() {
+    fn crd_deletion_sets_condition_then_deletes_instances_then_removes_finalizer() {
         let definition = |deleting: bool, established: &str, terminating: &str| {
             json!({
                 "metadata": {
@@ -196,19 +207,23 @@ mod tests {
             })
         };
         let table = [
-            (definition(false, "True", "False"), 3, Step::Rest),
-            (definition(true, "True", "False"), 3, Step::Announce),
-            (definition(true, "True", "True"), 3, Step::DeleteInstances),
-            (definition(true, "True", "True"), 0, Step::Finish(Terminating::completed())),
-            (definition(true, "False", "False"), 0, Step::Finish(Terminating::never_established())),
-            (json!({"metadata": {"deletionTimestamp": "t", "finalizers": ["other"]}}), 3, Step::Rest),
+            (definition(false, "True", "False"), 3, CrdAction::Nothing),
+            (definition(true, "True", "False"), 3, CrdAction::SetTerminating),
+            (definition(true, "True", "True"), 3, CrdAction::DeleteInstances),
+            (definition(true, "True", "True"), 0, CrdAction::Finish(TerminatingCondition::completed())),
+            (
+                definition(true, "False", "False"),
+                0,
+                CrdAction::Finish(TerminatingCondition::never_established()),
+            ),
+            (json!({"metadata": {"deletionTimestamp": "t", "finalizers": ["other"]}}), 3, CrdAction::Nothing),
         ];
         for (definition, instances, expected) in table {
             assert_eq!(decide(&definition, instances), expected, "{definition}");
         }
         let mut value = definition(true, "True", "False");
-        assert!(describe(&mut value, &Terminating::in_progress(), "t1"));
-        assert!(!describe(&mut value, &Terminating::in_progress(), "t2"));
+        assert!(set_terminating_condition(&mut value, &TerminatingCondition::in_progress(), "t1"));
+        assert!(!set_terminating_condition(&mut value, &TerminatingCondition::in_progress(), "t2"));
         assert_eq!(value["status"]["conditions"][1]["lastTransitionTime"], "t1");
     }
 }

@@ -1,7 +1,7 @@
 //! The event recorder and its writer: Kubernetes Events about the work of controllers.
 //!
 //! Recording never blocks or fails the work. Repeated Events are counted on the existing
-//! object. More than [`SIMILAR`] different messages for one reason become one Event. Too many Events of one component about one
+//! object. More than [`SIMILAR_LIMIT`] different messages for one reason become one Event. Too many Events of one component about one
 //! object are dropped for a while.
 
 use std::borrow::Cow;
@@ -14,74 +14,74 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::rest::Post;
-use super::{Component, Context, Part};
+use super::idle::IdleHandle;
+use super::{Component, Context, ObjectPart};
 use crate::clock::{rfc3339, rfc3339_micro};
 use crate::store::Object;
 
 /// Capacity of the queue; further Events are dropped.
-const QUEUE: usize = 10_000;
+const QUEUE_CAPACITY: usize = 10_000;
 /// Maximum number of concurrent writes.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_WRITES: usize = 64;
 /// Token bucket per component and object: burst, and seconds per further Event.
 const BURST: f64 = 25.0;
 const REFILL_SECONDS: f64 = 300.0;
 /// How many different messages for one reason, within how long, before they are combined into one Event.
-const SIMILAR: usize = 10;
-const SIMILAR_WITHIN: SignedDuration = SignedDuration::from_mins(10);
-const COMBINED: &str = "(combined from similar events): ";
+const SIMILAR_LIMIT: usize = 10;
+const SIMILAR_WINDOW: SignedDuration = SignedDuration::from_mins(10);
+const COMBINED_PREFIX: &str = "(combined from similar events): ";
 /// Capacity of the correlation cache. The cache is cleared when full.
-const REMEMBERED: usize = 4096;
+const CACHE_CAPACITY: usize = 4096;
 
 /// The object that an Event regards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct About {
+pub struct InvolvedObject {
     api_version: Cow<'static, str>,
     kind: Cow<'static, str>,
     namespace: String,
     name: String,
     uid: String,
-    version: u64,
-    field: String,
+    resource_version: u64,
+    field_path: String,
 }
 
-impl About {
+impl InvolvedObject {
     pub fn new(api_version: &'static str, kind: &'static str, object: &Object) -> Self {
-        Self::typed(api_version.into(), kind.into(), object)
+        Self::from_parts(api_version.into(), kind.into(), object)
     }
 
     /// Refers to an object of any kind. Parses it: use [`Self::new`] if the kind is known.
-    pub fn of(object: &Object) -> Self {
+    pub fn from_object(object: &Object) -> Self {
         let value = object.value();
         let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned().into();
-        Self::typed(text("apiVersion"), text("kind"), object)
+        Self::from_parts(text("apiVersion"), text("kind"), object)
     }
 
-    fn typed(api_version: Cow<'static, str>, kind: Cow<'static, str>, object: &Object) -> Self {
+    fn from_parts(api_version: Cow<'static, str>, kind: Cow<'static, str>, object: &Object) -> Self {
         Self {
             api_version,
             kind,
             namespace: object.namespace.to_string(),
             name: object.name.to_string(),
             uid: object.uid.to_string(),
-            version: object.version,
-            field: String::new(),
+            resource_version: object.version,
+            field_path: String::new(),
         }
     }
 
     /// Refers to a part of the object, such as `spec.containers{web}`.
     #[must_use]
-    pub fn field(mut self, path: impl Into<String>) -> Self {
-        self.field = path.into();
+    pub fn with_field_path(mut self, path: impl Into<String>) -> Self {
+        self.field_path = path.into();
         self
     }
 
     fn reference(&self) -> Value {
         let mut reference = json!({
             "kind": self.kind, "name": self.name, "uid": self.uid, "apiVersion": self.api_version,
-            "resourceVersion": self.version.to_string(),
+            "resourceVersion": self.resource_version.to_string(),
         });
-        for (key, value) in [("namespace", &self.namespace), ("fieldPath", &self.field)] {
+        for (key, value) in [("namespace", &self.namespace), ("fieldPath", &self.field_path)] {
             if !value.is_empty() {
                 reference[key] = value.as_str().into();
             }
@@ -91,18 +91,18 @@ impl About {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum EventType {
     Normal,
     Warning,
 }
 
 /// An Event to record.
 #[derive(Clone, Debug)]
-pub struct Note {
-    pub about: About,
+pub struct EventRecord {
+    pub involved_object: InvolvedObject,
     /// The reporting component, such as `deployment-controller`.
     pub component: &'static str,
-    pub kind: Kind,
+    pub event_type: EventType,
     pub reason: &'static str,
     pub message: String,
     /// The action of the newer form of Events (`Binding`); the scheduler uses it.
@@ -113,96 +113,111 @@ pub struct Note {
 
 /// Records Events: the sending side of the queue.
 #[derive(Clone, Default)]
-pub struct Recorder(Option<Arc<Open>>);
+pub struct Recorder(Option<Arc<RecorderInner>>);
 
-struct Open {
-    notes: mpsc::Sender<Note>,
+struct RecorderInner {
+    sender: mpsc::Sender<EventRecord>,
     /// Queued and not written yet.
     pending: AtomicUsize,
-    post: Post,
+    idle_handle: IdleHandle,
 }
 
 /// The receiving side of the queue.
-pub(super) struct Notes {
-    incoming: mpsc::Receiver<Note>,
-    open: Arc<Open>,
+pub(super) struct EventReceiver {
+    incoming: mpsc::Receiver<EventRecord>,
+    recorder: Arc<RecorderInner>,
 }
 
 impl Recorder {
-    pub(super) fn open(&mut self, post: Post) -> Notes {
-        let (notes, incoming) = mpsc::channel(QUEUE);
-        post.rests(u64::MAX, None);
-        let open = Arc::new(Open { notes, pending: AtomicUsize::new(0), post });
+    pub(super) fn open(&mut self, post: IdleHandle) -> EventReceiver {
+        let (notes, incoming) = mpsc::channel(QUEUE_CAPACITY);
+        post.set_idle(u64::MAX, None);
+        let open = Arc::new(RecorderInner { sender: notes, pending: AtomicUsize::new(0), idle_handle: post });
         self.0 = Some(open.clone());
-        Notes { incoming, open }
+        EventReceiver { incoming, recorder: open }
     }
 
-    pub fn record(&self, note: Note) {
+    pub fn record(&self, note: EventRecord) {
         let Some(open) = &self.0 else { return };
         open.pending.fetch_add(1, Ordering::SeqCst);
-        open.post.works();
-        if open.notes.try_send(note).is_err() {
+        open.idle_handle.set_busy();
+        if open.sender.try_send(note).is_err() {
             tracing::debug!("too many events wait: one is dropped");
-            open.done(1);
+            open.mark_written(1);
         }
     }
 
     pub fn normal(
         &self,
         component: &'static str,
-        about: About,
+        about: InvolvedObject,
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        self.say(component, about, Kind::Normal, reason, message.into());
+        self.record_event(component, about, EventType::Normal, reason, message.into());
     }
 
     pub fn warning(
         &self,
         component: &'static str,
-        about: About,
+        about: InvolvedObject,
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        self.say(component, about, Kind::Warning, reason, message.into());
+        self.record_event(component, about, EventType::Warning, reason, message.into());
     }
 
-    fn say(&self, component: &'static str, about: About, kind: Kind, reason: &'static str, message: String) {
-        self.record(Note { about, component, kind, reason, message, action: None, host: String::new() });
+    fn record_event(
+        &self,
+        component: &'static str,
+        about: InvolvedObject,
+        kind: EventType,
+        reason: &'static str,
+        message: String,
+    ) {
+        self.record(EventRecord {
+            involved_object: about,
+            component,
+            event_type: kind,
+            reason,
+            message,
+            action: None,
+            host: String::new(),
+        });
     }
 }
 
-impl Open {
-    fn done(&self, count: usize) {
+impl RecorderInner {
+    fn mark_written(&self, count: usize) {
         if self.pending.fetch_sub(count, Ordering::SeqCst) == count {
-            self.post.rests(u64::MAX, None);
+            self.idle_handle.set_idle(u64::MAX, None);
         }
     }
 }
 
 /// Counts a batch as done when it is dropped, also by a panic.
-struct Batch<'a>(&'a Open, usize);
+struct PendingBatch<'a>(&'a RecorderInner, usize);
 
-impl Drop for Batch<'_> {
+impl Drop for PendingBatch<'_> {
     fn drop(&mut self) {
-        self.0.done(self.1);
+        self.0.mark_written(self.1);
     }
 }
 
-pub(super) async fn run(context: Arc<Context>, notes: Arc<tokio::sync::Mutex<Notes>>) {
+pub(super) async fn run(context: Arc<Context>, notes: Arc<tokio::sync::Mutex<EventReceiver>>) {
     let mut notes = notes.lock().await;
-    let mut memory = Memory::default();
-    let mut batch = Vec::with_capacity(AT_ONCE);
+    let mut memory = EventCorrelator::default();
+    let mut batch = Vec::with_capacity(MAX_CONCURRENT_WRITES);
     loop {
-        let taken = notes.incoming.recv_many(&mut batch, AT_ONCE).await;
+        let taken = notes.incoming.recv_many(&mut batch, MAX_CONCURRENT_WRITES).await;
         if taken == 0 {
             return;
         }
-        let _batch = Batch(&notes.open, taken);
+        let _batch = PendingBatch(&notes.recorder, taken);
         let now = context.clock.now();
         // In the order of recording; writes of the same Event run one after the other.
-        let mut tasks: Vec<Vec<Task>> = Vec::new();
-        for task in batch.drain(..).filter_map(|note| memory.decide(note, now)) {
+        let mut tasks: Vec<Vec<EventWrite>> = Vec::new();
+        for task in batch.drain(..).filter_map(|note| memory.correlate(note, now)) {
             match tasks.iter_mut().find(|same| same[0].name == task.name) {
                 Some(same) => same.push(task),
                 None => tasks.push(vec![task]),
@@ -213,15 +228,15 @@ pub(super) async fn run(context: Arc<Context>, notes: Arc<tokio::sync::Mutex<Not
 }
 
 /// A write: an Event with this name, seen for the `count`th time.
-struct Task {
+struct EventWrite {
     name: String,
-    note: Note,
+    record: EventRecord,
     count: u32,
     first: Timestamp,
     now: Timestamp,
 }
 
-async fn write(context: &Context, tasks: Vec<Task>) {
+async fn write(context: &Context, tasks: Vec<EventWrite>) {
     for task in tasks {
         let found = context.store.get("events", task.namespace(), &task.name);
         let written = match found {
@@ -229,10 +244,10 @@ async fn write(context: &Context, tasks: Vec<Task>) {
                 let mut event = event.value();
                 event["count"] = task.count.into();
                 event["lastTimestamp"] = rfc3339(task.now).into();
-                event["message"] = task.note.message.as_str().into();
-                context.actor.update(Component::ControllerManager, Part::Main, event).await
+                event["message"] = task.record.message.as_str().into();
+                context.client.update(Component::ControllerManager, ObjectPart::Main, event).await
             }
-            _ => context.actor.create(Component::ControllerManager, task.event()).await,
+            _ => context.client.create(Component::ControllerManager, task.event()).await,
         };
         if let Err(error) = written {
             // The namespace may be terminating, which is expected.
@@ -241,20 +256,28 @@ async fn write(context: &Context, tasks: Vec<Task>) {
     }
 }
 
-impl Task {
+impl EventWrite {
     /// Events about cluster-scoped objects are in `default`.
     fn namespace(&self) -> &str {
-        match self.note.about.namespace.as_str() {
+        match self.record.involved_object.namespace.as_str() {
             "" => "default",
             namespace => namespace,
         }
     }
 
     fn event(&self) -> Value {
-        let Note { about, component, kind, reason, message, action, host } = &self.note;
+        let EventRecord {
+            involved_object: about,
+            component,
+            event_type: kind,
+            reason,
+            message,
+            action,
+            host,
+        } = &self.record;
         let kind = match kind {
-            Kind::Normal => "Normal",
-            Kind::Warning => "Warning",
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
         };
         let mut event = json!({
             "kind": "Event", "apiVersion": "v1",
@@ -283,29 +306,30 @@ impl Task {
 }
 
 /// The key by which Events are equal.
-type Said = (About, &'static str, Kind, &'static str, String);
+type EventKey = (InvolvedObject, &'static str, EventType, &'static str, String);
 /// The same key without the message.
-type Why = (About, &'static str, Kind, &'static str);
+type ReasonKey = (InvolvedObject, &'static str, EventType, &'static str);
 
 #[derive(Default)]
-struct Memory {
-    said: HashMap<Said, (String, u32, Timestamp)>,
+struct EventCorrelator {
+    counts: HashMap<EventKey, (String, u32, Timestamp)>,
     /// The different messages for one reason, and the time of the last one.
-    similar: HashMap<Why, (BTreeSet<String>, Timestamp)>,
+    messages: HashMap<ReasonKey, (BTreeSet<String>, Timestamp)>,
     /// Remaining tokens per component and object uid, and the time of the calculation.
     buckets: HashMap<(&'static str, String), (f64, Timestamp)>,
     serial: u64,
 }
 
-impl Memory {
+impl EventCorrelator {
     /// Returns the write for an Event; `None` if the rate limit is exceeded.
-    fn decide(&mut self, mut note: Note, now: Timestamp) -> Option<Task> {
-        if self.said.len() > REMEMBERED {
-            self.said.clear();
+    fn correlate(&mut self, mut note: EventRecord, now: Timestamp) -> Option<EventWrite> {
+        if self.counts.len() > CACHE_CAPACITY {
+            self.counts.clear();
             self.buckets.clear();
-            self.similar.clear();
+            self.messages.clear();
         }
-        let bucket = self.buckets.entry((note.component, note.about.uid.clone())).or_insert((BURST, now));
+        let bucket =
+            self.buckets.entry((note.component, note.involved_object.uid.clone())).or_insert((BURST, now));
         let refilled = now.duration_since(bucket.1).as_secs_f64() / REFILL_SECONDS;
         *bucket = ((bucket.0 + refilled).min(BURST), now);
         if bucket.0 < 1.0 {
@@ -313,40 +337,40 @@ impl Memory {
         }
         bucket.0 -= 1.0;
         // The resourceVersion of the regarded object is not part of the key.
-        let about = About { version: 0, ..note.about.clone() };
-        let message = if note.action.is_none() && self.is_one_too_many(&note, &about, now) {
-            note.message.insert_str(0, COMBINED);
+        let about = InvolvedObject { resource_version: 0, ..note.involved_object.clone() };
+        let message = if note.action.is_none() && self.exceeds_similar_limit(&note, &about, now) {
+            note.message.insert_str(0, COMBINED_PREFIX);
             String::new()
         } else {
             note.message.clone()
         };
-        let said = (about, note.component, note.kind, note.reason, message);
+        let said = (about, note.component, note.event_type, note.reason, message);
         self.serial += 1;
         let unique = u64::try_from(now.as_nanosecond()).unwrap_or_default().wrapping_add(self.serial);
-        let fresh = || (format!("{}.{unique:x}", note.about.name), 0, now);
+        let fresh = || (format!("{}.{unique:x}", note.involved_object.name), 0, now);
         // Events of the newer form are not counted.
         let (name, count, first) = match note.action {
             Some(_) => fresh(),
-            None => self.said.get(&said).cloned().unwrap_or_else(fresh),
+            None => self.counts.get(&said).cloned().unwrap_or_else(fresh),
         };
         let count = count + 1;
         if note.action.is_none() {
-            self.said.insert(said, (name.clone(), count, first));
+            self.counts.insert(said, (name.clone(), count, first));
         }
-        Some(Task { name, note, count, first, now })
+        Some(EventWrite { name, record: note, count, first, now })
     }
 
     /// Whether too many different messages for the same reason have been recorded recently.
-    fn is_one_too_many(&mut self, note: &Note, about: &About, now: Timestamp) -> bool {
-        let about = About { field: String::new(), ..about.clone() };
-        let why = (about, note.component, note.kind, note.reason);
-        let (said, last) = self.similar.entry(why).or_insert((BTreeSet::new(), now));
-        if now.duration_since(*last) > SIMILAR_WITHIN {
+    fn exceeds_similar_limit(&mut self, note: &EventRecord, about: &InvolvedObject, now: Timestamp) -> bool {
+        let about = InvolvedObject { field_path: String::new(), ..about.clone() };
+        let why = (about, note.component, note.event_type, note.reason);
+        let (said, last) = self.messages.entry(why).or_insert((BTreeSet::new(), now));
+        if now.duration_since(*last) > SIMILAR_WINDOW {
             said.clear();
         }
         *last = now;
         said.insert(note.message.clone());
-        let too_many = said.len() >= SIMILAR;
+        let too_many = said.len() >= SIMILAR_LIMIT;
         if too_many {
             said.pop_first();
         }
@@ -358,14 +382,14 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn note(message: &str) -> Note {
+    fn note(message: &str) -> EventRecord {
         let object = Object::new(json!({"metadata": {"namespace": "n", "name": "a", "uid": "u"}}), 1);
-        let about = About::new("v1", "Pod", &object);
+        let about = InvolvedObject::new("v1", "Pod", &object);
         let message = message.to_owned();
-        Note {
-            about,
+        EventRecord {
+            involved_object: about,
             component: "c",
-            kind: Kind::Normal,
+            event_type: EventType::Normal,
             reason: "R",
             message,
             action: None,
@@ -374,34 +398,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_again_is_counted_and_a_chatterer_is_stopped() {
-        let mut memory = Memory::default();
+    fn repeated_events_are_counted_and_rate_limited() {
+        let mut memory = EventCorrelator::default();
         let now = Timestamp::UNIX_EPOCH;
-        let first = memory.decide(note("x"), now).unwrap();
-        let second = memory.decide(note("x"), now).unwrap();
-        let other = memory.decide(note("y"), now).unwrap();
+        let first = memory.correlate(note("x"), now).unwrap();
+        let second = memory.correlate(note("x"), now).unwrap();
+        let other = memory.correlate(note("y"), now).unwrap();
         assert_eq!((first.count, second.count, other.count), (1, 2, 1));
         assert_eq!(first.name, second.name);
         assert_ne!(first.name, other.name);
-        assert_eq!((0..30).filter(|_| memory.decide(note("x"), now).is_some()).count(), 22);
+        assert_eq!((0..30).filter(|_| memory.correlate(note("x"), now).is_some()).count(), 22);
         let later = now + jiff::SignedDuration::from_secs(301);
-        assert!(memory.decide(note("x"), later).is_some());
-        assert!(memory.decide(note("x"), later).is_none());
+        assert!(memory.correlate(note("x"), later).is_some());
+        assert!(memory.correlate(note("x"), later).is_none());
     }
 
     #[test]
-    fn ten_ways_to_say_it_become_one() {
-        let mut memory = Memory::default();
+    fn similar_events_are_combined() {
+        let mut memory = EventCorrelator::default();
         let now = Timestamp::UNIX_EPOCH;
-        let said: Vec<_> = (0..12).map(|n| memory.decide(note(&n.to_string()), now).unwrap()).collect();
-        assert_eq!((said[8].note.message.as_str(), said[8].count), ("8", 1));
-        assert_eq!((said[9].note.message.as_str(), said[9].count), ("(combined from similar events): 9", 1));
+        let said: Vec<_> = (0..12).map(|n| memory.correlate(note(&n.to_string()), now).unwrap()).collect();
+        assert_eq!((said[8].record.message.as_str(), said[8].count), ("8", 1));
         assert_eq!(
-            (said[11].note.message.as_str(), said[11].count),
+            (said[9].record.message.as_str(), said[9].count),
+            ("(combined from similar events): 9", 1)
+        );
+        assert_eq!(
+            (said[11].record.message.as_str(), said[11].count),
             ("(combined from similar events): 11", 3)
         );
         assert_eq!(said[9].name, said[11].name);
         let later = now + SignedDuration::from_secs(601);
-        assert_eq!(memory.decide(note("y"), later).unwrap().note.message, "y");
+        assert_eq!(memory.correlate(note("y"), later).unwrap().record.message, "y");
     }
 }

@@ -11,9 +11,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::queue::{Controller, Next};
+use super::queue::{Action, Controller};
 use super::{
-    Context, Failure, Preconditions, Propagation, drop_from, has_finalizer, replace, replacement, settled,
+    Context, Preconditions, Propagation, ReconcileError, build_change, has_finalizer,
+    ignore_not_found_or_conflict, remove_from_list, replace,
 };
 use crate::store::{Event, EventKind, Key, Object};
 
@@ -21,11 +22,11 @@ pub(super) const FOREGROUND: &str = "foregroundDeletion";
 pub(super) const ORPHAN: &str = "orphan";
 
 /// Interval for retrying a reference to a kind that is not served.
-const UNKNOWN_KIND: Duration = Duration::from_secs(30);
+const UNKNOWN_KIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The state of an owner reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum OwnerState {
     Solid,
     Dangling,
     /// The owner is being deleted in the foreground.
@@ -39,67 +40,69 @@ enum Owner {
 /// The properties of a dependent that a decision needs.
 #[derive(Clone, Copy, Debug)]
 struct Dependent {
-    blocks: bool,
+    blocks_owner_deletion: bool,
     /// It is itself being deleted in the foreground.
-    waiting: bool,
+    is_waiting: bool,
 }
 
 #[derive(Debug, Default)]
-struct Observed {
-    deleting: bool,
-    foreground: bool,
-    orphan: bool,
-    owners: Vec<(String, Owner)>,
+struct GcObservation {
+    is_deleting: bool,
+    has_foreground_finalizer: bool,
+    has_orphan_finalizer: bool,
+    owners: Vec<(String, OwnerState)>,
     dependents: Vec<Dependent>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
-    Rest,
+enum GcAction {
+    Nothing,
     /// Reconcile again later.
-    Wait,
-    DropFinalizer(&'static str),
+    Requeue,
+    RemoveFinalizer(&'static str),
     /// Remove the reference to this object from its dependents, then the finalizer.
     OrphanDependents,
-    DropOwners(Vec<String>),
+    RemoveOwners(Vec<String>),
     Delete(Propagation),
     /// Its owner waits for it, and one of its own dependents waits too: a cycle. Unblock the owner, then delete.
     UnblockAndDelete,
 }
 
 /// Chooses the next step. Pure: no I/O, no clock.
-fn decide(seen: &Observed) -> Step {
-    if seen.deleting {
-        return match seen {
-            Observed { orphan: true, .. } => Step::OrphanDependents,
-            Observed { foreground: true, dependents, .. } if !dependents.iter().any(|d| d.blocks) => {
-                Step::DropFinalizer(FOREGROUND)
+fn decide(observed: &GcObservation) -> GcAction {
+    if observed.is_deleting {
+        return match observed {
+            GcObservation { has_orphan_finalizer: true, .. } => GcAction::OrphanDependents,
+            GcObservation { has_foreground_finalizer: true, dependents, .. }
+                if !dependents.iter().any(|d| d.blocks_owner_deletion) =>
+            {
+                GcAction::RemoveFinalizer(FOREGROUND)
             }
-            _ => Step::Rest,
+            _ => GcAction::Nothing,
         };
     }
-    let count = |wanted| seen.owners.iter().filter(|(_, owner)| *owner == wanted).count();
-    if seen.owners.is_empty() || count(Owner::Impossible) > 0 {
-        return Step::Rest;
+    let count = |wanted| observed.owners.iter().filter(|(_, owner)| *owner == wanted).count();
+    if observed.owners.is_empty() || count(OwnerState::Impossible) > 0 {
+        return GcAction::Nothing;
     }
-    if count(Owner::Unknown) > 0 {
-        return Step::Wait;
+    if count(OwnerState::Unknown) > 0 {
+        return GcAction::Requeue;
     }
-    let (solid, waiting) = (count(Owner::Solid), count(Owner::Waiting));
-    if solid == seen.owners.len() {
-        return Step::Rest;
+    let (solid, waiting) = (count(OwnerState::Solid), count(OwnerState::Waiting));
+    if solid == observed.owners.len() {
+        return GcAction::Nothing;
     }
     if solid > 0 {
-        let gone = seen.owners.iter().filter(|(_, owner)| *owner != Owner::Solid);
-        return Step::DropOwners(gone.map(|(uid, _)| uid.clone()).collect());
+        let gone = observed.owners.iter().filter(|(_, owner)| *owner != OwnerState::Solid);
+        return GcAction::RemoveOwners(gone.map(|(uid, _)| uid.clone()).collect());
     }
-    if waiting > 0 && !seen.dependents.is_empty() {
-        let circle = seen.dependents.iter().any(|d| d.waiting);
-        return if circle { Step::UnblockAndDelete } else { Step::Delete(Propagation::Foreground) };
+    if waiting > 0 && !observed.dependents.is_empty() {
+        let circle = observed.dependents.iter().any(|d| d.is_waiting);
+        return if circle { GcAction::UnblockAndDelete } else { GcAction::Delete(Propagation::Foreground) };
     }
-    Step::Delete(match seen {
-        Observed { orphan: true, .. } => Propagation::Orphan,
-        Observed { foreground: true, .. } => Propagation::Foreground,
+    GcAction::Delete(match observed {
+        GcObservation { has_orphan_finalizer: true, .. } => Propagation::Orphan,
+        GcObservation { has_foreground_finalizer: true, .. } => Propagation::Foreground,
         _ => Propagation::Background,
     })
 }
@@ -107,30 +110,32 @@ fn decide(seen: &Observed) -> Step {
 pub(super) struct Gc;
 
 impl Controller for Gc {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let mut keys = Vec::new();
         for storage in context.store.storages() {
             let objects = context.store.list(&storage, None).objects;
-            let concerned = objects.iter().filter(|o| o.deleting || !o.owners.is_empty());
+            let concerned = objects.iter().filter(|o| o.is_deleting || !o.owner_uids.is_empty());
             keys.extend(concerned.map(|o| Key::new(&storage, &o.namespace, &o.name)));
         }
         keys
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let Event { kind, object, previous, .. } = event;
         let own = || Key::new(storage, &object.namespace, &object.name);
         let dependents = || {
             let all = context.store.dependents(&object.uid).into_iter();
             all.map(|(storage, o)| Key::new(&storage, &o.namespace, &o.name)).collect::<Vec<_>>()
         };
-        let starts_deleting = object.deleting && !previous.as_ref().is_some_and(|p| p.deleting);
-        let new_owners = previous.as_ref().is_none_or(|p| p.owners != object.owners);
+        let starts_deleting = object.is_deleting && !previous.as_ref().is_some_and(|p| p.is_deleting);
+        let new_owners = previous.as_ref().is_none_or(|p| p.owner_uids != object.owner_uids);
         if *kind == EventKind::Deleted || starts_deleting {
             keys.extend(dependents());
         }
         // A deleting object is reconciled after each change: its finalizers may have changed.
-        if *kind != EventKind::Deleted && (object.deleting || (new_owners && !object.owners.is_empty())) {
+        if *kind != EventKind::Deleted
+            && (object.is_deleting || (new_owners && !object.owner_uids.is_empty()))
+        {
             keys.push(own());
         }
         // A waiting owner may continue when a dependent is deleted, leaves it, or no longer blocks it.
@@ -138,15 +143,15 @@ impl Controller for Gc {
         for dependent in left.into_iter().chain([object]) {
             let owners = owner_references(dependent);
             let owners = owners.iter().filter_map(|owner| owner_key(context, &dependent.namespace, owner));
-            keys.extend(owners.filter(|key| get(context, key).is_some_and(|owner| owner.deleting)));
+            keys.extend(owners.filter(|key| get(context, key).is_some_and(|owner| owner.is_deleting)));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(object) = get(context, key) else { return Ok(Next::Rest) };
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(object) = get(context, key) else { return Ok(Action::AwaitChange) };
         let value = object.value();
         let step = decide(&observe(context, &object, &value));
-        act(context, key, &object, value, step).await
+        execute(context, key, &object, value, step).await
     }
 }
 
@@ -169,7 +174,7 @@ fn owner_references(object: &Object) -> Vec<Value> {
     struct Metadata {
         owner_references: Vec<Value>,
     }
-    if object.owners.is_empty() {
+    if object.owner_uids.is_empty() {
         return Vec::new();
     }
     let parsed = serde_json::from_slice(&object.bytes);
@@ -186,19 +191,19 @@ fn owner_key(context: &Context, namespace: &str, reference: &Value) -> Option<Ke
     Some(Key::new(&storage, if namespaced { namespace } else { "" }, text(reference, "name")))
 }
 
-fn stand(context: &Context, object: &Object, reference: &Value) -> Owner {
+fn owner_state(context: &Context, object: &Object, reference: &Value) -> OwnerState {
     let kind = (context.kinds)(text(reference, "apiVersion"), text(reference, "kind"));
-    let Some((_, namespaced)) = kind else { return Owner::Unknown };
+    let Some((_, namespaced)) = kind else { return OwnerState::Unknown };
     if namespaced && object.namespace.is_empty() {
-        return Owner::Impossible;
+        return OwnerState::Impossible;
     }
     let owner = owner_key(context, &object.namespace, reference).and_then(|key| get(context, &key));
     match owner {
         Some(owner) if owner.uid.as_ref() == text(reference, "uid") => {
-            let waiting = owner.deleting && has_finalizer(&owner.value(), FOREGROUND);
-            if waiting { Owner::Waiting } else { Owner::Solid }
+            let waiting = owner.is_deleting && has_finalizer(&owner.value(), FOREGROUND);
+            if waiting { OwnerState::Waiting } else { OwnerState::Solid }
         }
-        _ => Owner::Dangling,
+        _ => OwnerState::Dangling,
     }
 }
 
@@ -210,75 +215,82 @@ fn dependents(context: &Context, object: &Object) -> Vec<(Key, Arc<Object>)> {
         .collect()
 }
 
-fn observe(context: &Context, object: &Object, value: &Value) -> Observed {
+fn observe(context: &Context, object: &Object, value: &Value) -> GcObservation {
     let dependent = |(_, d): (Key, Arc<Object>)| {
         let value = d.value();
         let blocks = references(&value)
             .any(|r| text(r, "uid") == object.uid.as_ref() && r["blockOwnerDeletion"] == true);
-        Dependent { blocks, waiting: d.deleting && has_finalizer(&value, FOREGROUND) }
+        Dependent {
+            blocks_owner_deletion: blocks,
+            is_waiting: d.is_deleting && has_finalizer(&value, FOREGROUND),
+        }
     };
-    Observed {
-        deleting: object.deleting,
-        foreground: has_finalizer(value, FOREGROUND),
-        orphan: has_finalizer(value, ORPHAN),
-        owners: references(value).map(|r| (text(r, "uid").to_owned(), stand(context, object, r))).collect(),
+    GcObservation {
+        is_deleting: object.is_deleting,
+        has_foreground_finalizer: has_finalizer(value, FOREGROUND),
+        has_orphan_finalizer: has_finalizer(value, ORPHAN),
+        owners: references(value)
+            .map(|r| (text(r, "uid").to_owned(), owner_state(context, object, r)))
+            .collect(),
         dependents: dependents(context, object).into_iter().map(dependent).collect(),
     }
 }
 
-async fn act(
+async fn execute(
     context: &Context,
     key: &Key,
     object: &Object,
     mut value: Value,
-    step: Step,
-) -> Result<Next, Failure> {
+    step: GcAction,
+) -> Result<Action, ReconcileError> {
     match step {
-        Step::Rest => {}
-        Step::Wait => return Ok(Next::After(UNKNOWN_KIND)),
-        Step::DropFinalizer(name) => {
-            drop_from(&mut value["metadata"], "finalizers", |finalizer| finalizer == name);
+        GcAction::Nothing => {}
+        GcAction::Requeue => return Ok(Action::RequeueAfter(UNKNOWN_KIND_RETRY_INTERVAL)),
+        GcAction::RemoveFinalizer(name) => {
+            remove_from_list(&mut value["metadata"], "finalizers", |finalizer| finalizer == name);
             replace(context, key, object, value).await?;
         }
-        Step::OrphanDependents => {
+        GcAction::OrphanDependents => {
             // In one transaction: a dependent never loses its owner while the owner still has others.
             let mut changes = Vec::new();
             for (key, dependent) in dependents(context, object) {
                 let mut value = dependent.value();
-                drop_from(&mut value["metadata"], "ownerReferences", |r| {
+                remove_from_list(&mut value["metadata"], "ownerReferences", |r| {
                     text(r, "uid") == object.uid.as_ref()
                 });
-                changes.push(replacement(&key, &dependent, value));
+                changes.push(build_change(&key, &dependent, value));
             }
-            drop_from(&mut value["metadata"], "finalizers", |finalizer| finalizer == ORPHAN);
-            changes.push(replacement(key, object, value));
+            remove_from_list(&mut value["metadata"], "finalizers", |finalizer| finalizer == ORPHAN);
+            changes.push(build_change(key, object, value));
             context.store.commit(changes).await?;
         }
-        Step::DropOwners(uids) => {
-            drop_from(&mut value["metadata"], "ownerReferences", |r| {
+        GcAction::RemoveOwners(uids) => {
+            remove_from_list(&mut value["metadata"], "ownerReferences", |r| {
                 uids.iter().any(|uid| uid == text(r, "uid"))
             });
             replace(context, key, object, value).await?;
         }
-        Step::UnblockAndDelete => {
+        GcAction::UnblockAndDelete => {
             let references = value["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten();
             for reference in references.filter(|r| r["blockOwnerDeletion"] == true) {
                 reference["blockOwnerDeletion"] = false.into();
             }
             replace(context, key, object, value).await?;
             let preconditions = Preconditions { uid: &object.uid, version: None };
-            settled(context.actor.delete(key, preconditions, Propagation::Foreground).await)?;
+            ignore_not_found_or_conflict(
+                context.client.delete(key, preconditions, Propagation::Foreground).await,
+            )?;
         }
-        Step::Delete(propagation) => {
+        GcAction::Delete(propagation) => {
             // With the resourceVersion: an owner reference may be added concurrently.
             let preconditions = Preconditions { uid: &object.uid, version: Some(object.version) };
-            match context.actor.delete(key, preconditions, propagation).await {
+            match context.client.delete(key, preconditions, propagation).await {
                 Err(error) if error.code == 404 => {}
                 other => other?,
             }
         }
     }
-    Ok(Next::Rest)
+    Ok(Action::AwaitChange)
 }
 
 #[cfg(test)]
@@ -286,35 +298,62 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_of_an_object_by_its_owners_and_dependents() {
-        use Owner::{Dangling, Impossible, Solid, Unknown, Waiting};
-        let seen = |owners: &[Owner], dependents: &[(bool, bool)]| Observed {
+    fn decide_by_owners_and_dependents() {
+        use OwnerState::{Dangling, Impossible, Solid, Unknown, Waiting};
+        let seen = |owners: &[OwnerState], dependents: &[(bool, bool)]| GcObservation {
             owners: owners.iter().enumerate().map(|(at, owner)| (at.to_string(), *owner)).collect(),
-            dependents: dependents.iter().map(|&(blocks, waiting)| Dependent { blocks, waiting }).collect(),
-            ..Observed::default()
+            dependents: dependents
+                .iter()
+                .map(|&(blocks, waiting)| Dependent { blocks_owner_deletion: blocks, is_waiting: waiting })
+                .collect(),
+            ..GcObservation::default()
         };
-        let background = Step::Delete(Propagation::Background);
+        let background = GcAction::Delete(Propagation::Background);
         let table = [
-            (seen(&[], &[]), Step::Rest),
-            (seen(&[Solid, Solid], &[]), Step::Rest),
+            (seen(&[], &[]), GcAction::Nothing),
+            (seen(&[Solid, Solid], &[]), GcAction::Nothing),
             (seen(&[Dangling], &[]), background),
-            (seen(&[Dangling, Solid, Waiting], &[]), Step::DropOwners(vec!["0".to_owned(), "2".to_owned()])),
-            (seen(&[Waiting], &[]), Step::Delete(Propagation::Background)),
-            (seen(&[Waiting], &[(true, false)]), Step::Delete(Propagation::Foreground)),
-            (seen(&[Waiting, Dangling], &[(true, true)]), Step::UnblockAndDelete),
-            (seen(&[Dangling, Unknown], &[]), Step::Wait),
-            (seen(&[Impossible, Dangling], &[]), Step::Rest),
-            (Observed { orphan: true, ..seen(&[Dangling], &[]) }, Step::Delete(Propagation::Orphan)),
-            (Observed { foreground: true, ..seen(&[Dangling], &[]) }, Step::Delete(Propagation::Foreground)),
-            (Observed { deleting: true, ..seen(&[Dangling], &[]) }, Step::Rest),
             (
-                Observed { deleting: true, orphan: true, ..seen(&[], &[(true, false)]) },
-                Step::OrphanDependents,
+                seen(&[Dangling, Solid, Waiting], &[]),
+                GcAction::RemoveOwners(vec!["0".to_owned(), "2".to_owned()]),
             ),
-            (Observed { deleting: true, foreground: true, ..seen(&[], &[(true, false)]) }, Step::Rest),
+            (seen(&[Waiting], &[]), GcAction::Delete(Propagation::Background)),
+            (seen(&[Waiting], &[(true, false)]), GcAction::Delete(Propagation::Foreground)),
+            (seen(&[Waiting, Dangling], &[(true, true)]), GcAction::UnblockAndDelete),
+            (seen(&[Dangling, Unknown], &[]), GcAction::Requeue),
+            (seen(&[Impossible, Dangling], &[]), GcAction::Nothing),
             (
-                Observed { deleting: true, foreground: true, ..seen(&[], &[(false, false)]) },
-                Step::DropFinalizer(FOREGROUND),
+                GcObservation { has_orphan_finalizer: true, ..seen(&[Dangling], &[]) },
+                GcAction::Delete(Propagation::Orphan),
+            ),
+            (
+                GcObservation { has_foreground_finalizer: true, ..seen(&[Dangling], &[]) },
+                GcAction::Delete(Propagation::Foreground),
+            ),
+            (GcObservation { is_deleting: true, ..seen(&[Dangling], &[]) }, GcAction::Nothing),
+            (
+                GcObservation {
+                    is_deleting: true,
+                    has_orphan_finalizer: true,
+                    ..seen(&[], &[(true, false)])
+                },
+                GcAction::OrphanDependents,
+            ),
+            (
+                GcObservation {
+                    is_deleting: true,
+                    has_foreground_finalizer: true,
+                    ..seen(&[], &[(true, false)])
+                },
+                GcAction::Nothing,
+            ),
+            (
+                GcObservation {
+                    is_deleting: true,
+                    has_foreground_finalizer: true,
+                    ..seen(&[], &[(false, false)])
+                },
+                GcAction::RemoveFinalizer(FOREGROUND),
             ),
         ];
         for (seen, expected) in table {

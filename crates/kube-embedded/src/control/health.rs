@@ -69,7 +69,7 @@ pub(crate) async fn supervise<F>(
             Err(panic) => panic_message(panic.as_ref()),
         };
         tracing::error!(task, reason, "background task ended, restarting");
-        metrics.task_restarted(&task);
+        metrics.record_task_restart(&task);
         health.set_failed(&task, reason);
         tokio::time::sleep(backoff).await;
         backoff = backoff.saturating_mul(2).min(MAX_BACKOFF);
@@ -111,7 +111,7 @@ mod tests {
         while starts.load(Ordering::SeqCst) < 3 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(metrics.restarts(), 2);
+        assert_eq!(metrics.task_restart_count(), 2);
         assert_eq!(health.failing(), [("cache".to_owned(), "start 1 fails".to_owned())]);
         while !health.failing().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -137,7 +137,7 @@ mod tests {
         }
         let reason = "it returned although it was not stopped".to_owned();
         assert_eq!(health.failing(), [("cache".to_owned(), reason)]);
-        assert!(metrics.restarts() >= 2);
+        assert!(metrics.task_restart_count() >= 2);
         is_stopped.store(true, Ordering::SeqCst);
         task.await.unwrap();
         assert_eq!(health.failing(), []);

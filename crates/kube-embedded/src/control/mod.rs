@@ -11,7 +11,7 @@
 //! - `quotas`: status of resource quotas
 //! - `expiry`: deletion of old Events
 //! - `tokens`: `ServiceAccount` token Secrets
-//! - `certificates`, `old_requests`: approval, signing and deletion of certificate signing requests
+//! - `certificates`, `csr_cleaner`: approval, signing and deletion of certificate signing requests
 //! - `bootstrap_tokens`: signatures and expiry of bootstrap tokens
 //! - `network`: Services and their endpoints
 //! - `workloads`, `autoscaler`, `volumes`, `disruption`: Deployments and other workloads, autoscalers, volumes, disruption budgets; only
@@ -21,7 +21,7 @@
 //! - `bounded`: concurrency limit of a controller's writes
 //! - `view`: typed objects
 //! - `events`: the event recorder
-//! - `rest`: detection of idle controllers
+//! - `idle`: detection of idle controllers
 //!
 //! Invariant: controller state can be rebuilt from the store, so that a crash between two writes is safe.
 //!
@@ -31,27 +31,27 @@ mod autoscaler;
 mod bootstrap_tokens;
 mod bounded;
 mod certificates;
+mod csr_cleaner;
 mod customresources;
 pub(crate) mod disruption;
 pub(crate) mod events;
 mod expiry;
 mod gc;
 pub(crate) mod health;
+mod idle;
 mod namespace;
 pub(crate) mod network;
-mod old_requests;
 pub(crate) mod queue;
 mod quotas;
-mod rest;
 mod roles;
+#[cfg(test)]
+pub(crate) mod test_cluster;
 #[cfg(test)]
 mod tests;
 mod tokens;
 pub(crate) mod view;
 pub(crate) mod volumes;
 pub(crate) mod workloads;
-#[cfg(test)]
-pub(crate) mod world;
 
 use std::sync::Arc;
 
@@ -61,8 +61,8 @@ use tokio::task::JoinSet;
 
 use events::Recorder;
 use health::{Health, supervise};
+use idle::IdleTracker;
 use queue::Controller;
-use rest::Posts;
 
 use crate::access::pki::Pki;
 use crate::clock::Clock;
@@ -97,14 +97,14 @@ pub enum Component {
 
 /// The part of an object that an update writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ObjectPart {
     /// Everything but the status.
     Main,
     Status,
 }
 
 /// The API for controllers, with all rules of the API (quota, grace period, finalizers, defaults, managed fields).
-pub trait Actor: Send + Sync + 'static {
+pub trait ControllerClient: Send + Sync + 'static {
     /// DELETE. If the object is gone or replaced, the error is 404 or 409.
     fn delete<'a>(
         &'a self,
@@ -114,25 +114,25 @@ pub trait Actor: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<()>>;
 
     /// DELETE of a pod without grace period, as by a kubelet after its containers have terminated.
-    fn delete_now<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>>;
+    fn delete_immediately<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// POST of a whole document with `apiVersion` and `kind`.
     fn create(&self, by: Component, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
 
     /// PUT of a document that was read and then changed. A 409 means that it has changed since its `resourceVersion`. An update without
     /// changes writes nothing.
-    fn update(&self, by: Component, part: Part, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
+    fn update(&self, by: Component, part: ObjectPart, document: Value) -> BoxFuture<'_, Result<Arc<Object>>>;
 
     /// GET of `/scale`, given `apiVersion` and kind, namespace and name. 404 `NotFound` means that the object does not exist; other errors
     /// mean that the kind is unknown or has no scale.
-    fn scale<'a>(
+    fn get_scale<'a>(
         &'a self,
         kind: (&'a str, &'a str),
         place: (&'a str, &'a str),
     ) -> BoxFuture<'a, Result<Value>>;
 
     /// PUT of a `/scale` that was read and then changed.
-    fn rescale<'a>(
+    fn update_scale<'a>(
         &'a self,
         kind: (&'a str, &'a str),
         place: (&'a str, &'a str),
@@ -144,16 +144,16 @@ pub trait Actor: Send + Sync + 'static {
 }
 
 /// Returns the storage of an `apiVersion` and kind, and whether the kind is namespaced.
-pub type Kinds = Arc<dyn Fn(&str, &str) -> Option<(Arc<str>, bool)> + Send + Sync>;
+pub type KindLookup = Arc<dyn Fn(&str, &str) -> Option<(Arc<str>, bool)> + Send + Sync>;
 
 /// Shared context of the controllers.
 pub struct Context {
     pub store: Arc<Store>,
-    pub actor: Arc<dyn Actor>,
+    pub client: Arc<dyn ControllerClient>,
     pub clock: Arc<dyn Clock>,
     /// CA whose certificate is published in every namespace, and the keys that sign tokens and certificates.
     pub pki: Arc<Pki>,
-    pub kinds: Kinds,
+    pub kinds: KindLookup,
     /// Namespace labels whose value names the owner; the first one present counts.
     pub owner_labels: Vec<String>,
     /// Records Events of the controllers.
@@ -165,29 +165,29 @@ pub struct Context {
 }
 
 /// The running controllers. Dropping it stops them.
-pub struct Control {
+pub struct RunningControllers {
     tasks: JoinSet<()>,
-    posts: Posts,
+    idle_tracker: IdleTracker,
     context: Arc<Context>,
 }
 
-impl Control {
+impl RunningControllers {
     /// Stops the controllers and waits until they have released the store.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
     }
 
     /// Resolves when all controllers are idle at the clock's present time.
-    pub fn rest(&self) -> impl Future<Output = ()> + Send + 'static {
-        let (posts, context) = (self.posts.clone(), self.context.clone());
-        async move { posts.rest(&context.store, context.clock.as_ref()).await }
+    pub fn wait_until_idle(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (posts, context) = (self.idle_tracker.clone(), self.context.clone());
+        async move { posts.wait_until_idle(&context.store, context.clock.as_ref()).await }
     }
 
     /// Starts another controller.
-    pub(crate) fn run<C: Controller>(&mut self, controller: C) {
+    pub(crate) fn start_controller<C: Controller>(&mut self, controller: C) {
         let (context, controller) = (self.context.clone(), Arc::new(controller));
-        let post = Arc::new(self.posts.add());
-        self.supervise(queue::name_of::<C>(), move || {
+        let post = Arc::new(self.idle_tracker.register());
+        self.supervise(queue::controller_name::<C>(), move || {
             queue::run(context.clone(), controller.clone(), post.clone())
         });
     }
@@ -208,30 +208,31 @@ impl Control {
 }
 
 /// Starts all controllers on the current runtime.
-pub fn start(mut context: Context) -> Control {
-    let posts = Posts::default();
-    let notes = context.events.open(posts.add());
+pub fn start(mut context: Context) -> RunningControllers {
+    let posts = IdleTracker::default();
+    let notes = context.events.open(posts.register());
     let context = Arc::new(context);
-    let mut control = Control { tasks: JoinSet::new(), posts, context: context.clone() };
+    let mut control =
+        RunningControllers { tasks: JoinSet::new(), idle_tracker: posts, context: context.clone() };
     let (recording, notes) = (context.clone(), Arc::new(tokio::sync::Mutex::new(notes)));
     control.supervise("events".to_owned(), move || events::run(recording.clone(), notes.clone()));
-    control.run(gc::Gc);
-    control.run(namespace::Namespaces);
-    control.run(customresources::CustomResources);
-    control.run(roles::Roles);
-    control.run(quotas::Quotas);
-    control.run(tokens::Tokens);
-    control.run(certificates::Certificates::new(&context));
-    control.run(old_requests::OldRequests);
-    control.run(bootstrap_tokens::BootstrapTokens);
-    control.run(expiry::Expiry::default());
+    control.start_controller(gc::Gc);
+    control.start_controller(namespace::Namespaces);
+    control.start_controller(customresources::CustomResources);
+    control.start_controller(roles::Roles);
+    control.start_controller(quotas::Quotas);
+    control.start_controller(tokens::Tokens);
+    control.start_controller(certificates::Certificates::new(&context));
+    control.start_controller(csr_cleaner::CsrCleaner);
+    control.start_controller(bootstrap_tokens::BootstrapTokens);
+    control.start_controller(expiry::EventTtl::default());
     network::start(&mut control);
     if context.simulation.is_some() {
         workloads::start(&mut control);
-        control.run(autoscaler::Autoscalers);
+        control.start_controller(autoscaler::Autoscalers);
         volumes::start(&mut control);
         network::start_endpoints(&mut control);
-        control.run(disruption::Disruption);
+        control.start_controller(disruption::Disruption);
         sim::start(&mut control);
     }
     control
@@ -239,8 +240,8 @@ pub fn start(mut context: Context) -> Control {
 
 /// Returns the change from `object` to `value`. A deleted object without finalizers and grace period is removed, as by the API when the
 /// last finalizer is removed.
-fn replacement(key: &Key, object: &Object, value: Value) -> Change {
-    let op = if is_finished(&value) { Op::Delete } else { Op::Put(value) };
+fn build_change(key: &Key, object: &Object, value: Value) -> Change {
+    let op = if is_removable(&value) { Op::Delete } else { Op::Put(value) };
     Change { key: key.clone(), expect: Expect::Version(object.version), op }
 }
 
@@ -250,11 +251,11 @@ pub(crate) async fn replace(
     object: &Object,
     value: Value,
 ) -> Result<(), CommitError> {
-    context.store.commit(vec![replacement(key, object, value)]).await.map(drop)
+    context.store.commit(vec![build_change(key, object, value)]).await.map(drop)
 }
 
 /// Whether the object is deleted, and neither finalizers nor a grace period prevent its removal.
-fn is_finished(value: &Value) -> bool {
+fn is_removable(value: &Value) -> bool {
     let metadata = &value["metadata"];
     let empty = |list: &Value| list.as_array().is_none_or(Vec::is_empty);
     let held = value["kind"] == "Namespace" && !empty(&value["spec"]["finalizers"]);
@@ -269,7 +270,7 @@ pub(crate) fn has_finalizer(value: &Value, name: &str) -> bool {
 }
 
 /// Removes the matching elements of a list in a document, and the list if it becomes empty.
-fn drop_from(owner: &mut Value, list: &str, unwanted: impl Fn(&Value) -> bool) {
+fn remove_from_list(owner: &mut Value, list: &str, unwanted: impl Fn(&Value) -> bool) {
     let Some(owner) = owner.as_object_mut() else { return };
     if let Some(Value::Array(elements)) = owner.get_mut(list) {
         elements.retain(|element| !unwanted(element));
@@ -311,7 +312,7 @@ pub(crate) fn set_condition(
 }
 
 /// Ignores 404 and 409 of a delete: the object is already gone, or a change triggers another reconcile.
-pub(crate) fn settled(deleted: Result<()>) -> Result<()> {
+pub(crate) fn ignore_not_found_or_conflict(deleted: Result<()>) -> Result<()> {
     match deleted {
         Err(error) if matches!(error.code, 404 | 409) => Ok(()),
         other => other,
@@ -320,7 +321,7 @@ pub(crate) fn settled(deleted: Result<()>) -> Result<()> {
 
 /// Why a reconcile failed; it is retried.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum ReconcileError {
     #[error(transparent)]
     Api(#[from] ApiError),
     #[error(transparent)]

@@ -14,22 +14,22 @@ use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::bounded::AT_ONCE;
-use super::queue::{Controller, Next};
+use super::bounded::MAX_CONCURRENT_WRITES;
+use super::queue::{Action, Controller};
 use super::{
-    Component, Context, Failure, Preconditions, Propagation, drop_from, is_finished, replace, set_condition,
-    settled,
+    Component, Context, Preconditions, Propagation, ReconcileError, ignore_not_found_or_conflict,
+    is_removable, remove_from_list, replace, set_condition,
 };
 use crate::clock::rfc3339;
 use crate::store::{Event, Key, Object};
 
 const NAMESPACES: &str = "namespaces";
 const PODS: &str = "pods";
-const ACCOUNTS: &str = "serviceaccounts";
-const ACCOUNT: &str = "default";
+const SERVICE_ACCOUNTS: &str = "serviceaccounts";
+const DEFAULT_SERVICE_ACCOUNT: &str = "default";
 const CONFIG_MAPS: &str = "configmaps";
-const CA: &str = "kube-root-ca.crt";
-const CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
+const ROOT_CA_CONFIG_MAP: &str = "kube-root-ca.crt";
+const ROOT_CA_DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
     internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
     guaranteed across distributions of Kubernetes clusters.";
 /// This controller's entry in `spec.finalizers`.
@@ -38,7 +38,7 @@ const FINALIZER: &str = "kubernetes";
 /// Maximum delay between the deletion request and the removal of an empty namespace (times are whole seconds). Clients
 /// still observe it as terminating, and concurrent creates fail because it is terminating, not because it does not exist.
 /// Kubernetes waits for five seconds.
-const LINGER: SignedDuration = SignedDuration::from_secs(2);
+const MAX_TERMINATION_DELAY: SignedDuration = SignedDuration::from_secs(2);
 
 /// The conditions of a terminating namespace: type, then reason and message without error.
 #[rustfmt::skip]
@@ -55,7 +55,7 @@ const FINALIZERS_REMAINING: &str = "NamespaceFinalizersRemaining";
 
 /// The remaining content of a namespace.
 #[derive(Debug, Default)]
-struct Remains {
+struct RemainingContent {
     /// Number of objects per `<plural>.<group>`.
     resources: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
@@ -63,9 +63,9 @@ struct Remains {
     errors: Vec<String>,
 }
 
-impl Remains {
+impl RemainingContent {
     /// Type, reason and message of each condition with an error.
-    fn troubles(&self) -> Vec<(&'static str, &'static str, String)> {
+    fn error_conditions(&self) -> Vec<(&'static str, &'static str, String)> {
         let list = |parts: Vec<String>| parts.join(", ");
         let mut troubles = Vec::new();
         if !self.errors.is_empty() {
@@ -90,8 +90,8 @@ impl Remains {
 }
 
 /// Sets the conditions of a namespace; returns whether any changed. Pure: no I/O, no clock.
-fn describe(namespace: &mut Value, remains: &Remains, now: &str) -> bool {
-    let troubles = remains.troubles();
+fn set_conditions(namespace: &mut Value, remains: &RemainingContent, now: &str) -> bool {
+    let troubles = remains.error_conditions();
     let mut changed = namespace["status"]["phase"] != "Terminating";
     namespace["status"]["phase"] = "Terminating".into();
     for (kind, reason, message) in CONDITIONS {
@@ -111,13 +111,13 @@ fn resource(storage: &str) -> String {
 pub(super) struct Namespaces;
 
 impl Controller for Namespaces {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = NAMESPACES.into();
         let all = context.store.list(NAMESPACES, None).objects;
         all.iter().map(|namespace| Key::new(&storage, "", &namespace.name)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         if storage.as_ref() == NAMESPACES {
             return keys.push(Key::new(storage, "", &object.name));
@@ -125,23 +125,30 @@ impl Controller for Namespaces {
         if object.namespace.is_empty() {
             return;
         }
-        let furniture =
-            matches!((storage.as_ref(), object.name.as_ref()), (ACCOUNTS, ACCOUNT) | (CONFIG_MAPS, CA));
+        let furniture = matches!(
+            (storage.as_ref(), object.name.as_ref()),
+            (SERVICE_ACCOUNTS, DEFAULT_SERVICE_ACCOUNT) | (CONFIG_MAPS, ROOT_CA_CONFIG_MAP)
+        );
         let of_terminating = || {
-            context.store.get(NAMESPACES, "", &object.namespace).is_some_and(|namespace| namespace.deleting)
+            context
+                .store
+                .get(NAMESPACES, "", &object.namespace)
+                .is_some_and(|namespace| namespace.is_deleting)
         };
         if furniture || of_terminating() {
             keys.push(Key::new(&NAMESPACES.into(), "", &object.namespace));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(namespace) = context.store.get(NAMESPACES, "", &key.name) else { return Ok(Next::Rest) };
-        if namespace.deleting {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(namespace) = context.store.get(NAMESPACES, "", &key.name) else {
+            return Ok(Action::AwaitChange);
+        };
+        if namespace.is_deleting {
             return terminate(context, key, &namespace).await;
         }
-        furnish(context, &key.name).await?;
-        Ok(Next::Rest)
+        create_default_objects(context, &key.name).await?;
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -155,7 +162,7 @@ fn content(context: &Context, namespace: &str) -> Vec<(Arc<str>, Arc<Object>)> {
     if pods.is_empty() { context.store.storages().iter().flat_map(of).collect() } else { pods }
 }
 
-async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Result<Next, Failure> {
+async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Result<Action, ReconcileError> {
     let errors = loop {
         let found = content(context, &key.name);
         let errors = delete_all(context, &found).await;
@@ -167,7 +174,7 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
             break errors;
         }
     };
-    let mut remains = Remains { errors, ..Remains::default() };
+    let mut remains = RemainingContent { errors, ..RemainingContent::default() };
     for (storage, object) in content(context, &key.name) {
         *remains.resources.entry(resource(&storage)).or_default() += 1;
         let value = object.value();
@@ -176,26 +183,26 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
         }
     }
     let mut value = namespace.value();
-    if describe(&mut value, &remains, &rfc3339(context.clock.now())) {
+    if set_conditions(&mut value, &remains, &rfc3339(context.clock.now())) {
         // This write triggers another reconcile, which continues from here.
         replace(context, key, namespace, value).await?;
-        return Ok(Next::Rest);
+        return Ok(Action::AwaitChange);
     }
     if remains.resources.is_empty() {
         let deleted = value["metadata"]["deletionTimestamp"].as_str().and_then(|at| at.parse().ok());
-        let due = deleted.map(|at: Timestamp| at.saturating_add(LINGER).unwrap_or(at));
+        let due = deleted.map(|at: Timestamp| at.saturating_add(MAX_TERMINATION_DELAY).unwrap_or(at));
         if let Some(due) = due.filter(|due| *due > context.clock.now()) {
-            return Ok(Next::At(due));
+            return Ok(Action::RequeueAt(due));
         }
-        drop_from(&mut value["spec"], "finalizers", |finalizer| finalizer == FINALIZER);
-        if is_finished(&value) || value != namespace.value() {
+        remove_from_list(&mut value["spec"], "finalizers", |finalizer| finalizer == FINALIZER);
+        if is_removable(&value) || value != namespace.value() {
             replace(context, key, namespace, value).await?;
         }
     } else if !remains.errors.is_empty() {
         // A retry may succeed without any change: return an error to be called again.
-        return Err(Failure::Api(crate::error::ApiError::internal(remains.errors.join(", "))));
+        return Err(ReconcileError::Api(crate::error::ApiError::internal(remains.errors.join(", "))));
     }
-    Ok(Next::Rest)
+    Ok(Action::AwaitChange)
 }
 
 /// Maximum number of errors named in a condition; the others are only counted.
@@ -203,13 +210,16 @@ const MAX_ERRORS: usize = 10;
 
 /// Deletes all objects that are not being deleted yet, a bounded number at a time; returns the errors.
 async fn delete_all(context: &Context, found: &[(Arc<str>, Arc<Object>)]) -> Vec<String> {
-    let alive: Vec<&(Arc<str>, Arc<Object>)> = found.iter().filter(|(_, object)| !object.deleting).collect();
+    let alive: Vec<&(Arc<str>, Arc<Object>)> =
+        found.iter().filter(|(_, object)| !object.is_deleting).collect();
     let (mut errors, mut others) = (BTreeSet::new(), 0_usize);
-    for some in alive.chunks(AT_ONCE) {
+    for some in alive.chunks(MAX_CONCURRENT_WRITES) {
         let deletes = some.iter().map(|(storage, object)| async {
             let key = Key::new(storage, &object.namespace, &object.name);
             let preconditions = Preconditions { uid: &object.uid, version: None };
-            settled(context.actor.delete(&key, preconditions, Propagation::Background).await)
+            ignore_not_found_or_conflict(
+                context.client.delete(&key, preconditions, Propagation::Background).await,
+            )
         });
         for error in join_all(deletes).await.into_iter().filter_map(Result::err) {
             if errors.len() < MAX_ERRORS || errors.contains(&error.message) {
@@ -226,26 +236,26 @@ async fn delete_all(context: &Context, found: &[(Arc<str>, Arc<Object>)]) -> Vec
     errors
 }
 
-async fn furnish(context: &Context, namespace: &str) -> Result<(), Failure> {
-    if context.store.get(ACCOUNTS, namespace, ACCOUNT).is_none() {
+async fn create_default_objects(context: &Context, namespace: &str) -> Result<(), ReconcileError> {
+    if context.store.get(SERVICE_ACCOUNTS, namespace, DEFAULT_SERVICE_ACCOUNT).is_none() {
         create(
             context,
             json!({
                 "apiVersion": "v1", "kind": "ServiceAccount",
-                "metadata": {"name": ACCOUNT, "namespace": namespace},
+                "metadata": {"name": DEFAULT_SERVICE_ACCOUNT, "namespace": namespace},
             }),
         )
         .await?;
     }
     let data = json!({"ca.crt": context.pki.ca_pem()});
-    let Some(found) = context.store.get(CONFIG_MAPS, namespace, CA) else {
+    let Some(found) = context.store.get(CONFIG_MAPS, namespace, ROOT_CA_CONFIG_MAP) else {
         return create(
             context,
             json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": {
-                    "name": CA, "namespace": namespace,
-                    "annotations": {"kubernetes.io/description": CA_DESCRIPTION},
+                    "name": ROOT_CA_CONFIG_MAP, "namespace": namespace,
+                    "annotations": {"kubernetes.io/description": ROOT_CA_DESCRIPTION},
                 },
                 "data": data,
             }),
@@ -253,16 +263,16 @@ async fn furnish(context: &Context, namespace: &str) -> Result<(), Failure> {
         .await;
     };
     let mut value = found.value();
-    if !found.deleting && value["data"] != data {
+    if !found.is_deleting && value["data"] != data {
         value["data"] = data;
-        let key = Key::new(&CONFIG_MAPS.into(), namespace, CA);
+        let key = Key::new(&CONFIG_MAPS.into(), namespace, ROOT_CA_CONFIG_MAP);
         replace(context, &key, &found, value).await?;
     }
     Ok(())
 }
 
-async fn create(context: &Context, document: Value) -> Result<(), Failure> {
-    match context.actor.create(Component::ControllerManager, document).await {
+async fn create(context: &Context, document: Value) -> Result<(), ReconcileError> {
+    match context.client.create(Component::ControllerManager, document).await {
         // Another client was faster, or the namespace is terminating: both trigger another reconcile.
         Err(error) if matches!(error.code, 403 | 404 | 409) => Ok(()),
         other => Ok(other.map(drop)?),
@@ -276,16 +286,16 @@ mod tests {
     #[test]
     fn conditions_say_what_remains_and_keep_their_time_until_they_turn() {
         let mut namespace = json!({"metadata": {"name": "n"}, "status": {"phase": "Active"}});
-        let mut remains = Remains::default();
+        let mut remains = RemainingContent::default();
         remains.resources.extend([("configmaps.".to_owned(), 1), ("deployments.apps".to_owned(), 2)]);
         remains.finalizers.insert("a.example/b".to_owned(), 3);
-        assert!(describe(&mut namespace, &remains, "t1"));
-        assert!(!describe(&mut namespace, &remains, "t2"), "nothing changed");
+        assert!(set_conditions(&mut namespace, &remains, "t1"));
+        assert!(!set_conditions(&mut namespace, &remains, "t2"), "nothing changed");
         remains.errors.push("no".to_owned());
-        assert!(describe(&mut namespace, &remains, "t3"));
-        assert!(describe(
+        assert!(set_conditions(&mut namespace, &remains, "t3"));
+        assert!(set_conditions(
             &mut namespace,
-            &Remains { errors: vec!["no".to_owned()], ..Remains::default() },
+            &RemainingContent { errors: vec!["no".to_owned()], ..RemainingContent::default() },
             "t4"
         ));
         let shown: Vec<_> = namespace["status"]["conditions"]
@@ -306,7 +316,9 @@ mod tests {
         NamespaceFinalizersRemaining|False|ContentHasNoFinalizers|All content-preserving finalizers finished|t4
         ");
         assert_eq!(
-            Remains { resources: remains.resources, ..Remains::default() }.troubles()[0].2,
+            RemainingContent { resources: remains.resources, ..RemainingContent::default() }
+                .error_conditions()[0]
+                .2,
             "Some resources are remaining: configmaps. has 1 resource instances, deployments.apps has 2 resource instances"
         );
         assert_eq!(namespace["status"]["phase"], "Terminating");

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use super::queue::{Controller, Next};
-use super::{Context, Failure, replace};
+use super::queue::{Action, Controller};
+use super::{Context, ReconcileError, replace};
 use crate::admission::quota;
 use crate::store::{Event, EventKind, Key};
 
@@ -17,21 +17,21 @@ const QUOTAS: &str = "resourcequotas";
 pub(super) struct Quotas;
 
 impl Controller for Quotas {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = QUOTAS.into();
         let quotas = context.store.list(QUOTAS, None).objects;
         quotas.iter().map(|quota| Key::new(&storage, &quota.namespace, &quota.name)).collect()
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         if storage.as_ref() == QUOTAS && event.kind != EventKind::Deleted {
             keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = context.store.get(QUOTAS, &key.namespace, &key.name) else {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         let mut value = object.value();
         // Writes maintain `used` as long as the limits are unchanged.
@@ -39,6 +39,6 @@ impl Controller for Quotas {
             value["status"] = quota::status(&context.store, &value, context.clock.now());
             replace(context, key, &object, value).await?;
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::queue::{Controller, Next};
-use super::{Context, Failure, replacement};
+use super::queue::{Action, Controller};
+use super::{Context, ReconcileError, build_change};
 use crate::access::bootstrap::aggregate;
 use crate::store::{Event, Key};
 
@@ -31,29 +31,29 @@ fn all_roles() -> Key {
 }
 
 impl Controller for Roles {
-    fn everything(&self, _context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, _context: &Context) -> Vec<Key> {
         vec![all_roles()]
     }
 
-    fn touched(&self, _context: &Context, storage: &Arc<str>, _event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _context: &Context, storage: &Arc<str>, _event: &Event, keys: &mut Vec<Key>) {
         if storage.as_ref() == ROLES && keys.is_empty() {
             keys.push(all_roles());
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let objects = context.store.list(ROLES, None).objects;
         let roles: Vec<Value> = objects.iter().map(|object| object.value()).collect();
         let changes = decide(&roles).into_iter().map(|(at, rules)| {
             let mut role = roles[at].clone();
             role["rules"] = rules;
-            replacement(&Key::new(&key.storage, "", &objects[at].name), &objects[at], role)
+            build_change(&Key::new(&key.storage, "", &objects[at].name), &objects[at], role)
         });
         let changes: Vec<_> = changes.collect();
         if !changes.is_empty() {
             context.store.commit(changes).await?;
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_come_from_the_chosen_roles_in_the_order_of_names_and_once() {
+    fn aggregation_merges_rules_of_selected_roles_in_name_order() {
         let rule = |name: &str| json!({"verbs": ["get"], "apiGroups": [""], "resources": [name]});
         let selector = json!({"matchLabels": {"to": "all"}});
         let roles = vec![

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use serde_json::json;
 
-use super::queue::Next;
+use super::queue::Action;
 use super::*;
-use crate::clock::HeldClock;
+use crate::clock::ManualClock;
 use crate::store::Event;
 
 /// Deletes and creates like the API, as far as these tests need it.
-struct TinyApi {
+struct FakeApi {
     store: Arc<Store>,
     /// Number of further deletes that fail.
     failing: AtomicU32,
@@ -21,7 +21,7 @@ struct TinyApi {
     most: AtomicU32,
 }
 
-impl TinyApi {
+impl FakeApi {
     async fn remove(&self, key: &Key, preconditions: Preconditions<'_>, how: Propagation) -> Result<()> {
         if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
             return Err(ApiError::internal("not now"));
@@ -31,7 +31,7 @@ impl TinyApi {
         if found.uid.as_ref() != preconditions.uid
             || preconditions.version.is_some_and(|v| v != found.version)
         {
-            return Err(ApiError::stale("", &key.storage, &key.name));
+            return Err(ApiError::outdated_version("", &key.storage, &key.name));
         }
         let mut value = found.value();
         let mut finalizers = value["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
@@ -44,12 +44,12 @@ impl TinyApi {
         value["metadata"]["finalizers"] = finalizers.into();
         value["metadata"]["deletionGracePeriodSeconds"] =
             value["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0).into();
-        let committed = self.store.commit(vec![replacement(key, &found, value)]).await;
-        committed.map(drop).map_err(|_| ApiError::stale("", &key.storage, &key.name))
+        let committed = self.store.commit(vec![build_change(key, &found, value)]).await;
+        committed.map(drop).map_err(|_| ApiError::outdated_version("", &key.storage, &key.name))
     }
 }
 
-impl Actor for TinyApi {
+impl ControllerClient for FakeApi {
     fn delete<'a>(
         &'a self,
         key: &'a Key,
@@ -66,15 +66,15 @@ impl Actor for TinyApi {
         .boxed()
     }
 
-    fn delete_now<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>> {
+    fn delete_immediately<'a>(&'a self, key: &'a Key, uid: &'a str) -> BoxFuture<'a, Result<()>> {
         self.remove(key, Preconditions { uid, version: None }, Propagation::Background).boxed()
     }
 
-    fn update(&self, _: Component, _: Part, _: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
+    fn update(&self, _: Component, _: ObjectPart, _: Value) -> BoxFuture<'_, Result<Arc<Object>>> {
         async { Err(ApiError::not_implemented("the tiny API has no updates")) }.boxed()
     }
 
-    fn rescale<'a>(
+    fn update_scale<'a>(
         &'a self,
         _: (&'a str, &'a str),
         _: (&'a str, &'a str),
@@ -83,7 +83,7 @@ impl Actor for TinyApi {
         unreachable!("these controllers do not ask for it")
     }
 
-    fn scale<'a>(&'a self, _: (&'a str, &'a str), _: (&'a str, &'a str)) -> BoxFuture<'a, Result<Value>> {
+    fn get_scale<'a>(&'a self, _: (&'a str, &'a str), _: (&'a str, &'a str)) -> BoxFuture<'a, Result<Value>> {
         unreachable!("these controllers do not ask for it")
     }
 
@@ -132,28 +132,28 @@ fn kind(name: &str) -> Option<(Arc<str>, bool)> {
     Some((storage.into(), namespaced))
 }
 
-struct World {
+struct ControllerHarness {
     store: Arc<Store>,
-    api: Arc<TinyApi>,
-    clock: Arc<HeldClock>,
+    api: Arc<FakeApi>,
+    clock: Arc<ManualClock>,
 }
 
-impl World {
+impl ControllerHarness {
     fn new() -> Self {
         let store = Store::in_memory();
-        let api = Arc::new(TinyApi {
+        let api = Arc::new(FakeApi {
             store: store.clone(),
             failing: AtomicU32::new(0),
             deleting: AtomicU32::new(0),
             most: AtomicU32::new(0),
         });
-        Self { store, api, clock: HeldClock::at("2026-01-02T03:04:05Z".parse().unwrap()) }
+        Self { store, api, clock: ManualClock::starting_at("2026-01-02T03:04:05Z".parse().unwrap()) }
     }
 
-    fn start(&self) -> Control {
+    fn start(&self) -> RunningControllers {
         start(Context {
             store: self.store.clone(),
-            actor: self.api.clone(),
+            client: self.api.clone(),
             clock: self.clock.clone(),
             pki: Arc::new(Pki::in_memory(&[], self.clock.now()).unwrap()),
             kinds: Arc::new(|_, name| kind(name)),
@@ -178,7 +178,7 @@ impl World {
     }
 
     /// Creates an object with uid `what`, these fields and these owners.
-    async fn make(&self, what: &str, fields: Value, owners: &[&str]) {
+    async fn create(&self, what: &str, fields: Value, owners: &[&str]) {
         let key = Self::key(what);
         let mut value = fields;
         value["kind"] = what.split(' ').next().unwrap().into();
@@ -204,7 +204,7 @@ impl World {
         let found = self.get(what).unwrap();
         let mut value = found.value();
         edit(&mut value);
-        self.store.commit(vec![replacement(&Self::key(what), &found, value)]).await.unwrap();
+        self.store.commit(vec![build_change(&Self::key(what), &found, value)]).await.unwrap();
     }
 
     async fn delete(&self, what: &str, how: Propagation) {
@@ -212,8 +212,8 @@ impl World {
         self.api.remove(&Self::key(what), preconditions, how).await.unwrap();
     }
 
-    async fn until(&self, why: &str, holds: impl Fn(&Self) -> bool) {
-        let mut feed = self.store.follow_all();
+    async fn wait_for(&self, why: &str, holds: impl Fn(&Self) -> bool) {
+        let mut feed = self.store.watch_all();
         let waited = async {
             while !holds(self) {
                 let _ = tokio::time::timeout(Duration::from_millis(20), feed.next()).await;
@@ -223,150 +223,157 @@ impl World {
     }
 
     /// Waits until nothing has changed for a while.
-    async fn rest(&self) {
-        let mut feed = self.store.follow_all();
+    async fn wait_until_idle(&self) {
+        let mut feed = self.store.watch_all();
         while tokio::time::timeout(Duration::from_millis(60), feed.next()).await.is_ok() {}
     }
 }
 
 #[tokio::test]
 async fn removal_of_a_large_namespace_has_a_bounded_number_of_deletes_under_way() {
-    let world = World::new();
-    world.make("Namespace n", json!({"spec": {"finalizers": ["kubernetes"]}}), &[]).await;
+    let world = ControllerHarness::new();
+    world.create("Namespace n", json!({"spec": {"finalizers": ["kubernetes"]}}), &[]).await;
     for n in 0..1_000 {
-        world.make(&format!("ConfigMap n/c{n}"), json!({}), &[]).await;
+        world.create(&format!("ConfigMap n/c{n}"), json!({}), &[]).await;
     }
     let _control = world.start();
     world.delete("Namespace n", Propagation::Background).await;
-    world.until("the content is gone", |w| w.store.count("configmaps", None) == 0).await;
+    world.wait_for("the content is gone", |w| w.store.count("configmaps", None) == 0).await;
     let most = world.api.most.load(Ordering::SeqCst);
     assert!((2..=64).contains(&most), "{most} deletes at once");
 }
 
 #[tokio::test]
-async fn a_tree_goes_with_its_root_soon_even_when_some_deletes_fail() {
-    let world = World::new();
-    world.make("Widget n/root", json!({}), &[]).await;
-    world.make("ReplicaSet n/r", json!({}), &["Widget n/root"]).await;
+async fn gc_deletes_dependents_of_a_deleted_root_despite_failing_deletes() {
+    let world = ControllerHarness::new();
+    world.create("Widget n/root", json!({}), &[]).await;
+    world.create("ReplicaSet n/r", json!({}), &["Widget n/root"]).await;
     for n in 0..20 {
-        world.make(&format!("Pod n/p{n}"), json!({}), &["ReplicaSet n/r"]).await;
+        world.create(&format!("Pod n/p{n}"), json!({}), &["ReplicaSet n/r"]).await;
     }
-    world.make("Pod n/free", json!({}), &[]).await;
+    world.create("Pod n/free", json!({}), &[]).await;
     let control = world.start();
-    world.rest().await;
+    world.wait_until_idle().await;
     assert_eq!(world.store.count("pods", None), 21);
     let begun = Instant::now();
     world.delete("Widget n/root", Propagation::Background).await;
     world.api.failing.store(5, Ordering::SeqCst);
-    world.until("the pods are gone", |w| w.store.count("pods", None) == 1).await;
+    world.wait_for("the pods are gone", |w| w.store.count("pods", None) == 1).await;
     assert!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
     assert!(world.get("Pod n/free").is_some() && world.get("ReplicaSet n/r").is_none());
     control.stop().await;
 }
 
 #[tokio::test]
-async fn absent_owners_are_found_by_kind_namespace_name_and_uid() {
-    let world = World::new();
-    world.make("ConfigMap n/owner", json!({}), &[]).await;
-    world.make("ConfigMap other/owner", json!({}), &[]).await;
-    world.make("Node node", json!({}), &[]).await;
+async fn gc_identifies_absent_owners_by_kind_namespace_name_and_uid() {
+    let world = ControllerHarness::new();
+    world.create("ConfigMap n/owner", json!({}), &[]).await;
+    world.create("ConfigMap other/owner", json!({}), &[]).await;
+    world.create("Node node", json!({}), &[]).await;
     // The name of an existing owner with a uid that never existed.
-    world.make("Pod n/wrong-uid", json!({}), &["ConfigMap x/owner"]).await;
-    world.make("Pod n/never", json!({}), &["ConfigMap n/never"]).await;
-    world.make("Pod n/elsewhere", json!({}), &["ConfigMap other/owner"]).await;
-    world.make("Pod n/fine", json!({}), &["ConfigMap n/owner"]).await;
-    world.make("Pod n/of-node", json!({}), &["Node node"]).await;
-    world.make("Pod n/unknown-kind", json!({}), &["Mystery n/m"]).await;
-    world.make("Node of-namespaced", json!({}), &["ConfigMap n/never"]).await;
-    world.make("Pod n/two", json!({}), &["ConfigMap n/never", "ConfigMap n/owner"]).await;
+    world.create("Pod n/wrong-uid", json!({}), &["ConfigMap x/owner"]).await;
+    world.create("Pod n/never", json!({}), &["ConfigMap n/never"]).await;
+    world.create("Pod n/elsewhere", json!({}), &["ConfigMap other/owner"]).await;
+    world.create("Pod n/fine", json!({}), &["ConfigMap n/owner"]).await;
+    world.create("Pod n/of-node", json!({}), &["Node node"]).await;
+    world.create("Pod n/unknown-kind", json!({}), &["Mystery n/m"]).await;
+    world.create("Node of-namespaced", json!({}), &["ConfigMap n/never"]).await;
+    world.create("Pod n/two", json!({}), &["ConfigMap n/never", "ConfigMap n/owner"]).await;
     let _control = world.start();
-    let names =
-        |w: &World| w.store.list("pods", None).objects.iter().map(|o| o.name.to_string()).collect::<Vec<_>>();
-    world.until("four pods stay", |w| names(w) == ["fine", "of-node", "two", "unknown-kind"]).await;
-    world.until("one owner stays", |w| w.get("Pod n/two").unwrap().owners.len() == 1).await;
-    world.rest().await;
+    let names = |w: &ControllerHarness| {
+        w.store.list("pods", None).objects.iter().map(|o| o.name.to_string()).collect::<Vec<_>>()
+    };
+    world.wait_for("four pods stay", |w| names(w) == ["fine", "of-node", "two", "unknown-kind"]).await;
+    world.wait_for("one owner stays", |w| w.get("Pod n/two").unwrap().owner_uids.len() == 1).await;
+    world.wait_until_idle().await;
     assert!(world.get("Node of-namespaced").is_some());
-    world.make("Pod n/late", json!({}), &["ConfigMap n/never"]).await;
-    world.until("a late one goes too", |w| w.get("Pod n/late").is_none()).await;
+    world.create("Pod n/late", json!({}), &["ConfigMap n/never"]).await;
+    world.wait_for("a late one goes too", |w| w.get("Pod n/late").is_none()).await;
 }
 
 #[tokio::test]
-async fn in_the_foreground_the_owner_waits_for_those_that_block_it() {
-    let world = World::new();
+async fn foreground_deletion_waits_for_blocking_dependents() {
+    let world = ControllerHarness::new();
     let _control = world.start();
-    world.make("Widget n/root", json!({}), &[]).await;
-    world.make("ReplicaSet n/r", json!({}), &["!Widget n/root"]).await;
-    world.make("Pod n/slow", json!({"metadata": {"finalizers": ["test/hold"]}}), &["!ReplicaSet n/r"]).await;
-    world.make("Pod n/quick", json!({}), &["ReplicaSet n/r"]).await;
+    world.create("Widget n/root", json!({}), &[]).await;
+    world.create("ReplicaSet n/r", json!({}), &["!Widget n/root"]).await;
+    world
+        .create("Pod n/slow", json!({"metadata": {"finalizers": ["test/hold"]}}), &["!ReplicaSet n/r"])
+        .await;
+    world.create("Pod n/quick", json!({}), &["ReplicaSet n/r"]).await;
     world.delete("Widget n/root", Propagation::Foreground).await;
     world
-        .until("one pod is left, deleting", |w| {
-            w.get("Pod n/quick").is_none() && w.get("Pod n/slow").is_some_and(|pod| pod.deleting)
+        .wait_for("one pod is left, deleting", |w| {
+            w.get("Pod n/quick").is_none() && w.get("Pod n/slow").is_some_and(|pod| pod.is_deleting)
         })
         .await;
-    world.rest().await;
-    assert!(world.get("Widget n/root").unwrap().deleting && world.get("ReplicaSet n/r").unwrap().deleting);
-    let mut feed = world.store.follow_all();
+    world.wait_until_idle().await;
+    assert!(
+        world.get("Widget n/root").unwrap().is_deleting && world.get("ReplicaSet n/r").unwrap().is_deleting
+    );
+    let mut feed = world.store.watch_all();
     world.change("Pod n/slow", |pod| pod["metadata"]["finalizers"] = json!([])).await;
-    world.until("the root is gone", |w| w.get("Widget n/root").is_none()).await;
+    world.wait_for("the root is gone", |w| w.get("Widget n/root").is_none()).await;
     let gone: Vec<_> = feed.next().await.into_iter().flatten().map(|(storage, _)| storage).collect();
     assert_eq!(gone.first().map(AsRef::as_ref), Some("pods"));
 
-    world.make("Widget n/alone", json!({}), &[]).await;
+    world.create("Widget n/alone", json!({}), &[]).await;
     world.delete("Widget n/alone", Propagation::Foreground).await;
-    world.until("one without dependents goes at once", |w| w.get("Widget n/alone").is_none()).await;
+    world.wait_for("one without dependents goes at once", |w| w.get("Widget n/alone").is_none()).await;
 }
 
 #[tokio::test]
-async fn a_circle_of_owners_does_not_hold_itself() {
-    let world = World::new();
-    world.make("Widget n/a", json!({}), &["!Widget n/b"]).await;
-    world.make("Widget n/b", json!({}), &["!Widget n/a"]).await;
+async fn foreground_deletion_resolves_owner_cycle() {
+    let world = ControllerHarness::new();
+    world.create("Widget n/a", json!({}), &["!Widget n/b"]).await;
+    world.create("Widget n/b", json!({}), &["!Widget n/a"]).await;
     let _control = world.start();
-    world.rest().await;
+    world.wait_until_idle().await;
     assert_eq!(world.store.count("widgets.example.com", None), 2);
     world.delete("Widget n/a", Propagation::Foreground).await;
-    world.until("both are gone", |w| w.store.count("widgets.example.com", None) == 0).await;
+    world.wait_for("both are gone", |w| w.store.count("widgets.example.com", None) == 0).await;
 }
 
 #[tokio::test]
-async fn orphans_stay_without_their_owner() {
-    let world = World::new();
+async fn orphan_deletion_keeps_dependents() {
+    let world = ControllerHarness::new();
     let _control = world.start();
-    world.make("ReplicaSet n/r", json!({}), &[]).await;
-    world.make("Pod n/p", json!({}), &["ReplicaSet n/r"]).await;
+    world.create("ReplicaSet n/r", json!({}), &[]).await;
+    world.create("Pod n/p", json!({}), &["ReplicaSet n/r"]).await;
     world.delete("ReplicaSet n/r", Propagation::Orphan).await;
-    world.until("the owner is gone", |w| w.get("ReplicaSet n/r").is_none()).await;
-    world.rest().await;
+    world.wait_for("the owner is gone", |w| w.get("ReplicaSet n/r").is_none()).await;
+    world.wait_until_idle().await;
     assert!(world.get("Pod n/p").unwrap().value()["metadata"].get("ownerReferences").is_none());
 }
 
 #[tokio::test]
-async fn a_namespace_is_furnished_while_it_lives_and_emptied_when_it_goes() {
-    let world = World::new();
+async fn namespace_gets_default_objects_and_is_emptied_on_deletion() {
+    let world = ControllerHarness::new();
     let control = world.start();
     let spec = json!({"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
-    world.make("Namespace n", spec.clone(), &[]).await;
-    world.make("Namespace other", spec, &[]).await;
-    let furnished = |w: &World| {
+    world.create("Namespace n", spec.clone(), &[]).await;
+    world.create("Namespace other", spec, &[]).await;
+    let furnished = |w: &ControllerHarness| {
         w.get("ServiceAccount n/default").is_some() && w.get("ConfigMap n/kube-root-ca.crt").is_some()
     };
-    world.until("it is furnished", furnished).await;
+    world.wait_for("it is furnished", furnished).await;
     world.delete("ServiceAccount n/default", Propagation::Background).await;
     world.delete("ConfigMap n/kube-root-ca.crt", Propagation::Background).await;
-    world.until("it is furnished again", furnished).await;
+    world.wait_for("it is furnished again", furnished).await;
     world.change("ConfigMap n/kube-root-ca.crt", |map| map["data"] = json!({"ca.crt": "mine"})).await;
-    let ca = |w: &World| w.get("ConfigMap n/kube-root-ca.crt").unwrap().value()["data"]["ca.crt"].clone();
-    world.until("the certificate is put back", |w| ca(w) != "mine").await;
+    let ca = |w: &ControllerHarness| {
+        w.get("ConfigMap n/kube-root-ca.crt").unwrap().value()["data"]["ca.crt"].clone()
+    };
+    world.wait_for("the certificate is put back", |w| ca(w) != "mine").await;
 
-    world.make("ConfigMap n/held", json!({"metadata": {"finalizers": ["test/hold"]}}), &[]).await;
-    world.make("Pod n/graceful", json!({"spec": {"terminationGracePeriodSeconds": 30}}), &[]).await;
+    world.create("ConfigMap n/held", json!({"metadata": {"finalizers": ["test/hold"]}}), &[]).await;
+    world.create("Pod n/graceful", json!({"spec": {"terminationGracePeriodSeconds": 30}}), &[]).await;
     world
         .change("Namespace n", |ns| {
             ns["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
         })
         .await;
-    let message = |w: &World| {
+    let message = |w: &ControllerHarness| {
         let value = w.get("Namespace n").unwrap().value();
         let found = value["status"]["conditions"].as_array().into_iter().flatten();
         let wanted = |c: &&Value| {
@@ -375,164 +382,170 @@ async fn a_namespace_is_furnished_while_it_lives_and_emptied_when_it_goes() {
         found.filter(wanted).map(|c| c["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join("; ")
     };
     let pods = "Some resources are remaining: pods. has 1 resource instances; All content-preserving finalizers finished";
-    world.until("pods are first", |w| message(w) == pods).await;
-    assert!(!world.get("ConfigMap n/held").unwrap().deleting);
+    world.wait_for("pods are first", |w| message(w) == pods).await;
+    assert!(!world.get("ConfigMap n/held").unwrap().is_deleting);
     world.change("Pod n/graceful", |pod| pod["metadata"]["deletionGracePeriodSeconds"] = 0.into()).await;
     let rest = "Some resources are remaining: configmaps. has 1 resource instances; \
         Some content in the namespace has finalizers remaining: test/hold in 1 resource instances";
-    world.until("one is held", |w| message(w) == rest).await;
+    world.wait_for("one is held", |w| message(w) == rest).await;
     assert!(world.get("ServiceAccount n/default").is_none());
     let begun = Instant::now();
     world.change("ConfigMap n/held", |map| map["metadata"]["finalizers"] = json!([])).await;
-    world.until("nothing is held", |w| w.get("ConfigMap n/held").is_none()).await;
+    world.wait_for("nothing is held", |w| w.get("ConfigMap n/held").is_none()).await;
     assert!(world.get("Namespace n").is_some(), "it stays for a moment");
     world.clock.advance(jiff::SignedDuration::from_secs(2));
-    world.until("the namespace is gone", |w| w.get("Namespace n").is_none()).await;
+    world.wait_for("the namespace is gone", |w| w.get("Namespace n").is_none()).await;
     assert!(begun.elapsed() < Duration::from_secs(1), "it took {:?}", begun.elapsed());
-    world.rest().await;
+    world.wait_until_idle().await;
     assert!(world.get("ServiceAccount n/default").is_none(), "nothing is put back");
     assert!(world.get("ServiceAccount other/default").is_some());
     control.stop().await;
 }
 
 #[tokio::test]
-async fn a_definition_takes_its_instances_along() {
-    let world = World::new();
+async fn crd_deletion_deletes_instances() {
+    let world = ControllerHarness::new();
     let established = json!({
         "metadata": {"finalizers": [customresources::FINALIZER]},
         "status": {"conditions": [{"type": "Established", "status": "True"}]},
     });
     let definition = "CustomResourceDefinition widgets.example.com";
-    world.make(definition, established, &[]).await;
-    world.make("Widget n/held", json!({"metadata": {"finalizers": ["test/hold"]}}), &[]).await;
-    world.make("Widget m/quick", json!({}), &[]).await;
+    world.create(definition, established, &[]).await;
+    world.create("Widget n/held", json!({"metadata": {"finalizers": ["test/hold"]}}), &[]).await;
+    world.create("Widget m/quick", json!({}), &[]).await;
     let _control = world.start();
     world.delete(definition, Propagation::Background).await;
-    world.until("one is left", |w| w.store.count("widgets.example.com", None) == 1).await;
-    world.rest().await;
+    world.wait_for("one is left", |w| w.store.count("widgets.example.com", None) == 1).await;
+    world.wait_until_idle().await;
     let reason = world.get(definition).unwrap().value()["status"]["conditions"][1]["reason"].clone();
     assert_eq!(reason, "InstanceDeletionInProgress");
     world.change("Widget n/held", |widget| widget["metadata"]["finalizers"] = json!([])).await;
-    world.until("the definition is gone", |w| w.get(definition).is_none()).await;
+    world.wait_for("the definition is gone", |w| w.get(definition).is_none()).await;
 }
 
 #[tokio::test]
-async fn aggregated_roles_and_old_events_follow_by_themselves() {
-    let world = World::new();
+async fn roles_are_aggregated_and_old_events_deleted() {
+    let world = ControllerHarness::new();
     let selector = |label: &str| json!({"clusterRoleSelectors": [{"matchLabels": {"to": label}}]});
-    world.make("ClusterRole admin", json!({"aggregationRule": selector("admin")}), &[]).await;
+    world.create("ClusterRole admin", json!({"aggregationRule": selector("admin")}), &[]).await;
     let edit = json!({"metadata": {"labels": {"to": "admin"}}, "aggregationRule": selector("edit")});
-    world.make("ClusterRole edit", edit, &[]).await;
+    world.create("ClusterRole edit", edit, &[]).await;
     let seen = |at: &str| json!({"lastTimestamp": at});
-    world.make("Event n/old", seen("2026-01-02T02:00:00Z"), &[]).await;
-    world.make("Event n/new", seen("2026-01-02T03:00:00Z"), &[]).await;
+    world.create("Event n/old", seen("2026-01-02T02:00:00Z"), &[]).await;
+    world.create("Event n/new", seen("2026-01-02T03:00:00Z"), &[]).await;
     let _control = world.start();
-    world.until("the old event is gone", |w| w.store.count("events", None) == 1).await;
+    world.wait_for("the old event is gone", |w| w.store.count("events", None) == 1).await;
     let rules = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]);
     world
-        .make("ClusterRole mine", json!({"metadata": {"labels": {"to": "edit"}}, "rules": rules}), &[])
+        .create("ClusterRole mine", json!({"metadata": {"labels": {"to": "edit"}}, "rules": rules}), &[])
         .await;
-    let of = |w: &World, name: &str| w.get(name).unwrap().value()["rules"].clone();
-    world.until("rules arrive", |w| of(w, "ClusterRole admin") == of(w, "ClusterRole mine")).await;
-    world.rest().await;
+    let of = |w: &ControllerHarness, name: &str| w.get(name).unwrap().value()["rules"].clone();
+    world.wait_for("rules arrive", |w| of(w, "ClusterRole admin") == of(w, "ClusterRole mine")).await;
+    world.wait_until_idle().await;
     let version = world.store.version();
-    world.rest().await;
+    world.wait_until_idle().await;
     assert_eq!(world.store.version(), version, "nobody writes without need");
 }
 
 #[tokio::test]
-async fn tokens_and_signatures_are_filled_in() {
-    let world = World::new();
+async fn token_secrets_and_csrs_are_completed() {
+    let world = ControllerHarness::new();
     let account = "kubernetes.io/service-account.name";
     let asking = |name: &str| json!({"type": "kubernetes.io/service-account-token", "metadata": {"annotations": {account: name}}});
-    world.make("ServiceAccount n/bot", json!({}), &[]).await;
-    world.make("Secret n/token", asking("bot"), &[]).await;
-    world.make("Secret n/lost", asking("nobody"), &[]).await;
-    world.make("ConfigMap kube-public/cluster-info", json!({"data": {"kubeconfig": "k"}}), &[]).await;
+    world.create("ServiceAccount n/bot", json!({}), &[]).await;
+    world.create("Secret n/token", asking("bot"), &[]).await;
+    world.create("Secret n/lost", asking("nobody"), &[]).await;
+    world.create("ConfigMap kube-public/cluster-info", json!({"data": {"kubeconfig": "k"}}), &[]).await;
     let _control = world.start();
-    let data = |w: &World, what: &str, key: &str| {
+    let data = |w: &ControllerHarness, what: &str, key: &str| {
         w.get(what).is_some_and(|object| object.value()["data"][key].is_string())
     };
-    world.until("the token is there", |w| data(w, "Secret n/token", "token")).await;
-    world.until("one of nobody goes", |w| w.get("Secret n/lost").is_none()).await;
+    world.wait_for("the token is there", |w| data(w, "Secret n/token", "token")).await;
+    world.wait_for("one of nobody goes", |w| w.get("Secret n/lost").is_none()).await;
     let token = json!({"type": "bootstrap.kubernetes.io/token", "data": {
         "token-id": "YWJjZGVm", "token-secret": "MDEyMzQ1Njc4OWFiY2RlZg==", "usage-bootstrap-signing": "dHJ1ZQ=="}});
-    world.make("Secret kube-system/bootstrap-token-abcdef", token, &[]).await;
-    let signed = |w: &World| data(w, "ConfigMap kube-public/cluster-info", "jws-kubeconfig-abcdef");
-    world.until("it signs", signed).await;
+    world.create("Secret kube-system/bootstrap-token-abcdef", token, &[]).await;
+    let signed =
+        |w: &ControllerHarness| data(w, "ConfigMap kube-public/cluster-info", "jws-kubeconfig-abcdef");
+    world.wait_for("it signs", signed).await;
     let ended = json!({"type": "bootstrap.kubernetes.io/token", "data": {"expiration": "MjAyMC0wMS0wMVQwMDowMDowMFo="}});
-    world.make("Secret kube-system/bootstrap-token-ended0", ended.clone(), &[]).await;
-    world.make("Secret kube-system/other", ended, &[]).await;
+    world.create("Secret kube-system/bootstrap-token-ended0", ended.clone(), &[]).await;
+    world.create("Secret kube-system/other", ended, &[]).await;
     world
-        .until("one that has ended goes", |w| w.get("Secret kube-system/bootstrap-token-ended0").is_none())
+        .wait_for("one that has ended goes", |w| w.get("Secret kube-system/bootstrap-token-ended0").is_none())
         .await;
     assert!(signed(&world) && world.get("Secret kube-system/other").is_some());
 }
 
 #[tokio::test]
-async fn names_of_a_definition_that_went_are_given_to_who_waited() {
-    let world = World::new();
+async fn names_of_deleted_crd_are_given_to_waiting_crd() {
+    let world = ControllerHarness::new();
     let definition = |plural: &str| json!({"spec": {"group": "x.dev", "names": {"plural": plural, "kind": "Tug", "listKind": "TugList"}}, "status": {}});
     let mut first = definition("tugs");
     first["metadata"]["name"] = "tugs.x.dev".into();
-    crate::crd::status::establish(&mut first, &[], world.clock.now());
+    crate::crd::status::set_names_and_conditions(&mut first, &[], world.clock.now());
     let mut second = definition("boats");
     second["metadata"]["name"] = "boats.x.dev".into();
-    crate::crd::status::establish(&mut second, std::slice::from_ref(&first), world.clock.now());
+    crate::crd::status::set_names_and_conditions(
+        &mut second,
+        std::slice::from_ref(&first),
+        world.clock.now(),
+    );
     assert!(!crate::crd::status::is_established(&second));
     first["metadata"]["finalizers"] = json!([super::customresources::FINALIZER]);
     first["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
-    world.make("CustomResourceDefinition boats.x.dev", second, &[]).await;
-    world.make("CustomResourceDefinition tugs.x.dev", first, &[]).await;
+    world.create("CustomResourceDefinition boats.x.dev", second, &[]).await;
+    world.create("CustomResourceDefinition tugs.x.dev", first, &[]).await;
     let _control = world.start();
-    let established = |w: &World| {
+    let established = |w: &ControllerHarness| {
         let boats = w.get("CustomResourceDefinition boats.x.dev");
         boats.is_some_and(|boats| crate::crd::status::is_established(&boats.value()))
     };
-    world.until("the other is served", established).await;
+    world.wait_for("the other is served", established).await;
 }
 
 /// Panics for ConfigMaps named `bad` and counts the others; its event handler panics for those named `worse`.
-struct Panicky(Arc<AtomicU32>);
+struct PanickingController(Arc<AtomicU32>);
 
-impl Controller for Panicky {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+impl Controller for PanickingController {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let all = context.store.list("configmaps", None).objects;
         all.iter().map(|object| Key::new(&"configmaps".into(), &object.namespace, &object.name)).collect()
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         if storage.as_ref() == "configmaps" {
             assert_ne!(event.object.name.as_ref(), "worse", "hostile event");
             keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
         }
     }
 
-    async fn sync(&self, _: &Context, key: &Key) -> std::result::Result<Next, Failure> {
+    async fn reconcile(&self, _: &Context, key: &Key) -> std::result::Result<Action, ReconcileError> {
         assert_ne!(key.name.as_ref(), "bad", "hostile object");
         self.0.fetch_add(1, Ordering::SeqCst);
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
 #[tokio::test]
 async fn reconcile_that_panics_is_retried_and_stops_no_other() {
-    let world = World::new();
+    let world = ControllerHarness::new();
     let mut control = world.start();
     let (health, metrics) = (control.context().health.clone(), control.context().metrics.clone());
     let reconciled = Arc::new(AtomicU32::new(0));
-    control.run(Panicky(reconciled.clone()));
-    world.make("Namespace n", json!({}), &[]).await;
-    world.make("ConfigMap n/bad", json!({"apiVersion": "v1", "kind": "ConfigMap"}), &[]).await;
-    world.make("ConfigMap n/worse", json!({}), &[]).await;
-    world.make("ConfigMap n/good", json!({}), &[]).await;
-    let retried = |_: &World| reconciled.load(Ordering::SeqCst) >= 2 && metrics.panics() >= 3;
-    world.until("a retry, and the other objects", retried).await;
+    control.start_controller(PanickingController(reconciled.clone()));
+    world.create("Namespace n", json!({}), &[]).await;
+    world.create("ConfigMap n/bad", json!({"apiVersion": "v1", "kind": "ConfigMap"}), &[]).await;
+    world.create("ConfigMap n/worse", json!({}), &[]).await;
+    world.create("ConfigMap n/good", json!({}), &[]).await;
+    let retried =
+        |_: &ControllerHarness| reconciled.load(Ordering::SeqCst) >= 2 && metrics.panic_count() >= 3;
+    world.wait_for("a retry, and the other objects", retried).await;
     assert_eq!(health.failing(), [], "the controller itself never ended");
-    assert_eq!(metrics.restarts(), 0);
-    let recorded = |world: &World| {
+    assert_eq!(metrics.task_restart_count(), 0);
+    let recorded = |world: &ControllerHarness| {
         let events = world.store.list("events", None).objects;
         events.iter().any(|event| event.value()["reason"] == "ReconcilePanic")
     };
-    world.until("an Event", recorded).await;
+    world.wait_for("an Event", recorded).await;
 }

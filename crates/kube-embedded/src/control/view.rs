@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::access::node::References;
+use crate::access::node::PodReferences;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -69,7 +69,7 @@ pub struct Pod {
     pub status: PodStatus,
     /// Cache of the objects that the pod's node may read.
     #[serde(skip)]
-    pub references: OnceLock<References>,
+    pub references: OnceLock<PodReferences>,
 }
 
 #[derive(Debug, Default, Deserialize)]

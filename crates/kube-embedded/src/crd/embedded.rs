@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::schema::Schema;
-use crate::decode::conform::{Reader, conform};
+use super::schema::StructuralSchema;
+use crate::decode::conform::{ErrorStyle, conform};
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::schema::builtin;
 
@@ -14,7 +14,7 @@ static LABEL: LazyLock<Regex> =
     LazyLock::new(|| Regex::new("^[a-z]([-a-z0-9]*[a-z0-9])?$").expect("a pattern of ours compiles"));
 
 /// Returns the errors of Kubernetes for an invalid DNS-1035 label; empty if it is valid.
-pub fn label_complaints(text: &str) -> Vec<String> {
+pub fn label_errors(text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if text.len() > 63 {
         complaints.push("must be no more than 63 characters".to_owned());
@@ -31,44 +31,44 @@ pub fn label_complaints(text: &str) -> Vec<String> {
 }
 
 /// Returns the first embedded `apiVersion`, `kind` or `metadata` of the wrong type: such an object cannot be decoded.
-pub fn malformed(value: &Value, schema: &Schema, path: &Path) -> Option<FieldError> {
+pub fn first_type_error(value: &Value, schema: &StructuralSchema, path: &Path) -> Option<FieldError> {
     match value {
         Value::Object(fields) => fields.iter().find_map(|(name, value)| {
             if schema.embedded && matches!(name.as_str(), "apiVersion" | "kind") && !value.is_string() {
                 return Some(FieldError::invalid(&path.field(name), value.clone(), "must be a string"));
             }
             if schema.embedded && name == "metadata" {
-                return malformed_metadata(value, &path.field(name));
+                return metadata_type_error(value, &path.field(name));
             }
             let child = schema.child(name)?;
             let is_property = schema.properties.contains_key(name.as_str());
-            malformed(value, child, &if is_property { path.field(name) } else { path.key(name) })
+            first_type_error(value, child, &if is_property { path.field(name) } else { path.key(name) })
         }),
         Value::Array(items) => {
             let child = schema.items.as_ref()?;
-            items.iter().enumerate().find_map(|(at, item)| malformed(item, child, &path.index(at)))
+            items.iter().enumerate().find_map(|(at, item)| first_type_error(item, child, &path.index(at)))
         }
         _ => None,
     }
 }
 
-fn malformed_metadata(metadata: &Value, path: &Path) -> Option<FieldError> {
+fn metadata_type_error(metadata: &Value, path: &Path) -> Option<FieldError> {
     if !metadata.is_object() {
         return Some(FieldError::invalid(path, metadata.clone(), "must be an object"));
     }
-    let ty = builtin::types().named("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
-    let why = conform(ty, &mut metadata.clone(), Reader::Unstructured).err()?;
+    let ty = builtin::types().by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")?;
+    let why = conform(ty, &mut metadata.clone(), ErrorStyle::Unstructured).err()?;
     Some(FieldError::invalid(path, metadata.clone(), why))
 }
 
 /// Validates embedded resources anywhere in the object.
-pub fn check(object: &Value, schema: &Schema) -> FieldErrors {
+pub fn check(object: &Value, schema: &StructuralSchema) -> FieldErrors {
     let mut errors = FieldErrors::new();
     walk(object, schema, &Path::root(), &mut errors);
     errors
 }
 
-fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut FieldErrors) {
+fn walk(value: &Value, schema: &StructuralSchema, path: &Path, errors: &mut FieldErrors) {
     match value {
         Value::Object(fields) => {
             if schema.embedded {
@@ -113,7 +113,7 @@ fn resource(value: &Value, path: &Path, errors: &mut FieldErrors) {
             errors.push(FieldError::invalid(&path.field("kind"), "", "must not be empty"));
         }
         Some(Value::String(text)) => {
-            let complaints = label_complaints(&text.to_lowercase());
+            let complaints = label_errors(&text.to_lowercase());
             if !complaints.is_empty() {
                 let detail =
                     format!("may have mixed case, but should otherwise match: {}", complaints.join(","));

@@ -1,6 +1,6 @@
 //! String formats of schemas.
 //!
-//! Only the formats that Kubernetes checks; others have no effect (`super::schema::format_is_known`).
+//! Only the formats that Kubernetes checks; others have no effect (`super::schema::is_known_format`).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -102,7 +102,7 @@ fn is_prefix(address: &str, bits: &str) -> bool {
 
 fn is_uri(text: &str) -> bool {
     let bad = |c: char| c.is_control() || c == ' ' || c == '\u{7f}';
-    if text.is_empty() || text.contains(bad) || !escapes_are_whole(text) {
+    if text.is_empty() || text.contains(bad) || !has_complete_escapes(text) {
         return false;
     }
     if text.starts_with('/') || text == "*" {
@@ -115,7 +115,7 @@ fn is_uri(text: &str) -> bool {
     first && tail && !rest.is_empty()
 }
 
-fn escapes_are_whole(text: &str) -> bool {
+fn has_complete_escapes(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes
         .iter()
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_accept_and_refuse() {
+    fn formats_accept_valid_and_reject_invalid_text() {
         #[rustfmt::skip]
         let table = [
             ("date-time", "2020-01-01T00:00:00Z", true), ("date-time", "yesterday", false),

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::schema::{ListType, Schema};
+use super::schema::{ListType, StructuralSchema};
 use crate::field::{FieldError, FieldErrors, Path};
 
 /// Returns errors for duplicate elements anywhere in the value.
-pub fn duplicates(value: &Value, schema: &Schema, path: &Path) -> FieldErrors {
+pub fn duplicates(value: &Value, schema: &StructuralSchema, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     walk(value, schema, path, &mut errors);
     errors
 }
 
-fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut FieldErrors) {
+fn walk(value: &Value, schema: &StructuralSchema, path: &Path, errors: &mut FieldErrors) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -29,11 +29,11 @@ fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut FieldErrors) {
             match &schema.list {
                 ListType::Atomic => {}
                 ListType::Set => {
-                    for at in repeated(items.iter()) {
+                    for at in second_occurrences(items.iter()) {
                         errors.push(FieldError::duplicate(&path.index(at), items[at].clone()));
                     }
                 }
-                ListType::Map(keys) => keyed(items, keys, path, errors),
+                ListType::Map(keys) => duplicate_keys(items, keys, path, errors),
             }
             if let Some(child) = &schema.items {
                 for (at, item) in items.iter().enumerate() {
@@ -45,7 +45,7 @@ fn walk(value: &Value, schema: &Schema, path: &Path, errors: &mut FieldErrors) {
     }
 }
 
-fn keyed(items: &[Value], keys: &[Box<str>], path: &Path, errors: &mut FieldErrors) {
+fn duplicate_keys(items: &[Value], keys: &[Box<str>], path: &Path, errors: &mut FieldErrors) {
     if let Some(at) = items.iter().position(|item| !item.is_object() && !item.is_null()) {
         let detail = "must be an object for an array of list-type map";
         errors.push(FieldError::invalid(&path.index(at), items[at].clone(), detail));
@@ -56,13 +56,13 @@ fn keyed(items: &[Value], keys: &[Box<str>], path: &Path, errors: &mut FieldErro
         Value::Object(parts.collect::<Map<_, _>>())
     };
     let identities: Vec<Value> = items.iter().map(identity).collect();
-    for at in repeated(identities.iter()) {
+    for at in second_occurrences(identities.iter()) {
         errors.push(FieldError::duplicate(&path.index(at), identities[at].clone()));
     }
 }
 
 /// Returns the index of each value's second occurrence; later ones are not reported.
-fn repeated<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<usize> {
+fn second_occurrences<'a>(values: impl Iterator<Item = &'a Value>) -> Vec<usize> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut second = Vec::new();
     for (at, value) in values.enumerate() {

@@ -1,11 +1,10 @@
 //! Custom resource definitions and the objects they define.
 //!
-//! [`RULES`] validates CRDs (`accept`), [`status`] computes their status, and [`CustomKind`] is one served version of a CRD, compiled for
-//! the writes of its objects. Pure: no store, no clock.
+//! [`RULES`] validates CRDs (`definition`), [`status`] computes their status, and [`CustomKind`] is one served version of a CRD, compiled
+//! for the writes of its objects. Pure: no store, no clock.
 
-pub mod accept;
 pub mod cel;
-mod check;
+pub mod definition;
 mod embedded;
 mod formats;
 mod lists;
@@ -17,8 +16,9 @@ pub mod schema;
 mod shape;
 pub mod status;
 mod types;
+mod validation;
 
-pub use accept::RULES;
+pub use definition::RULES;
 pub use resource::{resources, version_order};
 
 use std::collections::BTreeMap;
@@ -26,11 +26,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use self::cel::rules::Rules;
-use self::schema::Schema;
-use crate::field::{Complaint, FieldError, FieldErrors, Path};
+use self::cel::rules::CelRules;
+use self::schema::StructuralSchema;
+use crate::field::{FieldError, FieldErrorType, FieldErrors, Path};
 
-type Schemas = BTreeMap<Box<str>, Arc<Schema>>;
+type VersionSchemas = BTreeMap<Box<str>, Arc<StructuralSchema>>;
 
 /// One served version of a CRD, compiled.
 pub struct CustomKind {
@@ -39,15 +39,15 @@ pub struct CustomKind {
     pub kind: Box<str>,
     /// `openAPIV3Schema` as written.
     document: Value,
-    schema: Arc<Schema>,
+    schema: Arc<StructuralSchema>,
     /// Schemas of all versions, served or not: a stored object may be in any of them.
-    versions: Arc<Schemas>,
+    versions: Arc<VersionSchemas>,
     storage_version: Box<str>,
     /// The store version of the CRD: objects written later conform to it.
-    since: u64,
+    defined_at_version: u64,
     /// The CRD's uid and generation.
-    definition: (Box<str>, i64),
-    rules: Option<Rules>,
+    crd_uid_and_generation: (Box<str>, i64),
+    rules: Option<CelRules>,
     has_status: bool,
     scale: Option<ScalePaths>,
     selectable: Box<[Box<str>]>,
@@ -64,16 +64,16 @@ pub struct ScalePaths {
 
 /// Result of a validation.
 #[derive(Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct ValidationResult {
     pub errors: FieldErrors,
     /// Violated rules that the old object violated as well.
     pub warnings: Vec<String>,
 }
 
 impl CustomKind {
-    /// Returns why an object cannot be decoded, for the 400 error `<Kind> in version "<v>" cannot be handled as a <Kind>: <complaint>`.
-    pub fn malformed(&self, object: &Value) -> Option<FieldError> {
-        embedded::malformed(object, &self.schema, &Path::root())
+    /// Returns why an object cannot be decoded, for the 400 error `<Kind> in version "<v>" cannot be handled as a <Kind>: <reason>`.
+    pub fn decode_error(&self, object: &Value) -> Option<FieldError> {
+        embedded::first_type_error(object, &self.schema, &Path::root())
     }
 
     /// Drops unknown fields, including those of `metadata`; returns their paths as warnings print them.
@@ -92,7 +92,7 @@ impl CustomKind {
     }
 
     /// Converts a stored object to this version, with the defaults of its storage version and without fields unknown to this version.
-    pub fn restore(&self, object: &mut Value) {
+    pub fn convert_from_storage(&self, object: &mut Value) {
         let stored = object["apiVersion"].as_str().and_then(|stored| stored.rsplit('/').next());
         let other = stored.filter(|stored| *stored != self.version.as_ref());
         let other = other.and_then(|stored| self.versions.get(stored));
@@ -106,7 +106,7 @@ impl CustomKind {
     }
 
     /// Converts an object of this version to the storage version.
-    pub fn store(&self, object: &mut Value) {
+    pub fn convert_to_storage(&self, object: &mut Value) {
         if self.storage_version != self.version
             && let Some(schema) = self.versions.get(&self.storage_version)
         {
@@ -116,52 +116,57 @@ impl CustomKind {
     }
 
     /// Whether an object that was written at store version `at` is served without conversion.
-    pub fn is_shown_as_stored(&self, at: u64) -> bool {
+    pub fn is_served_as_stored(&self, at: u64) -> bool {
         let defaulted = !self.has_defaults() || self.versions.len() == 1;
-        self.version == self.storage_version && at > self.since && defaulted
+        self.version == self.storage_version && at > self.defined_at_version && defaulted
     }
 
     /// Validates an object to be created (`old` is `None`) or updated. `errors` are those of its metadata.
-    pub fn review(&self, new: &Value, old: Option<&Value>, mut errors: FieldErrors) -> Verdict {
-        let foreign = self.type_meta(new);
+    pub fn validate(&self, new: &Value, old: Option<&Value>, mut errors: FieldErrors) -> ValidationResult {
+        let foreign = self.validate_type_meta(new);
         if !foreign.is_empty() {
-            return Verdict { errors: foreign, warnings: Vec::new() };
+            return ValidationResult { errors: foreign, warnings: Vec::new() };
         }
-        errors.extend(check::check(new, old, &self.schema, None));
+        errors.extend(validation::check(new, old, &self.schema, None));
         if let Some(scale) = &self.scale {
-            errors.extend(replicas(new, &scale.spec_replicas));
-            errors.extend(scale.status_complaints(new));
+            errors.extend(validate_replicas(new, &scale.spec_replicas));
+            errors.extend(scale.validate_scale_status(new));
         }
         errors.extend(embedded::check(new, &self.schema));
-        self.lists_and_rules(new, old, errors)
+        self.validate_lists_and_rules(new, old, errors)
     }
 
     /// Validates an update of `/status`.
-    pub fn review_status(&self, new: &Value, old: &Value, mut errors: FieldErrors) -> Verdict {
-        let foreign = self.type_meta(new);
+    pub fn validate_status(&self, new: &Value, old: &Value, mut errors: FieldErrors) -> ValidationResult {
+        let foreign = self.validate_type_meta(new);
         if !foreign.is_empty() {
-            return Verdict { errors: foreign, warnings: Vec::new() };
+            return ValidationResult { errors: foreign, warnings: Vec::new() };
         }
         if let (Some(status), Some(schema)) = (new.get("status"), self.schema.properties.get("status")) {
-            errors.extend(check::check(status, old.get("status"), schema, Some(&Path::new("status"))));
+            errors.extend(validation::check(status, old.get("status"), schema, Some(&Path::new("status"))));
         }
         if let Some(scale) = &self.scale {
-            errors.extend(scale.status_complaints(new));
+            errors.extend(scale.validate_scale_status(new));
         }
-        self.lists_and_rules(new, Some(old), errors)
+        self.validate_lists_and_rules(new, Some(old), errors)
     }
 
-    fn lists_and_rules(&self, new: &Value, old: Option<&Value>, mut errors: FieldErrors) -> Verdict {
+    fn validate_lists_and_rules(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        mut errors: FieldErrors,
+    ) -> ValidationResult {
         let repeated = |object: &Value| lists::duplicates(object, &self.schema, &Path::root());
         if old.is_none_or(|old| repeated(old).is_empty()) {
             errors.extend(repeated(new));
         }
         let mut warnings = Vec::new();
         if let Some(rules) = &self.rules {
-            if errors.iter().any(check::blocks_rules) {
+            if errors.iter().any(validation::blocks_rules) {
                 errors.push(FieldError {
                     path: Path::new("<nil>"),
-                    complaint: Complaint::Invalid,
+                    error_type: FieldErrorType::Invalid,
                     value: Some(Value::Null),
                     detail: "some validation rules were not checked because the object was invalid; \
                              correct the existing errors to complete validation"
@@ -171,10 +176,10 @@ impl CustomKind {
                 errors.extend(rules.check(new, old, &self.schema, None, &mut warnings));
             }
         }
-        Verdict { errors, warnings }
+        ValidationResult { errors, warnings }
     }
 
-    fn type_meta(&self, object: &Value) -> FieldErrors {
+    fn validate_type_meta(&self, object: &Value) -> FieldErrors {
         let api_version = format!("{}/{}", self.group, self.version);
         let mut errors = FieldErrors::new();
         for (field, wanted) in [("kind", self.kind.as_ref()), ("apiVersion", api_version.as_str())] {
@@ -210,26 +215,26 @@ impl CustomKind {
     }
 
     /// Whether `other` comes from the same CRD with the same `spec`.
-    pub fn is_defined_as(&self, other: &Self) -> bool {
-        self.definition == other.definition
+    pub fn has_same_definition(&self, other: &Self) -> bool {
+        self.crd_uid_and_generation == other.crd_uid_and_generation
     }
 
     fn has_defaults(&self) -> bool {
         self.schema.has_defaults()
     }
 
-    pub fn schema(&self) -> &Schema {
+    pub fn schema(&self) -> &StructuralSchema {
         &self.schema
     }
 }
 
 impl ScalePaths {
-    fn status_complaints(&self, object: &Value) -> FieldErrors {
-        let mut errors: FieldErrors = replicas(object, &self.status_replicas).into_iter().collect();
+    fn validate_scale_status(&self, object: &Value) -> FieldErrors {
+        let mut errors: FieldErrors = validate_replicas(object, &self.status_replicas).into_iter().collect();
         if let Some(path) = &self.selector {
-            let misplaced = match paths::reach(object, path) {
+            let misplaced = match paths::try_value_at(object, path) {
                 Ok(Some(value)) if !value.is_string() => Some(accessor_error(path, value, "string")),
-                Err(value) => Some(accessor_error(path, value, MAP)),
+                Err(value) => Some(accessor_error(path, value, GO_MAP_TYPE)),
                 Ok(_) => None,
             };
             let at = Path::new(path.as_ref());
@@ -240,11 +245,11 @@ impl ScalePaths {
 }
 
 /// Validates a replica count, if it is set.
-fn replicas(object: &Value, path: &str) -> Option<FieldError> {
+fn validate_replicas(object: &Value, path: &str) -> Option<FieldError> {
     let at = Path::new(path);
-    let value = match paths::reach(object, path) {
+    let value = match paths::try_value_at(object, path) {
         Ok(value) => value?,
-        Err(value) => return Some(FieldError::invalid(&at, 0, accessor_error(path, value, MAP))),
+        Err(value) => return Some(FieldError::invalid(&at, 0, accessor_error(path, value, GO_MAP_TYPE))),
     };
     let Some(count) = value.as_i64() else {
         return Some(FieldError::invalid(&at, 0, accessor_error(path, value, "int64")));
@@ -259,7 +264,7 @@ fn replicas(object: &Value, path: &str) -> Option<FieldError> {
 }
 
 /// The Go name of an object's type.
-const MAP: &str = "map[string]interface{}";
+const GO_MAP_TYPE: &str = "map[string]interface{}";
 
 fn accessor_error(path: &str, value: &Value, wanted: &str) -> String {
     let (shown, found) = match value {

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use super::schema::Schema;
+use super::schema::StructuralSchema;
 
 #[derive(Clone, Copy, Debug)]
-pub enum Number {
+pub enum SchemaNumber {
     Int(i64),
     Float(f64),
 }
 
-impl Number {
-    pub fn of(value: &Value) -> Option<Self> {
+impl SchemaNumber {
+    pub fn from_value(value: &Value) -> Option<Self> {
         value.as_i64().map(Self::Int).or_else(|| value.as_f64().map(Self::Float))
     }
 
@@ -25,27 +25,36 @@ impl Number {
 }
 
 /// An error: at the field, without a field, or at the field with another value.
-pub enum Complaint {
+pub enum NumberError {
     Field(String),
     General(String),
     Value(Value, String),
 }
 
 /// Reports a bound that does not fit the type, and compares with it as a float.
-fn fitting(number: Number, misfit: Option<String>, complain: &mut impl FnMut(Complaint)) -> Number {
+fn check_bound_type(
+    number: SchemaNumber,
+    misfit: Option<String>,
+    complain: &mut impl FnMut(NumberError),
+) -> SchemaNumber {
     match misfit {
         None => number,
         Some(text) => {
-            complain(Complaint::General(text));
-            Number::Float(number.float())
+            complain(NumberError::General(text));
+            SchemaNumber::Float(number.float())
         }
     }
 }
 
 /// Validates a number against all numeric checks of its schema.
-pub fn check(number: Number, schema: &Schema, name: &str, complain: &mut impl FnMut(Complaint)) {
+pub fn check(
+    number: SchemaNumber,
+    schema: &StructuralSchema,
+    name: &str,
+    complain: &mut impl FnMut(NumberError),
+) {
     let ty = if schema.int_or_string { "" } else { schema.ty.as_ref() };
-    let range = |number: Number, what: &str| -> Option<String> {
+    let range = |number: SchemaNumber, what: &str| -> Option<String> {
         let out = match (ty, schema.format.as_ref()) {
             ("integer", "int32") => !fits(number, f64::from(i32::MIN), f64::from(i32::MAX)),
             ("integer", _) => !fits(number, -9.223_372_036_854_776e18, 9.223_372_036_854_775e18),
@@ -59,70 +68,77 @@ pub fn check(number: Number, schema: &Schema, name: &str, complain: &mut impl Fn
         out.then(|| format!("{what} value must be of type {ty} {format} in {name}"))
     };
     if let Some(text) = range(number, "Checked") {
-        complain(Complaint::General(text));
+        complain(NumberError::General(text));
     }
-    let checks = &schema.checks;
+    let checks = &schema.validations;
     if let Some(factor) = checks.multiple_of {
-        let number = fitting(number, range(Number::Float(factor), "MultipleOf"), complain);
+        let number = check_bound_type(number, range(SchemaNumber::Float(factor), "MultipleOf"), complain);
         let is_multiple = match number {
             #[expect(clippy::cast_possible_truncation, reason = "as Kubernetes does")]
-            Number::Int(_) if factor as i64 <= 0 => {
+            SchemaNumber::Int(_) if factor as i64 <= 0 => {
                 let whole = factor as i64;
                 let text = format!("factor MultipleOf declared for {name} must be positive: {whole}");
-                complain(Complaint::Value(whole.into(), text));
+                complain(NumberError::Value(whole.into(), text));
                 true
             }
             #[expect(clippy::cast_possible_truncation, reason = "as Kubernetes does")]
-            Number::Int(int) => int % (factor as i64) == 0,
-            Number::Float(float) => {
+            SchemaNumber::Int(int) => int % (factor as i64) == 0,
+            SchemaNumber::Float(float) => {
                 let times = if factor < 1.0 { 1.0 / factor * float } else { float / factor };
                 (times - times.round()).abs() < 1e-9 * times.abs().max(1.0)
             }
         };
         if !is_multiple {
-            complain(Complaint::Field(format!(
+            complain(NumberError::Field(format!(
                 "{name} in body should be a multiple of {}",
-                bound(number, factor)
+                format_bound(number, factor)
             )));
         }
     }
     if let Some(least) = checks.minimum {
-        let number = fitting(number, range(Number::Float(least), "Minimum boundary"), complain);
+        let number =
+            check_bound_type(number, range(SchemaNumber::Float(least), "Minimum boundary"), complain);
         let exclusive = checks.exclusive_minimum;
-        if order(number, least).is_lt() || (exclusive && order(number, least).is_eq()) {
+        if compare_to_bound(number, least).is_lt() || (exclusive && compare_to_bound(number, least).is_eq()) {
             let words = if exclusive { "greater than" } else { "greater than or equal to" };
-            complain(Complaint::Field(format!("{name} in body should be {words} {}", bound(number, least))));
+            complain(NumberError::Field(format!(
+                "{name} in body should be {words} {}",
+                format_bound(number, least)
+            )));
         }
     }
     if let Some(most) = checks.maximum {
-        let number = fitting(number, range(Number::Float(most), "Maximum boundary"), complain);
+        let number = check_bound_type(number, range(SchemaNumber::Float(most), "Maximum boundary"), complain);
         let exclusive = checks.exclusive_maximum;
-        if order(number, most).is_gt() || (exclusive && order(number, most).is_eq()) {
+        if compare_to_bound(number, most).is_gt() || (exclusive && compare_to_bound(number, most).is_eq()) {
             let words = if exclusive { "less than" } else { "less than or equal to" };
-            complain(Complaint::Field(format!("{name} in body should be {words} {}", bound(number, most))));
+            complain(NumberError::Field(format!(
+                "{name} in body should be {words} {}",
+                format_bound(number, most)
+            )));
         }
     }
 }
 
-fn fits(number: Number, least: f64, most: f64) -> bool {
+fn fits(number: SchemaNumber, least: f64, most: f64) -> bool {
     let float = number.float();
     float.fract() == 0.0 && float >= least && float <= most
 }
 
 /// Compares with a bound; for integers with the integer part of the bound.
-fn order(number: Number, bound: f64) -> std::cmp::Ordering {
+fn compare_to_bound(number: SchemaNumber, bound: f64) -> std::cmp::Ordering {
     match number {
         #[expect(clippy::cast_possible_truncation, reason = "as Kubernetes does")]
-        Number::Int(int) => int.cmp(&(bound as i64)),
-        Number::Float(float) => float.partial_cmp(&bound).unwrap_or(std::cmp::Ordering::Equal),
+        SchemaNumber::Int(int) => int.cmp(&(bound as i64)),
+        SchemaNumber::Float(float) => float.partial_cmp(&bound).unwrap_or(std::cmp::Ordering::Equal),
     }
 }
 
-fn bound(number: Number, bound: f64) -> String {
+fn format_bound(number: SchemaNumber, bound: f64) -> String {
     match number {
         #[expect(clippy::cast_possible_truncation, reason = "as Kubernetes does")]
-        Number::Int(_) => (bound as i64).to_string(),
-        Number::Float(_) => go_float(bound),
+        SchemaNumber::Int(_) => (bound as i64).to_string(),
+        SchemaNumber::Float(_) => go_float(bound),
     }
 }
 

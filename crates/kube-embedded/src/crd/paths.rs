@@ -2,10 +2,14 @@
 
 use serde_json::Value;
 
-use super::schema::{Additional, Schema};
+use super::schema::{AdditionalProperties, StructuralSchema};
 
 /// Resolves a path such as `.spec.a['b.c']` in a schema. Returns its normalized text and the schema of the field.
-pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<(String, &'s Schema), String> {
+pub fn resolve<'s>(
+    path: &str,
+    schema: &'s StructuralSchema,
+    brackets: bool,
+) -> Result<(String, &'s StructuralSchema), String> {
     let mut found = String::new();
     let mut schema = schema;
     let mut rest = path;
@@ -22,17 +26,17 @@ pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<(St
             if !brackets {
                 return Err("array notation is not allowed".to_owned());
             }
-            let (name, after) = quoted(after)?;
+            let (name, after) = parse_quoted(after)?;
             rest = after.strip_prefix(']').ok_or_else(|| match after.chars().next() {
                 None => "unexpected end of JSON path".to_owned(),
-                Some(_) => format!("expected ] but got {}", token(after)),
+                Some(_) => format!("expected ] but got {}", first_token(after)),
             })?;
             name
         } else {
-            return Err(format!("expected [ or . but got: {}", token(rest)));
+            return Err(format!("expected [ or . but got: {}", first_token(rest)));
         };
         if schema.properties.is_empty() {
-            let Additional::Schema(values) = &schema.additional else {
+            let AdditionalProperties::Schema(values) = &schema.additional else {
                 return Err("does not refer to a valid field".to_owned());
             };
             found = format!("{found}[{name}]");
@@ -47,18 +51,18 @@ pub fn resolve<'s>(path: &str, schema: &'s Schema, brackets: bool) -> Result<(St
     Ok((found, schema))
 }
 
-fn token(text: &str) -> &str {
+fn first_token(text: &str) -> &str {
     let end = text.find(['.', '[', ']']).unwrap_or(text.len());
     if end == 0 { text.get(..1).unwrap_or(text) } else { &text[..end] }
 }
 
 /// Parses `'name'` with escapes; returns it with the rest of the text.
-fn quoted(text: &str) -> Result<(String, &str), String> {
+fn parse_quoted(text: &str) -> Result<(String, &str), String> {
     let Some(inner) = text.strip_prefix('\'') else {
         return Err(if text.is_empty() {
             "unexpected end of JSON path".to_owned()
         } else {
-            format!("expected single quoted string but got {}", token(text))
+            format!("expected single quoted string but got {}", first_token(text))
         });
     };
     let mut name = String::new();
@@ -88,7 +92,7 @@ pub fn value_at<'v>(object: &'v Value, path: &str) -> Option<&'v Value> {
 }
 
 /// Like [`value_at`]; the error is a value on the path that is not an object.
-pub fn reach<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, &'v Value> {
+pub fn try_value_at<'v>(object: &'v Value, path: &str) -> Result<Option<&'v Value>, &'v Value> {
     let mut here = object;
     for name in path.trim_start_matches('.').split('.') {
         let fields = here.as_object().ok_or(here)?;

@@ -6,8 +6,8 @@
 use regex::{Regex, RegexBuilder};
 
 /// Maximum weight of a compiled pattern, and of all patterns of one definition.
-const MOST_WEIGHT: usize = 100_000;
-pub const MOST_WEIGHT_OF_ALL: usize = 1_000_000;
+const MAX_WEIGHT: usize = 100_000;
+pub const MAX_TOTAL_WEIGHT: usize = 1_000_000;
 /// A Unicode class compiles to many byte ranges.
 const CLASS_WEIGHT: usize = 10;
 
@@ -63,7 +63,7 @@ pub fn weight(pattern: &str) -> usize {
 /// Compiles a Go pattern. Common errors have the wording of Go.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
     let fail = |reason: &str, part: &str| Err(format!("error parsing regexp: {reason}: `{part}`"));
-    if weight(pattern) > MOST_WEIGHT {
+    if weight(pattern) > MAX_WEIGHT {
         return fail("expression too large", pattern);
     }
     if let Some(operators) = nested_repetition(pattern) {
@@ -73,14 +73,14 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
         Ok(regex) => Ok(regex),
         Err(regex::Error::CompiledTooBig(_)) => fail("expression too large", pattern),
         Err(_) => {
-            let (reason, part) = explain(pattern);
+            let (reason, part) = go_error(pattern);
             fail(reason, part)
         }
     }
 }
 
 /// Returns the wording of Go for the most common errors, with the quoted part.
-fn explain(pattern: &str) -> (&'static str, &str) {
+fn go_error(pattern: &str) -> (&'static str, &str) {
     let count = |wanted: char| pattern.chars().filter(|&c| c == wanted).count();
     for group in ["(?!", "(?=", "(?<!", "(?<="] {
         if let Some(at) = pattern.find(group) {
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weight_of_a_pattern_is_that_of_its_repetitions() {
+    fn pattern_weight_counts_repetitions() {
         for (pattern, least, most) in [
             ("^[0-9a-f]{8}-[0-9a-f]{4}$", 100, 200),
             ("abc", 3, 3),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_mean_what_they_mean_in_go() {
+    fn patterns_match_as_in_go() {
         let table = [
             (r"^\d+$", "12", true),
             (r"^\d+$", "١٢", false),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_pattern_is_named() {
+    fn invalid_pattern_error_quotes_its_part() {
         let error = compile("(a").unwrap_err();
         assert_eq!(error, "error parsing regexp: missing closing ): `(a`");
     }

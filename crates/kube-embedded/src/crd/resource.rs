@@ -5,27 +5,27 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cel::rules::Rules;
-use super::schema::Schema;
+use super::cel::rules::CelRules;
+use super::schema::StructuralSchema;
 use super::status::is_terminating;
-use super::{CustomKind, ScalePaths, Schemas, types};
-use crate::schema::resources::{Column, Resource, Subresource};
-use crate::schema::types::Types;
+use super::{CustomKind, ScalePaths, VersionSchemas, types};
+use crate::schema::resources::{PrinterColumn, Resource, Subresource};
+use crate::schema::types::TypeArena;
 
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 /// Verbs of a terminating CRD.
-const LAST_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
-const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although \
+const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
+const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is required when creating resources, although \
     some resources may allow a client to request the generation of an appropriate name automatically. Name is \
     primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: \
     https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
-const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. \
+const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. \
     It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this \
     value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for \
     lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
 /// Returns one resource per served version of a CRD; `builtin` provides the type `ObjectMeta`.
-pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> {
+pub fn resources(crd: &Value, builtin: &TypeArena) -> Result<Vec<Resource>, String> {
     let spec = &crd["spec"];
     let text = |value: &Value| value.as_str().map(Box::<str>::from);
     let missing = |what: &str| format!("the definition has no {what}");
@@ -43,17 +43,17 @@ pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> 
     };
 
     let schemas = versions.iter().filter_map(|version| {
-        let mut schema = Schema::read(&version["schema"]["openAPIV3Schema"]);
+        let mut schema = StructuralSchema::parse(&version["schema"]["openAPIV3Schema"]);
         schema.preserve_unknown |= spec["preserveUnknownFields"] == true;
         Some((text(&version["name"])?, Arc::new(schema)))
     });
-    let schemas: Arc<Schemas> = Arc::new(schemas.collect());
+    let schemas: Arc<VersionSchemas> = Arc::new(schemas.collect());
     let since = crd["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok());
     let definition = (
         text(&crd["metadata"]["uid"]).unwrap_or_default(),
         crd["metadata"]["generation"].as_i64().unwrap_or(0),
     );
-    let verbs = if is_terminating(crd) { LAST_VERBS } else { VERBS };
+    let verbs = if is_terminating(crd) { TERMINATING_VERBS } else { VERBS };
     let mut rows = Vec::new();
     for version in versions.iter().filter(|version| version["served"] == true) {
         let name = text(&version["name"]).ok_or_else(|| missing("name of a version"))?;
@@ -66,12 +66,12 @@ pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> 
             version: name.clone(),
             kind: kind.clone(),
             document: version["schema"]["openAPIV3Schema"].clone(),
-            rules: Rules::compile(&schema),
+            rules: CelRules::compile(&schema),
             schema,
             versions: schemas.clone(),
             storage_version: storage_version.clone(),
-            since: since.unwrap_or(u64::MAX),
-            definition: definition.clone(),
+            defined_at_version: since.unwrap_or(u64::MAX),
+            crd_uid_and_generation: definition.clone(),
             has_status: version["subresources"]["status"].is_object(),
             scale: scale.is_object().then(|| ScalePaths {
                 spec_replicas: path(&scale["specReplicasPath"]).unwrap_or_default(),
@@ -81,7 +81,7 @@ pub fn resources(crd: &Value, builtin: &Types) -> Result<Vec<Resource>, String> 
             selectable: selectable.filter_map(|field| path(&field["jsonPath"])).collect(),
             deprecation: deprecation(version, spec, &group, &name, &kind),
         };
-        let (arena, ty) = types::of(custom.schema(), builtin);
+        let (arena, ty) = types::from_schema(custom.schema(), builtin);
         rows.push(Resource {
             group: group.clone(),
             version: name,
@@ -129,22 +129,22 @@ fn subresources(custom: &CustomKind) -> Box<[Subresource]> {
     list.into()
 }
 
-fn columns(additional: &Value) -> Box<[Column]> {
-    let mut columns = vec![Column {
+fn columns(additional: &Value) -> Box<[PrinterColumn]> {
+    let mut columns = vec![PrinterColumn {
         name: "Name".into(),
         ty: "string".into(),
         format: "name".into(),
-        description: NAME.into(),
+        description: NAME_DESCRIPTION.into(),
         priority: 0,
         json_path: ".metadata.name".into(),
     }];
     let additional = additional.as_array().map(Vec::as_slice).unwrap_or_default();
     if additional.is_empty() {
-        columns.push(Column {
+        columns.push(PrinterColumn {
             name: "Age".into(),
             ty: "date".into(),
             format: Box::default(),
-            description: AGE.into(),
+            description: AGE_DESCRIPTION.into(),
             priority: 0,
             json_path: ".metadata.creationTimestamp".into(),
         });
@@ -158,7 +158,7 @@ fn columns(additional: &Value) -> Box<[Column]> {
             description => description.into(),
         };
         let priority = column["priority"].as_i64().and_then(|priority| i32::try_from(priority).ok());
-        columns.push(Column {
+        columns.push(PrinterColumn {
             name: text("name").into(),
             ty: text("type").into(),
             format: text("format").into(),
@@ -189,7 +189,7 @@ fn deprecation(version: &Value, spec: &Value, group: &str, name: &str, kind: &st
 
 /// Orders versions by priority: stable above beta above alpha, then by number; other names are lowest, in reverse alphabetical order.
 pub fn version_order(a: &str, b: &str) -> Ordering {
-    match (parse(a), parse(b)) {
+    match (parse_version(a), parse_version(b)) {
         (Some(a), Some(b)) => a.cmp(&b),
         (Some(_), None) => Ordering::Greater,
         (None, Some(_)) => Ordering::Less,
@@ -198,7 +198,7 @@ pub fn version_order(a: &str, b: &str) -> Ordering {
 }
 
 /// Parses `v2beta1` as (stability, major, minor).
-fn parse(version: &str) -> Option<(u8, u64, u64)> {
+fn parse_version(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let major = rest[..digits].parse().ok()?;

@@ -1,8 +1,8 @@
 //! The schema of one version of a CRD, parsed once for all walks over objects.
 //!
-//! [`Schema`] contains the structure of `openAPIV3Schema` (allowed fields, preserved fields, list merging) and its validations (lengths,
-//! bounds, patterns). Parsing never fails: parts that Kubernetes refuses are left out, and the validation of the CRD (`super::accept`)
-//! reports them.
+//! [`StructuralSchema`] contains the structure of `openAPIV3Schema` (allowed fields, preserved fields, list merging) and its validations
+//! (lengths, bounds, patterns). Parsing never fails: parts that Kubernetes refuses are left out, and the validation of the CRD
+//! (`super::definition`) reports them.
 //!
 //! Invariant: depth is bounded by [`MAX_DEPTH`], so that recursive walks over a schema end.
 
@@ -19,7 +19,7 @@ pub const MAX_DEPTH: usize = 100;
 /// One node of a schema.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the keywords are flags")]
-pub struct Schema {
+pub struct StructuralSchema {
     /// `string`, `integer`, ...; empty if the schema does not set it.
     pub ty: Box<str>,
     /// Only formats that Kubernetes supports for this type; others have no effect.
@@ -30,13 +30,13 @@ pub struct Schema {
     pub embedded: bool,
     pub list: ListType,
     pub map_atomic: bool,
-    pub properties: BTreeMap<Box<str>, Schema>,
-    pub additional: Additional,
-    pub items: Option<Box<Schema>>,
+    pub properties: BTreeMap<Box<str>, StructuralSchema>,
+    pub additional: AdditionalProperties,
+    pub items: Option<Box<StructuralSchema>>,
     pub default: Option<Value>,
-    pub checks: Checks,
+    pub validations: ValueValidations,
     /// `x-kubernetes-validations` as written.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<ValidationRule>,
 }
 
 /// `x-kubernetes-list-type`
@@ -50,16 +50,16 @@ pub enum ListType {
 
 /// `additionalProperties`
 #[derive(Debug, Default)]
-pub enum Additional {
+pub enum AdditionalProperties {
     #[default]
-    Unsaid,
+    Unset,
     Any(bool),
-    Schema(Box<Schema>),
+    Schema(Box<StructuralSchema>),
 }
 
 /// Validations beyond the type.
 #[derive(Debug, Default)]
-pub struct Checks {
+pub struct ValueValidations {
     pub maximum: Option<f64>,
     pub exclusive_maximum: bool,
     pub minimum: Option<f64>,
@@ -67,22 +67,22 @@ pub struct Checks {
     pub multiple_of: Option<f64>,
     pub max_length: Option<i64>,
     pub min_length: Option<i64>,
-    pub pattern: Option<Pattern>,
+    pub pattern: Option<SchemaPattern>,
     pub max_items: Option<i64>,
     pub min_items: Option<i64>,
     pub max_properties: Option<i64>,
     pub min_properties: Option<i64>,
     pub unique_items: bool,
     pub required: Vec<Box<str>>,
-    pub one_of_values: Vec<Value>,
-    pub all_of: Vec<Schema>,
-    pub any_of: Vec<Schema>,
-    pub one_of: Vec<Schema>,
-    pub not: Option<Box<Schema>>,
+    pub enum_values: Vec<Value>,
+    pub all_of: Vec<StructuralSchema>,
+    pub any_of: Vec<StructuralSchema>,
+    pub one_of: Vec<StructuralSchema>,
+    pub not: Option<Box<StructuralSchema>>,
 }
 
 #[derive(Debug)]
-pub struct Pattern {
+pub struct SchemaPattern {
     pub text: Box<str>,
     /// The compiled pattern, or the error.
     pub regex: Result<Regex, String>,
@@ -90,7 +90,7 @@ pub struct Pattern {
 
 /// One rule of `x-kubernetes-validations`.
 #[derive(Debug, Clone, Default)]
-pub struct Rule {
+pub struct ValidationRule {
     pub rule: String,
     pub message: String,
     pub message_expression: String,
@@ -108,7 +108,7 @@ const STRING_FORMATS: &[&str] = &[
 ];
 
 /// Whether Kubernetes supports this format for this type; an unknown one causes a warning and is ignored.
-pub fn format_is_known(ty: &str, format: &str) -> bool {
+pub fn is_known_format(ty: &str, format: &str) -> bool {
     match ty {
         "" | "string" => STRING_FORMATS.contains(&format.replace('-', "").as_str()),
         "integer" => matches!(format, "int32" | "int64"),
@@ -117,21 +117,21 @@ pub fn format_is_known(ty: &str, format: &str) -> bool {
     }
 }
 
-impl Schema {
+impl StructuralSchema {
     /// Parses a `JSONSchemaProps` document.
-    pub fn read(document: &Value) -> Self {
-        Self::read_at(document, 0)
+    pub fn parse(document: &Value) -> Self {
+        Self::parse_at_depth(document, 0)
     }
 
-    fn read_at(document: &Value, depth: usize) -> Self {
+    fn parse_at_depth(document: &Value, depth: usize) -> Self {
         let Some(node) = document.as_object().filter(|_| depth < MAX_DEPTH) else { return Self::default() };
         let text = |key: &str| node.get(key).and_then(Value::as_str).unwrap_or_default();
         let flag = |key: &str| node.get(key).and_then(Value::as_bool).unwrap_or_default();
-        let child = |document: &Value| Self::read_at(document, depth + 1);
+        let child = |document: &Value| Self::parse_at_depth(document, depth + 1);
 
         let int_or_string = flag("x-kubernetes-int-or-string");
         let (ty, format) = (text("type"), text("format"));
-        let known = !int_or_string && format_is_known(ty, format);
+        let known = !int_or_string && is_known_format(ty, format);
         let properties = node.get("properties").and_then(Value::as_object).into_iter().flatten();
         Self {
             ty: ty.into(),
@@ -148,17 +148,17 @@ impl Schema {
             map_atomic: text("x-kubernetes-map-type") == "atomic",
             properties: properties.map(|(name, schema)| (name.as_str().into(), child(schema))).collect(),
             additional: match node.get("additionalProperties") {
-                None | Some(Value::Null) => Additional::Unsaid,
-                Some(Value::Bool(allowed)) => Additional::Any(*allowed),
-                Some(schema) => Additional::Schema(Box::new(child(schema))),
+                None | Some(Value::Null) => AdditionalProperties::Unset,
+                Some(Value::Bool(allowed)) => AdditionalProperties::Any(*allowed),
+                Some(schema) => AdditionalProperties::Schema(Box::new(child(schema))),
             },
             items: node.get("items").filter(|items| items.is_object()).map(|items| Box::new(child(items))),
             default: node.get("default").filter(|default| !default.is_null()).cloned(),
-            checks: Checks::read(node, depth),
+            validations: ValueValidations::parse(node, depth),
             rules: node
                 .get("x-kubernetes-validations")
                 .and_then(Value::as_array)
-                .map(|rules| rules.iter().map(Rule::read).collect())
+                .map(|rules| rules.iter().map(ValidationRule::parse).collect())
                 .unwrap_or_default(),
         }
     }
@@ -166,14 +166,15 @@ impl Schema {
     /// Returns the schema of a field: its property, or that of the map values.
     pub fn child(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(match &self.additional {
-            Additional::Schema(schema) => Some(schema),
+            AdditionalProperties::Schema(schema) => Some(schema),
             _ => None,
         })
     }
 
     /// Whether this or anything below it has a default.
     pub fn has_defaults(&self) -> bool {
-        let additional = matches!(&self.additional, Additional::Schema(schema) if schema.has_defaults());
+        let additional =
+            matches!(&self.additional, AdditionalProperties::Schema(schema) if schema.has_defaults());
         self.default.is_some()
             || additional
             || self.items.as_ref().is_some_and(|items| items.has_defaults())
@@ -183,7 +184,7 @@ impl Schema {
     /// Whether this or anything below it has a rule.
     pub fn has_rules(&self) -> bool {
         let below = match &self.additional {
-            Additional::Schema(schema) => schema.has_rules(),
+            AdditionalProperties::Schema(schema) => schema.has_rules(),
             _ => false,
         };
         !self.rules.is_empty()
@@ -209,13 +210,13 @@ impl Schema {
     }
 }
 
-impl Checks {
-    fn read(node: &Map<String, Value>, depth: usize) -> Self {
+impl ValueValidations {
+    fn parse(node: &Map<String, Value>, depth: usize) -> Self {
         let number = |key: &str| node.get(key).and_then(Value::as_f64);
         let size = |key: &str| node.get(key).and_then(Value::as_i64);
         let flag = |key: &str| node.get(key).and_then(Value::as_bool).unwrap_or_default();
-        let child = |document: &Value| Schema::read_at(document, depth + 1);
-        let list = |key: &str| -> Vec<Schema> {
+        let child = |document: &Value| StructuralSchema::parse_at_depth(document, depth + 1);
+        let list = |key: &str| -> Vec<StructuralSchema> {
             node.get(key).and_then(Value::as_array).into_iter().flatten().map(child).collect()
         };
         Self {
@@ -230,14 +231,14 @@ impl Checks {
                 .get("pattern")
                 .and_then(Value::as_str)
                 .filter(|text| !text.is_empty())
-                .map(|text| Pattern { text: text.into(), regex: pattern::compile(text) }),
+                .map(|text| SchemaPattern { text: text.into(), regex: pattern::compile(text) }),
             max_items: size("maxItems"),
             min_items: size("minItems"),
             max_properties: size("maxProperties"),
             min_properties: size("minProperties"),
             unique_items: flag("uniqueItems"),
             required: strings(node, "required"),
-            one_of_values: node.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
+            enum_values: node.get("enum").and_then(Value::as_array).cloned().unwrap_or_default(),
             all_of: list("allOf"),
             any_of: list("anyOf"),
             one_of: list("oneOf"),
@@ -246,8 +247,8 @@ impl Checks {
     }
 }
 
-impl Rule {
-    fn read(document: &Value) -> Self {
+impl ValidationRule {
+    fn parse(document: &Value) -> Self {
         let text = |key: &str| document[key].as_str().unwrap_or_default().to_owned();
         Self {
             rule: text("rule"),

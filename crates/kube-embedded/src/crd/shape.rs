@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::schema::{Additional, Schema};
+use super::schema::{AdditionalProperties, StructuralSchema};
 
 #[rustfmt::skip]
 const OBJECT_META: &[&str] = &[
@@ -24,14 +24,14 @@ fn is_meta(name: &str) -> bool {
 }
 
 /// Drops unknown fields and nulls that the schema does not allow; returns the paths of the unknown fields.
-pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
+pub fn prune(object: &mut Value, schema: &StructuralSchema) -> Vec<String> {
     let unknown = drop_unknown(object, schema);
     drop_nulls(object, Some(schema));
     unknown
 }
 
 /// Drops unknown fields; returns their paths in the order of Kubernetes: those of `metadata`, of the body, of embedded metadata.
-pub fn drop_unknown(object: &mut Value, schema: &Schema) -> Vec<String> {
+pub fn drop_unknown(object: &mut Value, schema: &StructuralSchema) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {
         prune_metadata(metadata, "metadata", &mut unknown);
@@ -44,12 +44,12 @@ pub fn drop_unknown(object: &mut Value, schema: &Schema) -> Vec<String> {
     prune_embedded(object, Some(schema), "", &mut embedded);
     embedded.sort();
     unknown.append(&mut embedded);
-    whole_numbers(object);
+    convert_whole_floats(object);
     unknown
 }
 
 /// Whether pruning would drop anything. Defaults must not contain unknown fields.
-pub fn has_unknown(value: &Value, schema: &Schema) -> bool {
+pub fn has_unknown(value: &Value, schema: &StructuralSchema) -> bool {
     let mut copy = value.clone();
     let mut unknown = Vec::new();
     prune_node(&mut copy, Some(schema), schema.embedded, "", &mut unknown);
@@ -60,7 +60,13 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-fn prune_node(value: &mut Value, schema: Option<&Schema>, resource: bool, path: &str, out: &mut Vec<String>) {
+fn prune_node(
+    value: &mut Value,
+    schema: Option<&StructuralSchema>,
+    resource: bool,
+    path: &str,
+    out: &mut Vec<String>,
+) {
     let preserves = schema.is_some_and(|schema| schema.preserve_unknown);
     match value {
         Value::Object(fields) => fields.retain(|name, value| {
@@ -73,10 +79,10 @@ fn prune_node(value: &mut Value, schema: Option<&Schema>, resource: bool, path: 
             };
             let child = match (&schema.additional, schema.properties.get(name.as_str())) {
                 (_, Some(property)) => Some(property),
-                (Additional::Schema(values), None) => Some(values.as_ref()),
-                (Additional::Any(_), None) => None,
-                (Additional::Unsaid, None) if preserves => return true,
-                (Additional::Unsaid, None) => {
+                (AdditionalProperties::Schema(values), None) => Some(values.as_ref()),
+                (AdditionalProperties::Any(_), None) => None,
+                (AdditionalProperties::Unset, None) if preserves => return true,
+                (AdditionalProperties::Unset, None) => {
                     if !is_meta(name) || !path.is_empty() {
                         out.push(join(path, name));
                     }
@@ -101,7 +107,7 @@ fn prune_node(value: &mut Value, schema: Option<&Schema>, resource: bool, path: 
 }
 
 /// Removes nulls of fields that are neither nullable nor have a default.
-fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
+fn drop_nulls(value: &mut Value, schema: Option<&StructuralSchema>) {
     match value {
         Value::Object(fields) => fields.retain(|name, value| {
             let child = schema.and_then(|schema| schema.child(name));
@@ -121,7 +127,7 @@ fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
     }
 }
 
-fn prune_embedded(value: &mut Value, schema: Option<&Schema>, path: &str, out: &mut Vec<String>) {
+fn prune_embedded(value: &mut Value, schema: Option<&StructuralSchema>, path: &str, out: &mut Vec<String>) {
     let Some(schema) = schema else { return };
     match value {
         Value::Object(fields) => {
@@ -165,7 +171,7 @@ fn prune_metadata(metadata: &mut Value, path: &str, out: &mut Vec<String>) {
 }
 
 /// Converts whole floats to integers: Go encodes `1.0` as `1`.
-fn whole_numbers(value: &mut Value) {
+fn convert_whole_floats(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or_default();
@@ -175,14 +181,14 @@ fn whole_numbers(value: &mut Value) {
                 *value = whole.into();
             }
         }
-        Value::Object(fields) => fields.values_mut().for_each(whole_numbers),
-        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(fields) => fields.values_mut().for_each(convert_whole_floats),
+        Value::Array(items) => items.iter_mut().for_each(convert_whole_floats),
         _ => {}
     }
 }
 
 /// Sets defaults, top down; a null in a field that is not nullable is replaced by the default.
-pub fn default(value: &mut Value, schema: &Schema) {
+pub fn default(value: &mut Value, schema: &StructuralSchema) {
     match value {
         Value::Object(fields) => {
             for (name, property) in &schema.properties {
@@ -212,7 +218,7 @@ pub fn default(value: &mut Value, schema: &Schema) {
     }
 }
 
-fn default_null(value: &mut Value, schema: &Schema) {
+fn default_null(value: &mut Value, schema: &StructuralSchema) {
     if let (Value::Null, false, Some(default)) = (&value, schema.nullable, &schema.default) {
         *value = default.clone();
     }
@@ -225,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_pruning_drops_nulls() {
+    fn nulls_are_dropped_only_by_pruning() {
         let given = json!({"spec": {"m": null, "zz": 1}});
         let (mut kept, mut pruned) = (given.clone(), given);
         assert_eq!(drop_unknown(&mut kept, &schema()), ["spec.zz"]);
@@ -234,8 +240,8 @@ mod tests {
         assert_eq!(pruned, json!({"spec": {}}));
     }
 
-    fn schema() -> Schema {
-        Schema::read(&json!({"type": "object", "properties": {
+    fn schema() -> StructuralSchema {
+        StructuralSchema::parse(&json!({"type": "object", "properties": {
             "spec": {"type": "object", "properties": {
                 "a": {"type": "string", "default": "x"},
                 "n": {"type": "string", "nullable": true, "default": "y"},
@@ -252,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_go_and_are_named() {
+    fn unknown_fields_are_dropped_and_reported() {
         let mut object = json!({
             "apiVersion": "g/v1", "kind": "K", "metadata": {"name": "a", "labls": {}}, "bogus": 1,
             "spec": {
@@ -293,8 +299,8 @@ mod tests {
     }
 
     #[test]
-    fn defaults_reach_into_maps_and_into_defaults() {
-        let schema = Schema::read(&json!({"type": "object", "properties": {"spec": {
+    fn defaults_apply_inside_maps_and_defaults() {
+        let schema = StructuralSchema::parse(&json!({"type": "object", "properties": {"spec": {
             "type": "object", "default": {}, "properties": {
                 "a": {"type": "string", "default": "x"},
                 "l": {"type": "array", "items": {"type": "integer", "default": 4}}}}}}));

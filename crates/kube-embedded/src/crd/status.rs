@@ -13,7 +13,7 @@ use crate::clock::rfc3339;
 pub const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Accepts or refuses the names of the CRD and sets its status. `others` are all other CRDs.
-pub fn establish(crd: &mut Value, others: &[Value], now: Timestamp) {
+pub fn set_names_and_conditions(crd: &mut Value, others: &[Value], now: Timestamp) {
     let own = crd["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let others = others.iter().filter(|other| {
         other["spec"]["group"] == crd["spec"]["group"] && other["metadata"]["name"] != own.as_str()
@@ -89,14 +89,14 @@ pub fn establish(crd: &mut Value, others: &[Value], now: Timestamp) {
     } else if condition(crd, "Established").is_none() {
         set_condition(crd, "Established", false, "NotAccepted", "not all names are accepted", now);
     }
-    if let Some(message) = approval_message(crd) {
+    if let Some(message) = api_approval(crd) {
         let (approved, reason, message) = message;
         set_condition(crd, "KubernetesAPIApprovalPolicyConformant", approved, reason, &message, now);
     }
 }
 
 /// Adds the storage version to `status.storedVersions`.
-pub fn remember_stored_version(crd: &mut Value) {
+pub fn record_stored_version(crd: &mut Value) {
     let versions = crd["spec"]["versions"].as_array().into_iter().flatten();
     let Some(stored) = versions.clone().find(|version| version["storage"] == true) else { return };
     let Some(name) = stored["name"].as_str().map(ToOwned::to_owned) else { return };
@@ -112,7 +112,7 @@ pub fn remember_stored_version(crd: &mut Value) {
 }
 
 /// Sets the `Terminating` condition of a deleted CRD whose objects remain.
-pub fn terminate(crd: &mut Value, now: Timestamp) {
+pub fn set_terminating(crd: &mut Value, now: Timestamp) {
     let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
     set_condition(crd, "Terminating", true, "InstanceDeletionPending", message, now);
 }
@@ -122,7 +122,7 @@ pub fn is_established(crd: &Value) -> bool {
 }
 
 /// Whether all its names are accepted.
-pub fn has_names(crd: &Value) -> bool {
+pub fn has_accepted_names(crd: &Value) -> bool {
     condition(crd, "NamesAccepted").is_some_and(|condition| condition["status"] == "True")
 }
 
@@ -159,7 +159,7 @@ fn set_condition(crd: &mut Value, ty: &str, holds: bool, reason: &str, message: 
 }
 
 /// Checks the API approval of protected groups: (approved, reason, message); `None` for other groups.
-pub fn approval_message(crd: &Value) -> Option<(bool, &'static str, String)> {
+pub fn api_approval(crd: &Value) -> Option<(bool, &'static str, String)> {
     let group = crd["spec"]["group"].as_str().unwrap_or_default();
     let protected = ["k8s.io", "kubernetes.io"]
         .iter()
@@ -199,19 +199,19 @@ mod tests {
     }
 
     #[test]
-    fn names_are_accepted_or_in_use() {
+    fn names_are_accepted_unless_in_use() {
         let now = Timestamp::UNIX_EPOCH;
         let mut first = crd("widgets", "Widget", &["w"]);
-        establish(&mut first, &[], now);
-        remember_stored_version(&mut first);
-        assert!(is_established(&first) && has_names(&first));
+        set_names_and_conditions(&mut first, &[], now);
+        record_stored_version(&mut first);
+        assert!(is_established(&first) && has_accepted_names(&first));
         assert_eq!(first["status"]["storedVersions"], json!(["v1"]));
         let once = first.clone();
-        establish(&mut first, std::slice::from_ref(&once), now);
+        set_names_and_conditions(&mut first, std::slice::from_ref(&once), now);
         assert_eq!(first, once, "a second time changes nothing");
 
         let mut second = crd("gadgets", "Widget", &["w", "widgets"]);
-        establish(&mut second, &[first], now);
+        set_names_and_conditions(&mut second, &[first], now);
         assert!(!is_established(&second));
         let conditions = second["status"]["conditions"].as_array().unwrap();
         assert_eq!(conditions[0]["reason"], "ListKindConflict");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::schema::types::Types;
+use crate::schema::types::TypeArena;
 
 fn kind(schema: &Value) -> std::sync::Arc<CustomKind> {
     let crd = json!({"spec": {
@@ -15,7 +15,7 @@ fn kind(schema: &Value) -> std::sync::Arc<CustomKind> {
             "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
         }],
     }});
-    let rows = resources(&crd, &Types::default()).unwrap();
+    let rows = resources(&crd, &TypeArena::default()).unwrap();
     rows[0].custom.clone().unwrap()
 }
 
@@ -23,12 +23,12 @@ fn object(spec: &Value) -> Value {
     json!({"apiVersion": "x.dev/v1", "kind": "Tug", "metadata": {"name": "a"}, "spec": spec})
 }
 
-fn texts(errors: &[FieldError]) -> Vec<String> {
+fn error_texts(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn values_are_checked_in_the_words_of_kubernetes() {
+fn validation_errors_have_kubernetes_messages() {
     let kind = kind(&json!({"type": "object", "properties": {
         "s": {"type": "string", "minLength": 2, "maxLength": 4}, "p": {"type": "string", "pattern": "^[a-z]+$"},
         "e": {"type": "string", "enum": ["red", "blue"]}, "i": {"type": "integer", "minimum": 1, "maximum": 10},
@@ -130,12 +130,16 @@ fn values_are_checked_in_the_words_of_kubernetes() {
         ),
     ];
     for (spec, wanted) in table {
-        assert_eq!(texts(&kind.review(&object(spec), None, FieldErrors::new()).errors), *wanted, "{spec}");
+        assert_eq!(
+            error_texts(&kind.validate(&object(spec), None, FieldErrors::new()).errors),
+            *wanted,
+            "{spec}"
+        );
     }
 }
 
 #[test]
-fn rules_speak_and_forgive_what_did_not_change() {
+fn cel_rules_report_violations_and_ratchet_unchanged_values() {
     let kind = kind(&json!({"type": "object", "properties": {
         "min": {"type": "integer"}, "max": {"type": "integer"},
         "kind": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed"}]},
@@ -150,7 +154,9 @@ fn rules_speak_and_forgive_what_did_not_change() {
         {"rule": "!has(self.items) || self.items.all(i, self.items.exists_one(j, j.n == i.n))"},
     ]}));
     let check = |spec: Value, old: Option<Value>| {
-        texts(&kind.review(&object(&spec), old.map(|old| object(&old)).as_ref(), FieldErrors::new()).errors)
+        error_texts(
+            &kind.validate(&object(&spec), old.map(|old| object(&old)).as_ref(), FieldErrors::new()).errors,
+        )
     };
     let none: [&str; 0] = [];
     assert_eq!(check(json!({"min": 1, "max": 2, "kind": "x", "opt": "a"}), None), none);
@@ -187,7 +193,7 @@ fn rules_speak_and_forgive_what_did_not_change() {
     );
 
     let (old, new) = (json!({"name": "x", "kind": "k"}), json!({"name": "x", "kind": "k", "max": 1}));
-    let verdict = kind.review(&object(&new), Some(&object(&old)), FieldErrors::new());
+    let verdict = kind.validate(&object(&new), Some(&object(&old)), FieldErrors::new());
     assert_eq!(verdict.errors, []);
     assert_eq!(verdict.warnings, ["spec.name: Forbidden: must start with l-"]);
 }
@@ -249,7 +255,7 @@ proptest! {
         let mut once = object(&spec);
         kind.prune(&mut once);
         kind.default(&mut once);
-        let _ = kind.review(&once, Some(&object(&spec)), FieldErrors::new());
+        let _ = kind.validate(&once, Some(&object(&spec)), FieldErrors::new());
         let _ = kind.openapi();
         let mut twice = once.clone();
         kind.default(&mut twice);
@@ -258,7 +264,7 @@ proptest! {
 }
 
 #[test]
-fn an_object_is_read_through_the_version_that_it_is_stored_in() {
+fn object_is_converted_from_its_storage_version() {
     let version = |name: &str, storage: bool, fields: Value| {
         json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object",
             "properties": {"spec": {"type": "object", "properties": fields}}}}})
@@ -271,7 +277,7 @@ fn an_object_is_read_through_the_version_that_it_is_stored_in() {
             version("v2", false, json!({"a": text, "c": {"type": "string", "default": "two"}})),
         ],
     }});
-    let rows = resources(&crd, &Types::default()).unwrap();
+    let rows = resources(&crd, &TypeArena::default()).unwrap();
     let kinds: Vec<_> = rows.iter().map(|row| row.custom.clone().unwrap()).collect();
     let object = |version: &str, spec: Value| json!({"apiVersion": format!("x.dev/{version}"), "spec": spec});
     let table = [
@@ -282,13 +288,13 @@ fn an_object_is_read_through_the_version_that_it_is_stored_in() {
         (0, object("v1", json!({"b": "y", "gone": 1})), object("v1", json!({"b": "y"}))),
     ];
     for (kind, mut stored, shown) in table {
-        kinds[kind].restore(&mut stored);
+        kinds[kind].convert_from_storage(&mut stored);
         assert_eq!(stored, shown);
     }
     let mut new = object("v2", json!({"a": "x", "c": "z"}));
-    kinds[1].store(&mut new);
+    kinds[1].convert_to_storage(&mut new);
     assert_eq!(new, object("v1", json!({"a": "x"})));
     let only = kind(&json!({"type": "object", "properties": {"s": {"type": "string", "default": "d"}}}));
-    assert!(!only.is_shown_as_stored(8), "no version of the store is known to be later than the CRD");
-    assert!(!kinds[0].is_shown_as_stored(8), "another version may have been written without its defaults");
+    assert!(!only.is_served_as_stored(8), "no version of the store is known to be later than the CRD");
+    assert!(!kinds[0].is_served_as_stored(8), "another version may have been written without its defaults");
 }

@@ -2,31 +2,34 @@
 
 use std::collections::HashMap;
 
-use super::schema::{Additional, ListType, Schema};
-use crate::schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types};
+use super::schema::{AdditionalProperties, ListType, StructuralSchema};
+use crate::schema::types::{
+    Field, List, ListMerge, Mapping, PatchStrategy, Shape, Struct, Type, TypeArena, TypeId,
+};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Returns the types of one version of a CRD, and the type of its objects. `builtin` provides `ObjectMeta`.
-pub fn of(schema: &Schema, builtin: &Types) -> (Types, TypeId) {
-    let mut build = Build { types: Types::default(), builtin, copied: HashMap::new(), metadata: None };
+pub fn from_schema(schema: &StructuralSchema, builtin: &TypeArena) -> (TypeArena, TypeId) {
+    let mut build =
+        TypeBuilder { types: TypeArena::default(), builtin, copied: HashMap::new(), metadata: None };
     let root = build.resource(schema);
     (build.types, root)
 }
 
-struct Build<'a> {
-    types: Types,
-    builtin: &'a Types,
+struct TypeBuilder<'a> {
+    types: TypeArena,
+    builtin: &'a TypeArena,
     copied: HashMap<TypeId, TypeId>,
     metadata: Option<TypeId>,
 }
 
-impl Build<'_> {
+impl TypeBuilder<'_> {
     fn add(&mut self, shape: Shape) -> TypeId {
         self.types.add(Type { name: Box::default(), shape })
     }
 
-    fn resource(&mut self, schema: &Schema) -> TypeId {
+    fn resource(&mut self, schema: &StructuralSchema) -> TypeId {
         let text = self.add(Shape::String);
         let metadata = self.metadata();
         let mut fields: Vec<Field> =
@@ -36,19 +39,19 @@ impl Build<'_> {
         self.add(structure(fields, schema))
     }
 
-    fn fields(&mut self, schema: &Schema, fields: &mut Vec<Field>) {
+    fn fields(&mut self, schema: &StructuralSchema, fields: &mut Vec<Field>) {
         for (name, child) in &schema.properties {
             if fields.iter().any(|known| known.name == *name) {
                 continue;
             }
-            let ty = self.of(child);
+            let ty = self.type_of(child);
             let mut member = field(name, ty, Some(child));
-            member.required = schema.checks.required.contains(name);
+            member.required = schema.validations.required.contains(name);
             fields.push(member);
         }
     }
 
-    fn of(&mut self, schema: &Schema) -> TypeId {
+    fn type_of(&mut self, schema: &StructuralSchema) -> TypeId {
         if schema.int_or_string {
             return self.add(Shape::IntOrString);
         }
@@ -59,7 +62,7 @@ impl Build<'_> {
             "boolean" => Shape::Bool,
             "array" => {
                 let element = match &schema.items {
-                    Some(items) => self.of(items),
+                    Some(items) => self.type_of(items),
                     None => self.add(Shape::Any),
                 };
                 let merge = match &schema.list {
@@ -71,11 +74,11 @@ impl Build<'_> {
             }
             "object" if schema.embedded => return self.resource(schema),
             "object" => match &schema.additional {
-                Additional::Schema(values) => {
-                    let value = self.of(values);
+                AdditionalProperties::Schema(values) => {
+                    let value = self.type_of(values);
                     Shape::Map(Mapping { value, atomic: schema.map_atomic })
                 }
-                Additional::Any(true) => {
+                AdditionalProperties::Any(true) => {
                     let value = self.add(Shape::Any);
                     Shape::Map(Mapping { value, atomic: schema.map_atomic })
                 }
@@ -94,7 +97,7 @@ impl Build<'_> {
         if let Some(id) = self.metadata {
             return id;
         }
-        let id = match self.builtin.named(OBJECT_META) {
+        let id = match self.builtin.by_name(OBJECT_META) {
             Some(found) => self.copy(found.id()),
             None => self.add(Shape::Any),
         };
@@ -107,7 +110,7 @@ impl Build<'_> {
         if let Some(&copied) = self.copied.get(&id) {
             return copied;
         }
-        let source = self.builtin.at(id);
+        let source = self.builtin.get(id);
         let copied = self.types.add(Type { name: source.name().into(), shape: Shape::Any });
         self.copied.insert(id, copied);
         let mut shape = source.shape().clone();
@@ -126,13 +129,13 @@ impl Build<'_> {
     }
 }
 
-fn structure(mut fields: Vec<Field>, schema: &Schema) -> Shape {
+fn structure(mut fields: Vec<Field>, schema: &StructuralSchema) -> Shape {
     fields.sort_by(|a, b| a.name.cmp(&b.name));
     let preserve_unknown = schema.preserve_unknown;
     Shape::Struct(Struct { fields: fields.into(), atomic: schema.map_atomic, preserve_unknown })
 }
 
-fn field(name: &str, ty: TypeId, schema: Option<&Schema>) -> Field {
+fn field(name: &str, ty: TypeId, schema: Option<&StructuralSchema>) -> Field {
     Field {
         name: name.into(),
         ty,
@@ -141,6 +144,6 @@ fn field(name: &str, ty: TypeId, schema: Option<&Schema>) -> Field {
         omitempty: true,
         numbers: Box::default(),
         default: schema.and_then(|schema| schema.default.clone()),
-        patch: Patch::default(),
+        patch: PatchStrategy::default(),
     }
 }

@@ -17,7 +17,7 @@ const CUSTOM_PATCH_TYPES: &str =
 /// A decoded body.
 #[derive(Debug)]
 #[must_use]
-pub struct Decoded<'a> {
+pub struct DecodedBody<'a> {
     pub value: Value,
     /// `duplicate field "data.a"`, in document order.
     pub duplicates: Vec<String>,
@@ -25,34 +25,36 @@ pub struct Decoded<'a> {
     json: Option<&'a [u8]>,
 }
 
-impl Decoded<'_> {
+impl DecodedBody<'_> {
     /// Orders errors as for objects without a Go type: first duplicate fields, then unknown ones.
-    pub fn untyped(self) -> Self {
+    pub fn without_document_order(self) -> Self {
         Self { json: None, ..self }
     }
 
     /// All errors of strict decoding: duplicate fields, and the unknown fields given by
     /// path, in document order if there is a Go type.
-    pub fn complaints(&self, unknown: &[String]) -> Vec<String> {
+    pub fn strict_errors(&self, unknown: &[String]) -> Vec<String> {
         let below = |inner: &str, outer: &String| {
             inner.strip_prefix(outer.as_str()).is_some_and(|rest| rest.starts_with(['.', '[']))
         };
-        let repeated =
-            self.duplicates.iter().filter(|text| !unknown.iter().any(|outer| below(quoted(text), outer)));
+        let repeated = self
+            .duplicates
+            .iter()
+            .filter(|text| !unknown.iter().any(|outer| below(quoted_path(text), outer)));
         let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
         let mut complaints: Vec<String> = repeated.cloned().chain(unknown).collect();
         if let (Some(text), true) = (self.json, complaints.len() > 1) {
-            let paths: Vec<String> = complaints.iter().map(|text| quoted(text).to_owned()).collect();
+            let paths: Vec<String> = complaints.iter().map(|text| quoted_path(text).to_owned()).collect();
             let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-            let places = json::places(text, &paths);
-            complaints.sort_by_key(|complaint| places.get(quoted(complaint)).copied());
+            let places = json::field_positions(text, &paths);
+            complaints.sort_by_key(|complaint| places.get(quoted_path(complaint)).copied());
         }
         complaints
     }
 }
 
 /// Returns the path in `unknown field "path"`.
-fn quoted(complaint: &str) -> &str {
+fn quoted_path(complaint: &str) -> &str {
     complaint.split_once('"').and_then(|(_, rest)| rest.strip_suffix('"')).unwrap_or_default()
 }
 
@@ -67,79 +69,79 @@ fn media_type(content_type: &str) -> Option<String> {
 }
 
 /// Decodes an object that should be of `kind`. Without a media type it is JSON.
-pub fn object<'a>(
+pub fn decode_object<'a>(
     content_type: Option<&str>,
     bytes: &'a [u8],
     kind: &str,
     protobuf: impl FnOnce(&[u8]) -> Result<Value, String>,
-) -> Result<Decoded<'a>> {
-    read(content_type, bytes, protobuf)?.map_err(|why| unrecognized(kind, &why, bytes))
+) -> Result<DecodedBody<'a>> {
+    decode(content_type, bytes, protobuf)?.map_err(|why| unrecognized(kind, &why, bytes))
 }
 
 /// The error of a body that is no object or has no kind.
 pub fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> ApiError {
-    let summary = summary(bytes);
+    let summary = body_excerpt(bytes);
     ApiError::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
     ))
 }
 
 /// Decodes the options that some requests carry (`DeleteOptions`); the caller handles an empty body.
-pub fn options<'a>(
+pub fn decode_options<'a>(
     content_type: Option<&str>,
     bytes: &'a [u8],
     protobuf: impl FnOnce(&[u8]) -> Result<Value, String>,
-) -> Result<Decoded<'a>> {
-    read(content_type, bytes, protobuf)?.map_err(ApiError::bad_request)
+) -> Result<DecodedBody<'a>> {
+    decode(content_type, bytes, protobuf)?.map_err(ApiError::bad_request)
 }
 
 /// Outer error: an unsupported media type. Inner error: a body that is invalid for its media type.
-fn read<'a>(
+fn decode<'a>(
     content_type: Option<&str>,
     bytes: &'a [u8],
     protobuf: impl FnOnce(&[u8]) -> Result<Value, String>,
-) -> Result<Result<Decoded<'a>, String>> {
+) -> Result<Result<DecodedBody<'a>, String>> {
     let media = match content_type {
         None | Some("") => Some("application/json".to_owned()),
         Some(given) => media_type(given),
     };
     Ok(match media.as_deref() {
-        Some("application/json") => json::read(bytes)
+        Some("application/json") => json::parse(bytes)
             .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))
-            .map(|read| Decoded { json: Some(bytes), ..named(read) }),
-        Some("application/yaml") => yaml::read(bytes).map(plain),
+            .map(|read| DecodedBody { json: Some(bytes), ..from_json(read) }),
+        Some("application/yaml") => yaml::parse(bytes).map(from_yaml),
         Some("application/vnd.kubernetes.protobuf") => {
-            protobuf(bytes).map(|value| Decoded { value, duplicates: Vec::new(), json: None })
+            protobuf(bytes).map(|value| DecodedBody { value, duplicates: Vec::new(), json: None })
         }
         _ => return Err(ApiError::unsupported_media_type(OBJECT_TYPES)),
     }
-    .and_then(identified))
+    .and_then(with_checked_type_meta))
 }
 
-fn named(read: json::Document) -> Decoded<'static> {
+fn from_json(read: json::JsonDocument) -> DecodedBody<'static> {
     let duplicates = read.duplicates.iter().map(|path| format!("duplicate field \"{path}\"")).collect();
-    Decoded { value: read.value, duplicates, json: None }
+    DecodedBody { value: read.value, duplicates, json: None }
 }
 
-fn plain(read: yaml::Document) -> Decoded<'static> {
-    Decoded { value: read.value, duplicates: read.duplicates, json: None }
+fn from_yaml(read: yaml::YamlDocument) -> DecodedBody<'static> {
+    DecodedBody { value: read.value, duplicates: read.duplicates, json: None }
 }
 
-fn identified(mut decoded: Decoded<'_>) -> Result<Decoded<'_>, String> {
+fn with_checked_type_meta(mut decoded: DecodedBody<'_>) -> Result<DecodedBody<'_>, String> {
     if decoded.value.is_null() {
         decoded.value = Value::Object(Map::new());
     }
-    identify(&decoded.value)?;
+    check_type_meta(&decoded.value)?;
     Ok(decoded)
 }
 
 /// Checks that the value is an object and that its `apiVersion` and `kind` are strings, if set.
-pub fn identify(value: &Value) -> Result<(), String> {
-    const PLACE: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal";
+pub fn check_type_meta(value: &Value) -> Result<(), String> {
+    const ERROR_PREFIX: &str = "couldn't get version/kind; json parse error: json: cannot unmarshal";
     let Some(members) = value.as_object() else {
         let word = json_kind(value);
         return Err(format!(
-            "{PLACE} {word} into Go value of type struct {{ APIVersion string \
+            "{ERROR_PREFIX} {word} into Go value of type struct {{ APIVersion string \
              \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
         ));
     };
@@ -148,7 +150,7 @@ pub fn identify(value: &Value) -> Result<(), String> {
             None | Some(Value::Null | Value::String(_)) => {}
             Some(other) => {
                 return Err(format!(
-                    "{PLACE} {} into Go struct field .{name} of type string",
+                    "{ERROR_PREFIX} {} into Go struct field .{name} of type string",
                     json_kind(other)
                 ));
             }
@@ -162,10 +164,10 @@ pub fn identify(value: &Value) -> Result<(), String> {
 }
 
 /// The start of a body for error messages: text if it looks like JSON, hexadecimal otherwise.
-fn summary(bytes: &[u8]) -> String {
-    const SHOWN: usize = 30;
-    let head = &bytes[..bytes.len().min(SHOWN)];
-    let more = if bytes.len() > SHOWN { " ..." } else { "" };
+fn body_excerpt(bytes: &[u8]) -> String {
+    const MAX_EXCERPT_LEN: usize = 30;
+    let head = &bytes[..bytes.len().min(MAX_EXCERPT_LEN)];
+    let more = if bytes.len() > MAX_EXCERPT_LEN { " ..." } else { "" };
     match bytes.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => format!("{}{more}", String::from_utf8_lossy(head)),
@@ -179,7 +181,7 @@ fn summary(bytes: &[u8]) -> String {
 
 /// `Pod in version "v1" cannot be handled as a ConfigMap: <why>`: the object is valid but of another
 /// kind. `version` is that of the object, without its group.
-pub fn unhandled(kind: &str, version: &str, wanted: &str, why: &str) -> ApiError {
+pub fn kind_mismatch(kind: &str, version: &str, wanted: &str, why: &str) -> ApiError {
     ApiError::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {wanted}: {why}"))
 }
 
@@ -205,7 +207,7 @@ pub fn patch_kind(content_type: Option<&str>, custom: bool) -> Result<PatchKind>
 }
 
 /// Decodes a patch: a list for [`PatchKind::Json`], an object for the others.
-pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
+pub fn decode_patch(kind: PatchKind, bytes: &[u8]) -> Result<DecodedBody<'_>> {
     const MAP: &str = "map[string]interface {}";
     const OPERATIONS: &str = "[]handlers.jsonPatchOp";
     let refuse = |why: String| {
@@ -216,9 +218,9 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
         })
     };
     let mut decoded = if kind == PatchKind::Apply {
-        applied(bytes).map_err(|why| refuse(format!("error converting YAML to JSON: {why}")))?
+        decode_apply(bytes).map_err(|why| refuse(format!("error converting YAML to JSON: {why}")))?
     } else {
-        named(json::read(bytes).map_err(refuse)?)
+        from_json(json::parse(bytes).map_err(refuse)?)
     };
     if kind == PatchKind::Json {
         decoded.duplicates.iter_mut().for_each(|text| text.insert_str(0, "json patch "));
@@ -250,15 +252,15 @@ pub fn patch(kind: PatchKind, bytes: &[u8]) -> Result<Decoded<'_>> {
 
 /// Most applied bodies are JSON, whose parser is ten times faster; only other bodies and those with duplicate
 /// keys need the YAML parser.
-fn applied(bytes: &[u8]) -> Result<Decoded<'_>, String> {
+fn decode_apply(bytes: &[u8]) -> Result<DecodedBody<'_>, String> {
     if bytes.starts_with(b"{")
         && std::str::from_utf8(bytes).is_ok()
-        && let Some(mut read) = json::read(bytes).ok().filter(|read| read.duplicates.is_empty())
+        && let Some(mut read) = json::parse(bytes).ok().filter(|read| read.duplicates.is_empty())
     {
-        json::write_whole_floats_short(&mut read.value);
-        return Ok(named(read));
+        json::floats_to_integers(&mut read.value);
+        return Ok(from_json(read));
     }
-    yaml::read(bytes).map(plain)
+    yaml::parse(bytes).map(from_yaml)
 }
 
 #[cfg(test)]
@@ -267,26 +269,26 @@ mod tests {
 
     use super::*;
 
-    fn refused(content_type: &str, text: &str) -> (u16, String) {
+    fn decode_error(content_type: &str, text: &str) -> (u16, String) {
         let no_protobuf = |_: &[u8]| Err("unexpected EOF".to_owned());
-        match object(Some(content_type), text.as_bytes(), "ConfigMap", no_protobuf) {
+        match decode_object(Some(content_type), text.as_bytes(), "ConfigMap", no_protobuf) {
             Ok(decoded) => (200, decoded.value.to_string()),
             Err(error) => (error.code, error.message),
         }
     }
 
     #[test]
-    fn of_a_key_that_a_patch_repeats_the_last_value_counts() {
+    fn json_patch_uses_last_value_of_duplicate_key() {
         let text = br#"{"data": {"a": "1"}, "data": {"b": "2"}}"#;
         for kind in [PatchKind::Merge, PatchKind::Strategic] {
-            let read = patch(kind, text).unwrap();
+            let read = decode_patch(kind, text).unwrap();
             assert_eq!(read.value, json!({"data": {"b": "2"}}));
             assert_eq!(read.duplicates.len(), 1);
         }
     }
 
     #[test]
-    fn each_bad_object_has_its_answer() {
+    fn invalid_object_errors() {
         const BEGIN: &str = "the object provided is unrecognized (must be of type ConfigMap): ";
         const PARSE: &str = "couldn't get version/kind; json parse error: ";
         #[rustfmt::skip]
@@ -299,19 +301,19 @@ mod tests {
             ("application/vnd.kubernetes.protobuf", "k8s\0junk", "unexpected EOF (6b3873006a756e6b)".to_owned()),
         ];
         for (media, text, message) in table {
-            assert_eq!(refused(media, text), (400, format!("{BEGIN}{message}")), "{text}");
+            assert_eq!(decode_error(media, text), (400, format!("{BEGIN}{message}")), "{text}");
         }
-        assert_eq!(refused("application/yaml", ""), (200, "{}".to_owned()));
+        assert_eq!(decode_error("application/yaml", ""), (200, "{}".to_owned()));
         for media in ["text/plain", "json", "application/json;;", "application/json, application/yaml"] {
-            assert_eq!(refused(media, "{}").0, 415, "{media}");
+            assert_eq!(decode_error(media, "{}").0, 415, "{media}");
         }
         for media in ["APPLICATION/JSON", "application/json; charset=utf-8", "application/json;"] {
-            assert_eq!(refused(media, "{}").0, 200, "{media}");
+            assert_eq!(decode_error(media, "{}").0, 200, "{media}");
         }
     }
 
     #[test]
-    fn each_bad_patch_has_its_answer() {
+    fn invalid_patch_errors() {
         use PatchKind::*;
         #[rustfmt::skip]
         let table = [
@@ -322,11 +324,11 @@ mod tests {
             (Apply, "[]", "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}"),
         ];
         for (kind, text, message) in table {
-            assert_eq!(patch(kind, text.as_bytes()).unwrap_err().message, message, "{text}");
+            assert_eq!(decode_patch(kind, text.as_bytes()).unwrap_err().message, message, "{text}");
         }
-        assert_eq!(patch(Strategic, b"null").unwrap().value, json!({}));
-        assert_eq!(patch(Apply, b"a: 1.0").unwrap().value, json!({"a": 1}));
-        assert_eq!(patch(Apply, b"{\"a\": 1.0}").unwrap().value, json!({"a": 1}));
+        assert_eq!(decode_patch(Strategic, b"null").unwrap().value, json!({}));
+        assert_eq!(decode_patch(Apply, b"a: 1.0").unwrap().value, json!({"a": 1}));
+        assert_eq!(decode_patch(Apply, b"{\"a\": 1.0}").unwrap().value, json!({"a": 1}));
         let custom = patch_kind(Some("application/strategic-merge-patch+json"), true).unwrap_err();
         assert_eq!(custom, ApiError::unsupported_media_type(CUSTOM_PATCH_TYPES));
         assert_eq!(
@@ -336,12 +338,12 @@ mod tests {
     }
 
     #[test]
-    fn complaints_come_in_the_order_of_the_text() {
+    fn strict_errors_are_in_document_order() {
         let text = br#"{"metadata":{"labls":1,"name":"a","name":"b"},"extra":{"x":1,"x":2}}"#;
-        let decoded = object(None, text, "ConfigMap", |_| Ok(Value::Null)).unwrap();
+        let decoded = decode_object(None, text, "ConfigMap", |_| Ok(Value::Null)).unwrap();
         let unknown = ["extra".to_owned(), "metadata.labls".to_owned()];
         assert_eq!(
-            decoded.complaints(&unknown),
+            decoded.strict_errors(&unknown),
             [
                 "unknown field \"metadata.labls\"",
                 "duplicate field \"metadata.name\"",

@@ -9,7 +9,7 @@
 use base64::Engine as _;
 use serde_json::{Map, Number, Value};
 
-use super::{MOST_FINDINGS, times};
+use super::{MAX_FINDINGS, times};
 use crate::go::json_kind;
 use crate::quantity::Quantity;
 use crate::schema::types::{Shape, Struct, TypeRef};
@@ -23,21 +23,21 @@ pub struct Findings {
 
 /// The decoder whose messages are used: after a patch Go converts from unstructured objects instead of parsing text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reader {
+pub enum ErrorStyle {
     #[default]
     Json,
     Unstructured,
 }
 
 /// Converts `value` to an object of type `ty`, or returns the error.
-pub fn conform(ty: TypeRef<'_>, value: &mut Value, reader: Reader) -> Result<Findings, String> {
-    let mut walk = Walk { reader, ..Walk::default() };
+pub fn conform(ty: TypeRef<'_>, value: &mut Value, reader: ErrorStyle) -> Result<Findings, String> {
+    let mut walk = TypeConformer { reader, ..TypeConformer::default() };
     walk.value(ty, value)?;
     Ok(walk.findings)
 }
 
 #[derive(Default)]
-struct Walk<'a> {
+struct TypeConformer<'a> {
     /// The current path: `spec.containers[0]`.
     path: String,
     /// The same as Go names it, without indices and keys: `spec`, `containers`.
@@ -45,10 +45,10 @@ struct Walk<'a> {
     /// The enclosing structs, innermost last.
     structs: Vec<&'a str>,
     findings: Findings,
-    reader: Reader,
+    reader: ErrorStyle,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> TypeConformer<'a> {
     fn value(&mut self, ty: TypeRef<'a>, value: &mut Value) -> Result<(), String> {
         match (ty.shape(), &mut *value) {
             (Shape::Any, _)
@@ -57,52 +57,52 @@ impl<'a> Walk<'a> {
             | (Shape::Double, Value::Number(_)) => Ok(()),
             (Shape::Int32 | Shape::IntOrString, Value::Number(number)) => {
                 let fits = number.as_i64().is_some_and(|n| i32::try_from(n).is_ok());
-                if fits { Ok(()) } else { Err(self.wrong_number(ty, number)) }
+                if fits { Ok(()) } else { Err(self.number_error(ty, number)) }
             }
             (Shape::Int64, Value::Number(number)) => {
                 if number.is_i64() {
                     Ok(())
                 } else {
-                    Err(self.wrong_number(ty, number))
+                    Err(self.number_error(ty, number))
                 }
             }
             (Shape::Bytes, Value::String(text)) => check_base64(text).map_err(|why| match self.reader {
-                Reader::Json => why,
-                Reader::Unstructured => format!("error decoding from json: {why}"),
+                ErrorStyle::Json => why,
+                ErrorStyle::Unstructured => format!("error decoding from json: {why}"),
             }),
-            (Shape::Time, Value::String(text)) => times::check(text),
+            (Shape::Time, Value::String(text)) => times::check_time(text),
             (Shape::MicroTime, Value::String(text)) => times::check_micro(text),
-            (Shape::Duration, Value::String(text)) => times::duration(text).map(drop),
+            (Shape::Duration, Value::String(text)) => times::parse_duration(text).map(drop),
             (Shape::Quantity, given) => {
                 Quantity::parse(&quantity_text(given)).map(drop).map_err(|error| error.to_string())
             }
             (Shape::Struct(body), Value::Object(members)) => self.members(ty, body, members),
             (Shape::Map(map), Value::Object(entries)) => {
-                let below = ty.follow(map.value);
+                let below = ty.with_id(map.value);
                 for (key, entry) in entries {
-                    let outer = self.enter(key);
-                    self.present(below, entry)?;
+                    let outer = self.push_field(key);
+                    self.element(below, entry)?;
                     self.path.truncate(outer);
                 }
                 Ok(())
             }
             (Shape::List(list), Value::Array(elements)) => {
-                let below = ty.follow(list.element);
+                let below = ty.with_id(list.element);
                 for (at, element) in elements.iter_mut().enumerate() {
                     let outer = self.path.len();
                     self.path.extend(["[", &at.to_string(), "]"]);
-                    self.present(below, element)?;
+                    self.element(below, element)?;
                     self.path.truncate(outer);
                 }
                 Ok(())
             }
-            (_, given) if self.reader == Reader::Unstructured => Err(unrestorable(ty, given)),
-            (_, given) => Err(self.wrong(json_kind(given), &go_type(ty))),
+            (_, given) if self.reader == ErrorStyle::Unstructured => Err(conversion_error(ty, given)),
+            (_, given) => Err(self.type_error(json_kind(given), &go_type(ty))),
         }
     }
 
     /// An element or an entry: `null` becomes the zero value, because the position itself exists.
-    fn present(&mut self, ty: TypeRef<'a>, value: &mut Value) -> Result<(), String> {
+    fn element(&mut self, ty: TypeRef<'a>, value: &mut Value) -> Result<(), String> {
         if value.is_null() {
             *value = zero(ty);
             return Ok(());
@@ -119,12 +119,12 @@ impl<'a> Walk<'a> {
         members.retain(|name, value| !value.is_null() || body.field(name).is_none());
         self.structs.push(ty.short_name());
         for (name, value) in members.iter_mut() {
-            let outer = self.enter(name);
+            let outer = self.push_field(name);
             if let Some(field) = body.field(name) {
                 self.fields.push(&field.name);
-                self.value(ty.follow(field.ty), value)?;
+                self.value(ty.with_id(field.ty), value)?;
                 self.fields.pop();
-            } else if !body.preserve_unknown && self.findings.unknown.len() < MOST_FINDINGS {
+            } else if !body.preserve_unknown && self.findings.unknown.len() < MAX_FINDINGS {
                 self.findings.unknown.push(self.path.clone());
             }
             self.path.truncate(outer);
@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Enters a field; returns the length to truncate the path to afterwards.
-    fn enter(&mut self, name: &str) -> usize {
+    fn push_field(&mut self, name: &str) -> usize {
         let outer = self.path.len();
         if outer > 0 {
             self.path.push('.');
@@ -146,14 +146,14 @@ impl<'a> Walk<'a> {
         outer
     }
 
-    fn wrong_number(&self, ty: TypeRef<'_>, number: &Number) -> String {
+    fn number_error(&self, ty: TypeRef<'_>, number: &Number) -> String {
         match self.reader {
-            Reader::Json => self.wrong(&format!("number {number}"), &go_type(ty)),
-            Reader::Unstructured => unrestorable(ty, &Value::Number(number.clone())),
+            ErrorStyle::Json => self.type_error(&format!("number {number}"), &go_type(ty)),
+            ErrorStyle::Unstructured => conversion_error(ty, &Value::Number(number.clone())),
         }
     }
 
-    fn wrong(&self, given: &str, wanted: &str) -> String {
+    fn type_error(&self, given: &str, wanted: &str) -> String {
         match self.structs.last() {
             Some(name) => format!(
                 "json: cannot unmarshal {given} into Go struct field {name}.{} of type {wanted}",
@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The message of Go's unstructured converter for a value that `ty` cannot hold.
-fn unrestorable(ty: TypeRef<'_>, given: &Value) -> String {
+fn conversion_error(ty: TypeRef<'_>, given: &Value) -> String {
     let kind = match given {
         Value::Array(_) => "slice",
         Value::Object(_) => "map",
@@ -206,8 +206,8 @@ fn go_type(ty: TypeRef<'_>) -> String {
             let package = name.rsplit('.').nth(1).unwrap_or_default();
             format!("{package}.{}", ty.short_name())
         }
-        Shape::Map(map) => format!("map[string]{}", go_type(ty.follow(map.value))),
-        Shape::List(list) => format!("[]{}", go_type(ty.follow(list.element))),
+        Shape::Map(map) => format!("map[string]{}", go_type(ty.with_id(map.value))),
+        Shape::List(list) => format!("[]{}", go_type(ty.with_id(list.element))),
     }
 }
 
@@ -229,7 +229,7 @@ pub(super) fn quantity_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.trim().to_owned(),
         Value::Number(number) => {
-            match number.as_f64().filter(|_| number.is_f64()).and_then(super::json::whole) {
+            match number.as_f64().filter(|_| number.is_f64()).and_then(super::json::exact_integer) {
                 Some(whole) => whole.to_string(),
                 None => number.to_string(),
             }

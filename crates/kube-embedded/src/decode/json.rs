@@ -9,31 +9,31 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Number, Value};
 
-use super::{MAX_DEPTH, MOST_FINDINGS};
+use super::{MAX_DEPTH, MAX_FINDINGS};
 
 /// A parsed document.
 #[derive(Debug, PartialEq)]
-pub struct Document {
+pub struct JsonDocument {
     pub value: Value,
     /// Duplicate keys: `data.a`, `spec.containers[0].image`; each path once, in document order.
     pub duplicates: Vec<String>,
 }
 
-pub fn read(bytes: &[u8]) -> Result<Document, String> {
-    read_noting(bytes, &mut |_, _| {})
+pub fn parse(bytes: &[u8]) -> Result<JsonDocument, String> {
+    parse_with_fields(bytes, &mut |_, _| {})
 }
 
 /// Returns the rank in document order of each of these fields: the position of its duplicate, or else its last
 /// position. Very long paths are skipped: finding them could take quadratic time.
-pub fn places<'p>(bytes: &[u8], paths: &[&'p str]) -> HashMap<&'p str, usize> {
-    const LONGEST: usize = 1_000;
-    let wanted: HashSet<&'p str> = paths.iter().copied().filter(|path| path.len() <= LONGEST).collect();
+pub fn field_positions<'p>(bytes: &[u8], paths: &[&'p str]) -> HashMap<&'p str, usize> {
+    const MAX_PATH_LEN: usize = 1_000;
+    let wanted: HashSet<&'p str> = paths.iter().copied().filter(|path| path.len() <= MAX_PATH_LEN).collect();
     let mut places = HashMap::new();
     let mut repeated = HashSet::new();
     let mut rank = 0;
-    let read = read_noting(bytes, &mut |path, again| {
+    let read = parse_with_fields(bytes, &mut |path, again| {
         rank += 1;
-        if let Some(path) = (path.len() <= LONGEST).then(|| wanted.get(path)).flatten()
+        if let Some(path) = (path.len() <= MAX_PATH_LEN).then(|| wanted.get(path)).flatten()
             && !repeated.contains(path)
         {
             places.insert(*path, rank);
@@ -45,16 +45,17 @@ pub fn places<'p>(bytes: &[u8], paths: &[&'p str]) -> HashMap<&'p str, usize> {
     if read.is_ok() { places } else { HashMap::new() }
 }
 
-fn read_noting(bytes: &[u8], note: &mut dyn FnMut(&str, bool)) -> Result<Document, String> {
-    let mut reader = Reader { bytes, at: 0, depth: 0, path: String::new(), duplicates: Vec::new(), note };
+fn parse_with_fields(bytes: &[u8], on_field: &mut dyn FnMut(&str, bool)) -> Result<JsonDocument, String> {
+    let mut reader =
+        JsonParser { bytes, at: 0, depth: 0, path: String::new(), duplicates: Vec::new(), note: on_field };
     let value = reader.value()?;
     match reader.peek() {
-        None => Ok(Document { value, duplicates: reader.duplicates }),
+        None => Ok(JsonDocument { value, duplicates: reader.duplicates }),
         Some(_) => Err(reader.unexpected("after top-level value")),
     }
 }
 
-struct Reader<'a> {
+struct JsonParser<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
@@ -65,7 +66,7 @@ struct Reader<'a> {
     note: &'a mut dyn FnMut(&str, bool),
 }
 
-impl Reader<'_> {
+impl JsonParser<'_> {
     /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         while let Some(byte) = self.bytes.get(self.at) {
@@ -157,7 +158,7 @@ impl Reader<'_> {
     }
 
     fn report_duplicate(&mut self) {
-        if self.duplicates.len() < MOST_FINDINGS && !self.duplicates.contains(&self.path) {
+        if self.duplicates.len() < MAX_FINDINGS && !self.duplicates.contains(&self.path) {
             self.duplicates.push(self.path.clone());
         }
     }
@@ -235,7 +236,7 @@ impl Reader<'_> {
         }
         let float = text.parse::<f64>().ok().and_then(Number::from_f64);
         let float = float.ok_or_else(|| {
-            format!("json: cannot unmarshal number {} into Go value of type float64", shorten(text))
+            format!("json: cannot unmarshal number {} into Go value of type float64", truncate_excerpt(text))
         })?;
         Ok(Value::Number(float))
     }
@@ -322,12 +323,12 @@ fn insert(members: &mut Map<String, Value>, key: String, value: Value) {
 }
 
 /// Converts whole floats to integers, `1.0` to `1`, as a number changes in Go's `float64`.
-pub fn write_whole_floats_short(value: &mut Value) {
+pub fn floats_to_integers(value: &mut Value) {
     match value {
-        Value::Array(list) => list.iter_mut().for_each(write_whole_floats_short),
-        Value::Object(members) => members.values_mut().for_each(write_whole_floats_short),
+        Value::Array(list) => list.iter_mut().for_each(floats_to_integers),
+        Value::Object(members) => members.values_mut().for_each(floats_to_integers),
         Value::Number(number) if number.is_f64() => {
-            if let Some(whole) = number.as_f64().and_then(whole) {
+            if let Some(whole) = number.as_f64().and_then(exact_integer) {
                 *number = whole.into();
             }
         }
@@ -336,14 +337,14 @@ pub fn write_whole_floats_short(value: &mut Value) {
 }
 
 /// The integer value of a float, if it is exact.
-pub fn whole(float: f64) -> Option<i64> {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+pub fn exact_integer(float: f64) -> Option<i64> {
+    const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "below 2^53 and without fraction, it is exact")]
     let whole = float as i64;
-    (float.fract() == 0.0 && float.abs() <= EXACT).then_some(whole)
+    (float.fract() == 0.0 && float.abs() <= MAX_EXACT_FLOAT).then_some(whole)
 }
 
-fn shorten(text: &str) -> &str {
+fn truncate_excerpt(text: &str) -> &str {
     text.get(..60).unwrap_or(text)
 }
 
@@ -355,20 +356,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repeated_keys_are_reported_once_with_their_paths() {
+    fn duplicate_keys_are_reported_once_with_paths() {
         let text = br#"{"data":{"a":"1","a":"2","a":"3"},"l":[{"x":1},{"x":1,"x":2}],"data":{"c":"d"}}"#;
-        let read = read(text).unwrap();
+        let read = parse(text).unwrap();
         assert_eq!(read.duplicates, ["data.a", "l[1].x", "data"]);
         assert_eq!(read.value, json!({"data": {"a": "3", "c": "d"}, "l": [{"x": 1}, {"x": 2}]}));
-        let places = self::places(br#"{"b":[{"c":1}],"a":2,"b":3}"#, &["a", "b", "b[0].c", "d"]);
+        let places = self::field_positions(br#"{"b":[{"c":1}],"a":2,"b":3}"#, &["a", "b", "b[0].c", "d"]);
         assert_eq!(places, HashMap::from([("b[0].c", 2), ("a", 3), ("b", 4)]));
         // A duplicate inside the first of two values comes before the duplicate itself.
-        let nested = self::places(br#"{"p":[{"q":1,"q":2}],"p":[{"q":3}]}"#, &["p", "p[0].q"]);
+        let nested = self::field_positions(br#"{"p":[{"q":1,"q":2}],"p":[{"q":3}]}"#, &["p", "p[0].q"]);
         assert_eq!(nested, HashMap::from([("p[0].q", 3), ("p", 4)]));
     }
 
     #[test]
-    fn complaints_have_the_words_of_go() {
+    fn syntax_errors_have_go_messages() {
         #[rustfmt::skip]
         let table = [
             ("", "unexpected end of JSON input"), ("{\"a\": ", "unexpected end of JSON input"),
@@ -387,23 +388,23 @@ mod tests {
             ("1e999", "json: cannot unmarshal number 1e999 into Go value of type float64"),
         ];
         for (text, error) in table {
-            assert_eq!(read(text.as_bytes()), Err(error.to_owned()), "{text}");
+            assert_eq!(parse(text.as_bytes()), Err(error.to_owned()), "{text}");
         }
     }
 
     #[test]
-    fn depth_is_bounded_and_strange_text_is_replaced() {
+    fn depth_is_bounded_and_invalid_utf8_is_replaced() {
         let nested = |deep: usize| [vec![b'['; deep], vec![b']'; deep]].concat();
-        assert!(read(&nested(MAX_DEPTH)).is_ok());
-        assert_eq!(read(&nested(3_000_000)).unwrap_err(), "invalid character '[' exceeded max depth");
-        assert_eq!(read(b"\"\xff\\ud83d\\ude00\\ud800x\"").unwrap().value, json!("\u{fffd}😀\u{fffd}x"));
-        assert_eq!(read(b"9223372036854775808").unwrap().value, json!(9_223_372_036_854_775_808.0));
+        assert!(parse(&nested(MAX_DEPTH)).is_ok());
+        assert_eq!(parse(&nested(3_000_000)).unwrap_err(), "invalid character '[' exceeded max depth");
+        assert_eq!(parse(b"\"\xff\\ud83d\\ude00\\ud800x\"").unwrap().value, json!("\u{fffd}😀\u{fffd}x"));
+        assert_eq!(parse(b"9223372036854775808").unwrap().value, json!(9_223_372_036_854_775_808.0));
     }
 
     proptest! {
         #[test]
         fn it_reads_what_serde_json_reads(text in "[\\[\\]{}\",:\\\\ute01.eE+\\- a]{0,24}") {
-            let ours = read(text.as_bytes());
+            let ours = parse(text.as_bytes());
             if let Ok(theirs) = serde_json::from_str::<Value>(&text) {
                 prop_assert!(ours.is_ok());
                 if ours.as_ref().unwrap().duplicates.is_empty() {
@@ -414,7 +415,7 @@ mod tests {
 
         #[test]
         fn no_bytes_stop_it(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            let _ = read(&bytes);
+            let _ = parse(&bytes);
         }
     }
 }

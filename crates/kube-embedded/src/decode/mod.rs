@@ -17,7 +17,7 @@ pub mod yaml;
 pub const MAX_DEPTH: usize = 100;
 
 /// Maximum number of reported unknown or duplicate fields, as in Kubernetes.
-pub const MOST_FINDINGS: usize = 100;
+pub const MAX_FINDINGS: usize = 100;
 
 #[cfg(test)]
 mod tests;

@@ -20,21 +20,21 @@ pub fn normalise(ty: TypeRef<'_>, value: &mut Value) {
                 *value = quantity.to_string().into();
             }
         }
-        (Shape::Time, Value::String(text)) => replace(text, times::normal),
-        (Shape::MicroTime, Value::String(text)) => replace(text, times::normal_micro),
+        (Shape::Time, Value::String(text)) => replace(text, times::normalise),
+        (Shape::MicroTime, Value::String(text)) => replace(text, times::normalise_micro),
         (Shape::Duration, Value::String(text)) => {
-            replace(text, |text| times::duration(text).ok().map(times::duration_text));
+            replace(text, |text| times::parse_duration(text).ok().map(times::format_duration));
         }
         (Shape::Bytes, Value::String(text)) => text.retain(|c| !matches!(c, '\r' | '\n')),
         (Shape::Struct(body), Value::Object(members)) => self::members(ty, body, members),
         (Shape::Map(map), Value::Object(entries)) => {
             for entry in entries.values_mut() {
-                normalise(ty.follow(map.value), entry);
+                normalise(ty.with_id(map.value), entry);
             }
         }
         (Shape::List(list), Value::Array(elements)) => {
             for element in elements {
-                normalise(ty.follow(list.element), element);
+                normalise(ty.with_id(list.element), element);
             }
         }
         _ => {}
@@ -49,14 +49,14 @@ fn replace(text: &mut String, normal: impl FnOnce(&str) -> Option<String>) {
 
 fn members(ty: TypeRef<'_>, body: &Struct, members: &mut Map<String, Value>) {
     for field in &body.fields {
-        let below = ty.follow(field.ty);
+        let below = ty.with_id(field.ty);
         if let Some(value) = members.get_mut(field.name.as_ref()) {
             normalise(below, value);
-            if field.omitempty && is_left_out(field, below, value) {
+            if field.omitempty && is_omitted(field, below, value) {
                 members.remove(field.name.as_ref());
             }
         } else if !field.omitempty {
-            let mut value = absent(field, below);
+            let mut value = value_if_absent(field, below);
             normalise(below, &mut value);
             members.insert(field.name.to_string(), value);
         }
@@ -64,7 +64,7 @@ fn members(ty: TypeRef<'_>, body: &Struct, members: &mut Map<String, Value>) {
 }
 
 /// Whether Go's encoder omits a value. A pointer is empty only if it is nil.
-fn is_left_out(field: &Field, ty: TypeRef<'_>, value: &Value) -> bool {
+fn is_omitted(field: &Field, ty: TypeRef<'_>, value: &Value) -> bool {
     let by_reference = field.pointer || matches!(ty.shape(), Shape::Struct(_) | Shape::Any);
     match value {
         Value::Null => true,
@@ -84,18 +84,18 @@ pub fn as_stored(ty: TypeRef<'_>, value: &mut Value) {
         (Shape::List(_), Value::Array(elements)) if elements.is_empty() => *value = Value::Null,
         (Shape::List(list), Value::Array(elements)) => {
             for element in elements {
-                as_stored(ty.follow(list.element), element);
+                as_stored(ty.with_id(list.element), element);
             }
         }
         (Shape::Map(map), Value::Object(entries)) => {
             for entry in entries.values_mut() {
-                as_stored(ty.follow(map.value), entry);
+                as_stored(ty.with_id(map.value), entry);
             }
         }
         (Shape::Struct(body), Value::Object(members)) if loses_empty_lists(ty) => {
             for field in &body.fields {
                 if let Some(value) = members.get_mut(field.name.as_ref()) {
-                    as_stored(ty.follow(field.ty), value);
+                    as_stored(ty.with_id(field.ty), value);
                 }
             }
         }
@@ -113,6 +113,6 @@ fn loses_empty_lists(ty: TypeRef<'_>) -> bool {
 }
 
 /// The value of an always-written field that is absent.
-fn absent(field: &Field, ty: TypeRef<'_>) -> Value {
+fn value_if_absent(field: &Field, ty: TypeRef<'_>) -> Value {
     if field.pointer || matches!(ty.shape(), Shape::Bytes) { Value::Null } else { conform::zero(ty) }
 }

@@ -3,18 +3,20 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::conform::{Reader, conform};
+use super::conform::{ErrorStyle, conform};
 use super::normalise::normalise;
-use crate::schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types};
+use crate::schema::types::{
+    Field, List, ListMerge, Mapping, PatchStrategy, Shape, Struct, Type, TypeArena, TypeId,
+};
 
 const POINTER: u8 = 1;
 const OMIT: u8 = 2;
 
-fn add(types: &mut Types, name: &str, shape: Shape) -> TypeId {
+fn add(types: &mut TypeArena, name: &str, shape: Shape) -> TypeId {
     types.add(Type { name: name.into(), shape })
 }
 
-fn structure(types: &mut Types, name: &str, fields: &[(&str, TypeId, u8)]) -> TypeId {
+fn structure(types: &mut TypeArena, name: &str, fields: &[(&str, TypeId, u8)]) -> TypeId {
     let mut fields: Vec<Field> = fields
         .iter()
         .map(|&(name, ty, flags)| Field {
@@ -25,15 +27,15 @@ fn structure(types: &mut Types, name: &str, fields: &[(&str, TypeId, u8)]) -> Ty
             omitempty: flags & OMIT != 0,
             numbers: Box::default(),
             default: None,
-            patch: Patch::default(),
+            patch: PatchStrategy::default(),
         })
         .collect();
     fields.sort_by(|a, b| a.name.cmp(&b.name));
     add(types, name, Shape::Struct(Struct { fields: fields.into(), ..Struct::default() }))
 }
 
-fn sample() -> (Types, TypeId) {
-    let mut types = Types::default();
+fn sample() -> (TypeArena, TypeId) {
+    let mut types = TypeArena::default();
     let t = &mut types;
     let string = add(t, "", Shape::String);
     let int = add(t, "", Shape::Int32);
@@ -44,7 +46,8 @@ fn sample() -> (Types, TypeId) {
     let either = add(t, "", Shape::IntOrString);
     let texts = add(t, "", Shape::Map(Mapping { value: string, atomic: false }));
     let amounts = add(t, "", Shape::Map(Mapping { value: quantity, atomic: false }));
-    let list = |t: &mut Types, element| add(t, "", Shape::List(List { element, merge: ListMerge::Atomic }));
+    let list =
+        |t: &mut TypeArena, element| add(t, "", Shape::List(List { element, merge: ListMerge::Atomic }));
     let words = list(t, string);
     let resources = structure(t, "io.k8s.api.core.v1.Resources", &[("limits", amounts, OMIT)]);
     let container = structure(
@@ -73,14 +76,14 @@ fn sample() -> (Types, TypeId) {
 }
 
 #[test]
-fn unknown_members_go_and_are_named() {
+fn unknown_fields_are_dropped_and_reported() {
     let (types, root) = sample();
     let mut value = json!({
         "bogus": 1, "Kind": "x",
         "spec": {"containers": [{"name": "a", "image": null, "nope": {"x": 1}}, null], "raw": {"a": null, "b": {}},
                  "selector": {"a": null}},
     });
-    let findings = conform(types.at(root), &mut value, Reader::Json).unwrap();
+    let findings = conform(types.get(root), &mut value, ErrorStyle::Json).unwrap();
     assert_eq!(findings.unknown, ["Kind", "bogus", "spec.containers[0].nope"]);
     assert_eq!(
         value,
@@ -89,7 +92,7 @@ fn unknown_members_go_and_are_named() {
 }
 
 #[test]
-fn wrong_types_are_refused_in_the_words_of_go() {
+fn wrong_types_have_go_error_messages() {
     let (types, root) = sample();
     let field = "into Go struct field";
     #[rustfmt::skip]
@@ -108,19 +111,19 @@ fn wrong_types_are_refused_in_the_words_of_go() {
     ];
     for (mut value, message) in table {
         let given = value.to_string();
-        assert_eq!(conform(types.at(root), &mut value, Reader::Json), Err(message), "{given}");
+        assert_eq!(conform(types.get(root), &mut value, ErrorStyle::Json), Err(message), "{given}");
     }
 }
 
 #[test]
-fn the_normal_form_is_what_go_would_write() {
+fn normal_form_is_what_go_encodes() {
     let (types, root) = sample();
     let mut value = json!({"kind": "", "spec": {
         "replicas": 0, "ready": 0, "port": "", "selector": {}, "data": "YQ\n==", "when": "2020-01-01T01:00:00.5+01:00",
         "containers": [{"image": "", "args": [], "resources": {"limits": {"cpu": 0.5, "memory": "1024Mi"}}}],
     }});
-    conform(types.at(root), &mut value, Reader::Json).unwrap();
-    normalise(types.at(root), &mut value);
+    conform(types.get(root), &mut value, ErrorStyle::Json).unwrap();
+    normalise(types.get(root), &mut value);
     assert_eq!(
         value,
         json!({"spec": {
@@ -129,11 +132,11 @@ fn the_normal_form_is_what_go_would_write() {
         }})
     );
     let mut empty = json!({});
-    normalise(types.at(root), &mut empty);
+    normalise(types.get(root), &mut empty);
     assert_eq!(empty, json!({"spec": {"containers": null, "when": null}}));
 }
 
-fn values() -> impl Strategy<Value = Value> {
+fn any_pod() -> impl Strategy<Value = Value> {
     let names =
         prop::sample::select(vec!["spec", "containers", "replicas", "when", "selector", "raw", "args", "x"]);
     let leaf = prop_oneof![
@@ -153,20 +156,20 @@ fn values() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_conforms_is_stable(mut value in values()) {
+    fn what_conforms_is_stable(mut value in any_pod()) {
         let (types, root) = sample();
-        if conform(types.at(root), &mut value, Reader::Json).is_ok() {
-            normalise(types.at(root), &mut value);
+        if conform(types.get(root), &mut value, ErrorStyle::Json).is_ok() {
+            normalise(types.get(root), &mut value);
             let once = value.clone();
-            prop_assert_eq!(conform(types.at(root), &mut value.clone(), Reader::Json).unwrap().unknown, Vec::<String>::new());
-            normalise(types.at(root), &mut value);
+            prop_assert_eq!(conform(types.get(root), &mut value.clone(), ErrorStyle::Json).unwrap().unknown, Vec::<String>::new());
+            normalise(types.get(root), &mut value);
             prop_assert_eq!(value, once);
         }
     }
 }
 
 #[test]
-fn the_store_forgets_empty_lists() {
+fn stored_form_has_no_empty_lists() {
     let ty = |group, kind| crate::schema::builtin::type_of(group, "v1", kind).unwrap();
     let mut role = json!({"rules": [{"verbs": [], "apiGroups": [""]}]});
     super::normalise::as_stored(ty("rbac.authorization.k8s.io", "Role"), &mut role);
@@ -178,7 +181,7 @@ fn the_store_forgets_empty_lists() {
 }
 
 #[test]
-fn what_was_merged_in_memory_is_refused_in_other_words() {
+fn patched_object_errors_are_those_of_unstructured_conversion() {
     let ty = crate::schema::builtin::type_of("", "v1", "ConfigMap").unwrap();
     let rows = [
         (json!({"data": {"a": 5}}), "cannot convert int64 to string"),
@@ -195,6 +198,6 @@ fn what_was_merged_in_memory_is_refused_in_other_words() {
         (json!({"binaryData": {"a": "!"}}), "error decoding from json: illegal base64 data at input byte 0"),
     ];
     for (mut given, message) in rows {
-        assert_eq!(conform(ty, &mut given, Reader::Unstructured).unwrap_err(), message);
+        assert_eq!(conform(ty, &mut given, ErrorStyle::Unstructured).unwrap_err(), message);
     }
 }

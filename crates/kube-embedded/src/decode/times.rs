@@ -9,7 +9,7 @@ use crate::clock::{rfc3339, rfc3339_micro};
 
 const LAYOUT: &[&str] = &["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
 
-pub fn check(text: &str) -> Result<(), String> {
+pub fn check_time(text: &str) -> Result<(), String> {
     parse(text, "2006-01-02T15:04:05Z07:00").map(drop)
 }
 
@@ -18,12 +18,12 @@ pub fn check_micro(text: &str) -> Result<(), String> {
 }
 
 /// Normalises a `Time`: whole seconds, UTC; `None` if invalid.
-pub fn normal(text: &str) -> Option<String> {
+pub fn normalise(text: &str) -> Option<String> {
     parse(text, "").ok().map(rfc3339)
 }
 
 /// Normalises a `MicroTime`: six digits, UTC.
-pub fn normal_micro(text: &str) -> Option<String> {
+pub fn normalise_micro(text: &str) -> Option<String> {
     parse(text, "").ok().map(rfc3339_micro)
 }
 
@@ -59,11 +59,11 @@ fn parse(text: &str, layout: &str) -> Result<Timestamp, String> {
     let fraction: String = text[19..text.len() - rest.len()].chars().take(10).collect();
     format!("{seconds}{fraction}{rest}")
         .parse()
-        .map_err(|_| format!("parsing time {text:?}: {} out of range", out_of_range(text)))
+        .map_err(|_| format!("parsing time {text:?}: {} out of range", out_of_range_part(text)))
 }
 
 /// The part of a well-formed time that is out of range.
-fn out_of_range(text: &str) -> &'static str {
+fn out_of_range_part(text: &str) -> &'static str {
     let number = |from: usize| text.get(from..from + 2).and_then(|part| part.parse::<u8>().ok()).unwrap_or(0);
     match (number(5), number(11), number(14), number(17)) {
         (0 | 13.., ..) => "month",
@@ -87,7 +87,7 @@ const UNITS: &[(&str, i128)] = &[
 ];
 
 /// Parses `1h30m`, `-1.5s`, `0`.
-pub fn duration(text: &str) -> Result<SignedDuration, String> {
+pub fn parse_duration(text: &str) -> Result<SignedDuration, String> {
     let invalid = || format!("time: invalid duration {text:?}");
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if unsigned == "0" {
@@ -127,7 +127,7 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
 }
 
 /// Formats as `1h0m0s`, `1.5s`, `250ms`, `0s`.
-pub fn duration_text(duration: SignedDuration) -> String {
+pub fn format_duration(duration: SignedDuration) -> String {
     let nanos = duration.as_nanos().unsigned_abs();
     let sign = if duration.is_negative() { "-" } else { "" };
     let decimal = |size: u128| {
@@ -160,9 +160,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_cut_to_seconds_and_turned_to_utc() {
-        assert_eq!(normal("2020-01-02T03:04:05.9+01:00").unwrap(), "2020-01-02T02:04:05Z");
-        assert_eq!(normal_micro("2020-01-02T03:04:05.1234567Z").unwrap(), "2020-01-02T03:04:05.123456Z");
+    fn times_are_normalised_to_utc_seconds() {
+        assert_eq!(normalise("2020-01-02T03:04:05.9+01:00").unwrap(), "2020-01-02T02:04:05Z");
+        assert_eq!(normalise_micro("2020-01-02T03:04:05.1234567Z").unwrap(), "2020-01-02T03:04:05.123456Z");
         #[rustfmt::skip]
         let table = [
             ("yesterday", "parsing time \"yesterday\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"yesterday\" as \"2006\""),
@@ -171,12 +171,12 @@ mod tests {
             ("2020-02-30T00:00:00Z", "parsing time \"2020-02-30T00:00:00Z\": day out of range"),
         ];
         for (text, error) in table {
-            assert_eq!(check(text), Err(error.to_owned()));
+            assert_eq!(check_time(text), Err(error.to_owned()));
         }
     }
 
     #[test]
-    fn durations_are_written_as_go_does() {
+    fn durations_are_formatted_as_in_go() {
         let table = [
             ("1h", "1h0m0s"),
             ("90s", "1m30s"),
@@ -186,17 +186,17 @@ mod tests {
             ("-1.5us", "-1.5µs"),
         ];
         for (given, printed) in table {
-            assert_eq!(duration(given).map(duration_text), Ok(printed.to_owned()));
+            assert_eq!(parse_duration(given).map(format_duration), Ok(printed.to_owned()));
         }
-        assert_eq!(duration("5"), Err("time: missing unit in duration \"5\"".to_owned()));
-        assert_eq!(duration("5x"), Err("time: unknown unit \"x\" in duration \"5x\"".to_owned()));
-        assert_eq!(duration(""), Err("time: invalid duration \"\"".to_owned()));
+        assert_eq!(parse_duration("5"), Err("time: missing unit in duration \"5\"".to_owned()));
+        assert_eq!(parse_duration("5x"), Err("time: unknown unit \"x\" in duration \"5x\"".to_owned()));
+        assert_eq!(parse_duration(""), Err("time: invalid duration \"\"".to_owned()));
     }
 
     proptest! {
         #[test]
         fn no_text_stops_them(text in "\\PC*", near in "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{0,12})?(Z|[+-][0-9]{2}:[0-9]{2})") {
-            let _ = (check(&text), duration(&text), check_micro(&near), normal(&near));
+            let _ = (check_time(&text), parse_duration(&text), check_micro(&near), normalise(&near));
         }
     }
 }

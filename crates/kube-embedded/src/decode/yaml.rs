@@ -13,43 +13,45 @@ use std::fmt;
 use serde::de::{self, DeserializeSeed, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{MAX_DEPTH, MOST_FINDINGS, json};
+use super::{MAX_DEPTH, MAX_FINDINGS, json};
 
 /// Limits of the additional values and text of a document with its aliases expanded. Without aliases a document has at most half as many
 /// values as bytes, and no more text than bytes.
-const MORE_VALUES: usize = 100_000;
-const MORE_TEXT: usize = 1 << 20;
+const MAX_EXPANDED_VALUES: usize = 100_000;
+const MAX_EXPANDED_TEXT: usize = 1 << 20;
 /// Up to this many open brackets the scanner takes about as long as for a flat document.
-const FREE_LEVELS: usize = 16;
+const CHEAP_DEPTH: usize = 16;
 
 /// A parsed document.
 #[derive(Debug, PartialEq)]
-pub struct Document {
+pub struct YamlDocument {
     pub value: Value,
     /// `line 5: key "data" already set in map`
     pub duplicates: Vec<String>,
 }
 
-pub fn read(bytes: &[u8]) -> Result<Document, String> {
+pub fn parse(bytes: &[u8]) -> Result<YamlDocument, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if nests_too_deep(text) {
         return Err(format!("yaml: exceeded max depth of {MAX_DEPTH}"));
     }
     let Some(document) = serde_norway::Deserializer::from_str(text).next() else {
-        return Ok(Document { value: Value::Null, duplicates: Vec::new() });
+        return Ok(YamlDocument { value: Value::Null, duplicates: Vec::new() });
     };
-    let values_left = text.len() / 2 + MORE_VALUES;
-    let mut state = State { text, values_left, text_left: text.len() + MORE_TEXT, duplicates: Vec::new() };
-    let value = Node { state: &mut state, depth: 0 }.deserialize(document).map_err(|e| words(&e))?;
-    Ok(Document { value, duplicates: state.duplicates })
+    let values_left = text.len() / 2 + MAX_EXPANDED_VALUES;
+    let mut state =
+        ParserState { text, values_left, text_left: text.len() + MAX_EXPANDED_TEXT, duplicates: Vec::new() };
+    let value =
+        NodeSeed { state: &mut state, depth: 0 }.deserialize(document).map_err(|e| error_message(&e))?;
+    Ok(YamlDocument { value, duplicates: state.duplicates })
 }
 
 /// Whether the document is refused before scanning, because the scanner's work grows with depth times length. The limit is far above any
 /// valid document with unbalanced brackets in text.
 fn nests_too_deep(text: &str) -> bool {
-    const UNBALANCED: usize = 1_000;
-    flow_depth(text.as_bytes()) > UNBALANCED
+    const MAX_UNBALANCED: usize = 1_000;
+    flow_depth(text.as_bytes()) > MAX_UNBALANCED
 }
 
 /// Returns the maximum number of open brackets, including brackets inside quoted text.
@@ -69,8 +71,8 @@ fn flow_depth(bytes: &[u8]) -> usize {
 /// Estimates the cost of parsing beyond the document's size, in bytes of a document without aliases. The scanner's time uses no memory and
 /// counts no more than the aliases.
 pub fn amplification(bytes: &[u8]) -> usize {
-    let repeated = if may_have_aliases(bytes) { MORE_TEXT } else { 0 };
-    let scanned = bytes.len().saturating_mul(flow_depth(bytes) / FREE_LEVELS).min(MORE_TEXT);
+    let repeated = if may_have_aliases(bytes) { MAX_EXPANDED_TEXT } else { 0 };
+    let scanned = bytes.len().saturating_mul(flow_depth(bytes) / CHEAP_DEPTH).min(MAX_EXPANDED_TEXT);
     repeated.saturating_add(scanned)
 }
 
@@ -83,7 +85,7 @@ fn may_have_aliases(bytes: &[u8]) -> bool {
     has(b'&') && has(b'*')
 }
 
-fn words(error: &serde_norway::Error) -> String {
+fn error_message(error: &serde_norway::Error) -> String {
     match error.to_string() {
         text if text.contains("repetition limit exceeded") || text.contains("excessive aliasing") => {
             "yaml: document contains excessive aliasing".to_owned()
@@ -95,16 +97,16 @@ fn words(error: &serde_norway::Error) -> String {
     }
 }
 
-struct State<'de> {
+struct ParserState<'de> {
     text: &'de str,
     values_left: usize,
     text_left: usize,
     duplicates: Vec<String>,
 }
 
-impl State<'_> {
+impl ParserState<'_> {
     /// Subtracts one value, or an amount of text, from a limit.
-    fn take<E: de::Error>(left: &mut usize, amount: usize) -> Result<(), E> {
+    fn charge<E: de::Error>(left: &mut usize, amount: usize) -> Result<(), E> {
         *left = left.checked_sub(amount).ok_or_else(|| E::custom("document contains excessive aliasing"))?;
         Ok(())
     }
@@ -125,22 +127,22 @@ impl State<'_> {
 }
 
 /// A position in the document that becomes one value.
-struct Node<'s, 'de> {
-    state: &'s mut State<'de>,
+struct NodeSeed<'s, 'de> {
+    state: &'s mut ParserState<'de>,
     depth: usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Node<'_, 'de> {
+impl<'de> DeserializeSeed<'de> for NodeSeed<'_, 'de> {
     type Value = Value;
 
     fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        State::take(&mut self.state.values_left, 1)?;
+        ParserState::charge(&mut self.state.values_left, 1)?;
         deserializer.deserialize_any(self)
     }
 }
 
-impl Node<'_, '_> {
-    fn below<E: de::Error>(&self) -> Result<usize, E> {
+impl NodeSeed<'_, '_> {
+    fn child_depth<E: de::Error>(&self) -> Result<usize, E> {
         if self.depth == MAX_DEPTH {
             return Err(E::custom(format!("exceeded max depth of {MAX_DEPTH}")));
         }
@@ -148,7 +150,7 @@ impl Node<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Node<'_, 'de> {
+impl<'de> Visitor<'de> for NodeSeed<'_, 'de> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,7 +178,7 @@ impl<'de> Visitor<'de> for Node<'_, 'de> {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        if let Some(whole) = json::whole(value) {
+        if let Some(whole) = json::exact_integer(value) {
             return Ok(whole.into());
         }
         let number = Number::from_f64(value);
@@ -184,35 +186,35 @@ impl<'de> Visitor<'de> for Node<'_, 'de> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
-        State::take(&mut self.state.text_left, text.len())?;
+        ParserState::charge(&mut self.state.text_left, text.len())?;
         Ok(text.into())
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Value, E> {
-        State::take(&mut self.state.text_left, text.len())?;
-        Ok(if self.state.is_plain(text) { plain(text) } else { text.into() })
+        ParserState::charge(&mut self.state.text_left, text.len())?;
+        Ok(if self.state.is_plain(text) { parse_plain_scalar(text) } else { text.into() })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
-        let depth = self.below()?;
+        let depth = self.child_depth()?;
         let mut list = Vec::new();
-        while let Some(element) = elements.next_element_seed(Node { state: &mut *self.state, depth })? {
+        while let Some(element) = elements.next_element_seed(NodeSeed { state: &mut *self.state, depth })? {
             list.push(element);
         }
         Ok(Value::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let depth = self.below()?;
+        let depth = self.child_depth()?;
         let mut map = Map::new();
         let mut merged = Vec::new();
-        while let Some(key) = entries.next_key_seed(KeyNode(&mut *self.state))? {
-            let value = entries.next_value_seed(Node { state: &mut *self.state, depth })?;
-            if key.merges {
+        while let Some(key) = entries.next_key_seed(KeySeed(&mut *self.state))? {
+            let value = entries.next_value_seed(NodeSeed { state: &mut *self.state, depth })?;
+            if key.is_merge {
                 merged.push(value);
                 continue;
             }
-            if map.contains_key(&key.text) && self.state.duplicates.len() < MOST_FINDINGS {
+            if map.contains_key(&key.text) && self.state.duplicates.len() < MAX_FINDINGS {
                 let line = key.at.map_or(0, |at| 1 + self.state.text[..at].matches('\n').count());
                 let duplicate = format!("line {line}: key {:?} already set in map", key.text);
                 self.state.duplicates.push(duplicate);
@@ -232,73 +234,73 @@ impl<'de> Visitor<'de> for Node<'_, 'de> {
     }
 }
 
-struct Key {
+struct MapKey {
     text: String,
     at: Option<usize>,
     /// Whether the key is `<<`.
-    merges: bool,
+    is_merge: bool,
 }
 
-struct KeyNode<'s, 'de>(&'s mut State<'de>);
+struct KeySeed<'s, 'de>(&'s mut ParserState<'de>);
 
-impl<'de> DeserializeSeed<'de> for KeyNode<'_, 'de> {
-    type Value = Key;
+impl<'de> DeserializeSeed<'de> for KeySeed<'_, 'de> {
+    type Value = MapKey;
 
-    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
+    fn deserialize<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<MapKey, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for KeyNode<'_, 'de> {
-    type Value = Key;
+impl<'de> Visitor<'de> for KeySeed<'_, 'de> {
+    type Value = MapKey;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map key: text, a number or a boolean")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Key, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<MapKey, E> {
         Ok(key(value.to_string()))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Key, E> {
+    fn visit_i64<E>(self, value: i64) -> Result<MapKey, E> {
         Ok(key(value.to_string()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Key, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<MapKey, E> {
         Ok(key(value.to_string()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Key, E> {
+    fn visit_f64<E>(self, value: f64) -> Result<MapKey, E> {
         Ok(key(value.to_string()))
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Key, E> {
-        State::take(&mut self.0.text_left, text.len())?;
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<MapKey, E> {
+        ParserState::charge(&mut self.0.text_left, text.len())?;
         Ok(key(text.to_owned()))
     }
 
-    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Key, E> {
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<MapKey, E> {
         let state = self.0;
-        State::take(&mut state.text_left, text.len())?;
+        ParserState::charge(&mut state.text_left, text.len())?;
         let at = state.offset(text);
         if !state.is_plain(text) {
-            return Ok(Key { at, ..key(text.to_owned()) });
+            return Ok(MapKey { at, ..key(text.to_owned()) });
         }
-        let resolved = match plain(text) {
+        let resolved = match parse_plain_scalar(text) {
             Value::String(text) => text,
             other => other.to_string(),
         };
-        Ok(Key { at, merges: text == "<<", text: resolved })
+        Ok(MapKey { at, is_merge: text == "<<", text: resolved })
     }
 
-    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Key, A::Error> {
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<MapKey, A::Error> {
         let (_tag, value) = tagged.variant::<String>()?;
         value.newtype_variant_seed(self)
     }
 }
 
-fn key(text: String) -> Key {
-    Key { text, at: None, merges: false }
+fn key(text: String) -> MapKey {
+    MapKey { text, at: None, is_merge: false }
 }
 
 /// Merges `<<: *defaults`: existing keys take precedence.
@@ -318,17 +320,17 @@ fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), &'static str>
 }
 
 /// Interprets an unquoted scalar that `serde_norway` returned as a string.
-fn plain(text: &str) -> Value {
+fn parse_plain_scalar(text: &str) -> Value {
     match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => return true.into(),
         "n" | "N" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => return false.into(),
         _ => {}
     }
-    number(text).unwrap_or_else(|| text.into())
+    parse_number(text).unwrap_or_else(|| text.into())
 }
 
 /// Parses numbers of YAML 1.1 that YAML 1.2 does not have: `0644`, `1_000`, `0b11`.
-fn number(text: &str) -> Option<Value> {
+fn parse_number(text: &str) -> Option<Value> {
     let (negative, digits) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
         b'+' => (false, &text[1..]),
@@ -364,7 +366,7 @@ mod tests {
     use super::*;
 
     fn value(text: &str) -> Value {
-        read(text.as_bytes()).unwrap().value
+        parse(text.as_bytes()).unwrap().value
     }
 
     #[test]
@@ -381,14 +383,14 @@ mod tests {
             assert_eq!(amplification(plain.as_bytes()), 0, "{plain}");
         }
         for aliases in ["[&a b, *a]", "a: &1 b\nc: *1", "&_ a: *_", "- &-a b\n- *-a"] {
-            assert!(amplification(aliases.as_bytes()) >= MORE_TEXT, "{aliases}");
+            assert!(amplification(aliases.as_bytes()) >= MAX_EXPANDED_TEXT, "{aliases}");
         }
         let nested = "[".repeat(80) + &"a,".repeat(1_000);
         assert_eq!(amplification(nested.as_bytes()), 5 * nested.len());
     }
 
     #[test]
-    fn words_mean_what_they_mean_to_kubernetes() {
+    fn plain_scalars_are_interpreted_as_in_kubernetes() {
         #[rustfmt::skip]
         let table = [
             ("a: yes", json!({"a": true})), ("a: 'yes'", json!({"a": "yes"})), ("a: \"no\"", json!({"a": "no"})),
@@ -404,35 +406,35 @@ mod tests {
     }
 
     #[test]
-    fn a_key_set_twice_is_reported_with_its_line() {
-        let read = read(b"kind: X\ndata: {a: b}\ndata: {a: c}\n").unwrap();
+    fn duplicate_key_is_reported_with_line() {
+        let read = parse(b"kind: X\ndata: {a: b}\ndata: {a: c}\n").unwrap();
         assert_eq!(read.duplicates, ["line 3: key \"data\" already set in map"]);
     }
 
     #[test]
-    fn what_would_explode_is_refused_quickly() {
+    fn exploding_documents_are_rejected_quickly() {
         let mut laughs = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
         for (before, this) in ('a'..'i').zip('b'..'j') {
             let nine = vec![format!("*{before}"); 9].join(",");
             laughs = format!("{laughs}{this}: &{this} [{nine}]\n");
         }
-        assert_eq!(read(laughs.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
+        assert_eq!(parse(laughs.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
         let long = format!("a: &a '{}'\nb: [{}]", "x".repeat(1 << 20), vec!["*a"; 20_000].join(","));
-        assert_eq!(read(long.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
+        assert_eq!(parse(long.as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
         for deep in [MAX_DEPTH + 1, 500, 10_000, 3_000_000] {
-            assert!(read("[".repeat(deep).as_bytes()).is_err());
+            assert!(parse("[".repeat(deep).as_bytes()).is_err());
         }
         let wide = format!("{}{}", "[".repeat(990), "a,".repeat(10_000));
-        assert!(read(wide.as_bytes()).is_err());
+        assert!(parse(wide.as_bytes()).is_err());
         let deep = "- ".repeat(20_000);
-        assert!(read(deep.as_bytes()).unwrap_err().contains("exceeded max depth"));
-        assert_eq!(read(b"a: \xff").unwrap_err(), "yaml: invalid leading UTF-8 octet");
+        assert!(parse(deep.as_bytes()).unwrap_err().contains("exceeded max depth"));
+        assert_eq!(parse(b"a: \xff").unwrap_err(), "yaml: invalid leading UTF-8 octet");
     }
 
     proptest! {
         #[test]
         fn no_text_stops_it(text in "[\\[\\]{}\"':,&*!|>\\-a0 \n#<?%@~]{0,40}") {
-            let _ = read(text.as_bytes());
+            let _ = parse(text.as_bytes());
         }
     }
 }

@@ -19,12 +19,12 @@ use crate::schema::resources::{Resource, Subresource, api_version};
 
 /// `/api` as `APIGroupDiscoveryList`: the core group, which has no name.
 pub fn aggregated_core<R: Borrow<Resource>>(served: &[R]) -> Value {
-    aggregated(&ordered(served, str::is_empty))
+    aggregated(&sorted_resources(served, str::is_empty))
 }
 
 /// `/apis` as `APIGroupDiscoveryList`: all named groups.
 pub fn aggregated_groups<R: Borrow<Resource>>(served: &[R]) -> Value {
-    aggregated(&ordered(served, |group| !group.is_empty()))
+    aggregated(&sorted_resources(served, |group| !group.is_empty()))
 }
 
 /// `/api` for older clients. `address` is the server's `host:port`.
@@ -38,14 +38,14 @@ pub fn core_versions(address: &str) -> Value {
 
 /// `/apis` for older clients.
 pub fn group_list<R: Borrow<Resource>>(served: &[R]) -> Value {
-    let rows = ordered(served, |group| !group.is_empty());
+    let rows = sorted_resources(served, |group| !group.is_empty());
     let groups: Vec<_> = rows.chunk_by(same_group).map(|rows| Value::Object(versions(rows))).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/<group>`; `None` for a group that is not served.
 pub fn group<R: Borrow<Resource>>(served: &[R], name: &str) -> Option<Value> {
-    let rows = ordered(served, |group| group == name && !group.is_empty());
+    let rows = sorted_resources(served, |group| group == name && !group.is_empty());
     if rows.is_empty() {
         return None;
     }
@@ -57,14 +57,14 @@ pub fn group<R: Borrow<Resource>>(served: &[R], name: &str) -> Option<Value> {
 
 /// `/api/v1` and `/apis/<group>/<version>`: subresources are separate entries.
 pub fn resource_list<R: Borrow<Resource>>(served: &[R], group: &str, version: &str) -> Option<Value> {
-    let mut rows = ordered(served, |name| name == group);
+    let mut rows = sorted_resources(served, |name| name == group);
     rows.retain(|row| &*row.version == version);
     if rows.is_empty() {
         return None;
     }
     let mut resources = Vec::new();
     for row in rows {
-        resources.push(entry(row));
+        resources.push(resource_entry(row));
         resources.extend(row.subresources.iter().map(|sub| subresource_entry(row, sub)));
     }
     let mut list = json!({
@@ -78,13 +78,13 @@ pub fn resource_list<R: Borrow<Resource>>(served: &[R], group: &str, version: &s
     Some(list)
 }
 
-fn ordered<R: Borrow<Resource>>(served: &[R], wanted: impl Fn(&str) -> bool) -> Vec<&Resource> {
+fn sorted_resources<R: Borrow<Resource>>(served: &[R], wanted: impl Fn(&str) -> bool) -> Vec<&Resource> {
     let mut rows: Vec<_> = served.iter().map(Borrow::borrow).filter(|row| wanted(&row.group)).collect();
-    rows.sort_by(|a, b| in_order(a, b));
+    rows.sort_by(|a, b| compare_resources(a, b));
     rows
 }
 
-fn in_order(a: &Resource, b: &Resource) -> Ordering {
+fn compare_resources(a: &Resource, b: &Resource) -> Ordering {
     let group = |row: &Resource| order::group_rank(&row.group);
     (group(a).cmp(&group(b)))
         .then_with(|| a.group.cmp(&b.group))
@@ -144,7 +144,7 @@ fn aggregated_resource(row: &Resource) -> Value {
         "singularResource": row.singular,
         "verbs": row.verbs,
     });
-    add_names(row, &mut document);
+    add_short_names_and_categories(row, &mut document);
     if !subresources.is_empty() {
         document["subresources"] = subresources.into();
     }
@@ -171,7 +171,7 @@ fn versions(rows: &[&Resource]) -> Map<String, Value> {
     group
 }
 
-fn entry(row: &Resource) -> Value {
+fn resource_entry(row: &Resource) -> Value {
     let mut document = json!({
         "name": row.name,
         "singularName": row.singular,
@@ -182,7 +182,7 @@ fn entry(row: &Resource) -> Value {
     if row.has_verb("create") && row.has_verb("list") {
         document["storageVersionHash"] = storage_version_hash(row).into();
     }
-    add_names(row, &mut document);
+    add_short_names_and_categories(row, &mut document);
     document
 }
 
@@ -209,7 +209,7 @@ fn subresource_entry(row: &Resource, sub: &Subresource) -> Value {
     document
 }
 
-fn add_names(row: &Resource, document: &mut Value) {
+fn add_short_names_and_categories(row: &Resource, document: &mut Value) {
     for (key, names) in [("shortNames", &row.short_names), ("categories", &row.categories)] {
         if !names.is_empty() {
             document[key] = json!(names);

@@ -14,7 +14,7 @@ pub fn group_rank(group: &str) -> usize {
 /// Orders versions: `v2` before `v1` before `v2beta1` before `v1alpha1`; other names come last,
 /// alphabetically.
 pub fn compare(a: &str, b: &str) -> Ordering {
-    match (parse(a), parse(b)) {
+    match (parse_version(a), parse_version(b)) {
         (Some(a), Some(b)) => Reverse(a).cmp(&Reverse(b)),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
@@ -23,14 +23,14 @@ pub fn compare(a: &str, b: &str) -> Ordering {
 }
 
 /// Stability, major and minor number.
-fn parse(version: &str) -> Option<(Stability, u64, u64)> {
+fn parse_version(version: &str) -> Option<(Stability, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let (stability, word) = if rest.contains("alpha") {
         (Stability::Alpha, "alpha")
     } else if rest.contains("beta") {
         (Stability::Beta, "beta")
     } else {
-        return Some((Stability::General, number(rest)?, 0));
+        return Some((Stability::Stable, number(rest)?, 0));
     };
     let (major, minor) = rest.split_once(word)?;
     Some((stability, number(major)?, number(minor)?))
@@ -44,7 +44,7 @@ fn number(text: &str) -> Option<u64> {
 enum Stability {
     Alpha,
     Beta,
-    General,
+    Stable,
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::*;
 use crate::schema::builtin;
 
 /// A resource of a group that is not built in.
-fn foreign(group: &str, version: &str, name: &str) -> Resource {
+fn custom_resource(group: &str, version: &str, name: &str) -> Resource {
     let mut row = builtin::resources().swap_remove(0);
     (row.group, row.version, row.name) = (group.into(), version.into(), name.into());
     row.subresources = Box::default();
@@ -16,13 +16,13 @@ fn names(list: &Value, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn groups_versions_and_resources_are_in_order_whatever_the_order_of_the_rows() {
+fn discovery_order_does_not_depend_on_registry_order() {
     let mut served = builtin::resources();
     served.extend([
-        foreign("b.dev", "v1beta1", "x"),
-        foreign("b.dev", "v1", "z"),
-        foreign("b.dev", "v1", "y"),
-        foreign("a.dev", "v1", "x"),
+        custom_resource("b.dev", "v1beta1", "x"),
+        custom_resource("b.dev", "v1", "z"),
+        custom_resource("b.dev", "v1", "y"),
+        custom_resource("a.dev", "v1", "x"),
     ]);
     let straight = (group_list(&served), aggregated_groups(&served), resource_list(&served, "b.dev", "v1"));
     served.reverse();
@@ -41,7 +41,7 @@ fn groups_versions_and_resources_are_in_order_whatever_the_order_of_the_rows() {
 }
 
 #[test]
-fn the_same_row_in_both_forms() {
+fn resource_appears_in_both_discovery_formats() {
     let served = builtin::resources();
     let aggregated = aggregated_core(&served);
     assert_eq!(aggregated["items"][0]["metadata"], json!({}));
@@ -63,7 +63,7 @@ fn the_same_row_in_both_forms() {
 }
 
 #[test]
-fn what_nobody_serves_has_no_document() {
+fn unserved_groups_have_no_document() {
     let served = builtin::resources();
     assert_eq!(group(&served, "none.example.com"), None);
     assert_eq!(group(&served, ""), None);
@@ -72,7 +72,7 @@ fn what_nobody_serves_has_no_document() {
 }
 
 #[test]
-fn a_stored_form_has_the_hash_that_kubernetes_gives_it() {
+fn storage_version_hash_is_that_of_kubernetes() {
     let served = crate::schema::builtin::resources();
     let hash = |group: &str, version: &str, name: &str| {
         let list = resource_list(&served, group, version).unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::tenant::{Tenant, held};
+use super::tenant::{Tenant, reserved_bytes};
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
 use crate::http::accept::{ConnectionLimits, accept};
@@ -39,8 +39,8 @@ async fn create(client: &kube::Client, name: &str, bytes: usize) -> u16 {
 #[tokio::test]
 async fn only_large_requests_wait_for_the_pool() {
     let mut config = Config::default();
-    config.work.slots = 0;
-    config.work.wait = Duration::from_millis(10);
+    config.work_limits.slots = 0;
+    config.work_limits.wait = Duration::from_millis(10);
     let client = Cluster::open(config).await.unwrap().client(User::admin());
     assert_eq!(create(&client, "small", 1_000).await, 201);
     assert_eq!(create(&client, "large", 100_000).await, 429);
@@ -94,7 +94,7 @@ async fn endless_timeout_of_a_watch_is_cut() {
     let cluster = Cluster::in_memory().await;
     let request = http::Request::get(format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=9223372036854775807"));
     let answer = cluster.client(User::admin()).send(request.body(Vec::new().into()).unwrap()).await.unwrap();
-    assert_eq!((answer.status().as_u16(), cluster.metrics().panics()), (200, 0));
+    assert_eq!((answer.status().as_u16(), cluster.metrics().panic_count()), (200, 0));
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn unread_lists_neither_fill_memory_nor_keep_others_waiting() {
     let address = listener.local_addr().unwrap();
     let service = cluster.service_as(User::admin());
     let of_peer = move |_: SocketAddr, _: Option<&CertificateDer<'_>>| service.clone();
-    tokio::spawn(accept(listener, None, ConnectionLimits::default(), of_peer, cluster.stopping()));
+    tokio::spawn(accept(listener, None, ConnectionLimits::default(), of_peer, cluster.wait_until_stopped()));
     // Requests with impersonation are charged to the impersonated user.
     let request = |user: &str| {
         let as_user = format!("impersonate-user: {user}\r\nimpersonate-group: testers\r\nconnection: close");
@@ -163,7 +163,11 @@ async fn unread_lists_neither_fill_memory_nor_keep_others_waiting() {
         lists += u64::from(&answer[9..] == b"200");
     }
     assert!((1..=12).contains(&lists), "{lists} lists of 9 MB are being sent");
-    assert!(held(&cluster) >= lists << 20 && held(&cluster) <= 48 << 20, "{}", held(&cluster));
+    assert!(
+        reserved_bytes(&cluster) >= lists << 20 && reserved_bytes(&cluster) <= 48 << 20,
+        "{}",
+        reserved_bytes(&cluster)
+    );
     let mut good = TcpStream::connect(address).await.unwrap();
     good.write_all(request("good").as_bytes()).await.unwrap();
     let mut whole = Vec::new();
@@ -171,7 +175,7 @@ async fn unread_lists_neither_fill_memory_nor_keep_others_waiting() {
     assert!(whole.starts_with(b"HTTP/1.1 200") && whole.len() > 9_000_000, "{}", whole.len());
     drop((good, unread));
     let returned = async {
-        while held(&cluster) > 0 {
+        while reserved_bytes(&cluster) > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -188,7 +192,7 @@ async fn stored_write_is_acknowledged_when_its_large_response_exceeds_the_budget
     let map = json!({"metadata": {"name": "a"}, "data": data});
     let budget = 2 * map.to_string().len() as u64 + (3 << 10);
     let mut config = Config::default();
-    config.limits.0[1].bytes_per_flow = budget;
+    config.level_limits.0[1].bytes_per_flow = budget;
     let cluster = Cluster::open(config).await.unwrap();
     let rules = json!([{"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]}]);
     let tenant = Tenant::new(&cluster, rules).await;

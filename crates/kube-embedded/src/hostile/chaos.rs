@@ -19,9 +19,9 @@ use crate::schema::resources::Resource;
 use crate::schema::types::{Shape, TypeRef};
 use crate::sim::Simulation;
 
-const SECONDS: u64 = 30;
+const DEFAULT_SECONDS: u64 = 30;
 /// Attacks between two canaries.
-const BATCH: usize = 150;
+const ATTACKS_PER_CANARY: usize = 150;
 /// Additional attempts per kind of which no object was accepted.
 const FURTHER_ATTEMPTS: usize = 60;
 /// Limit of all stored objects: quotas bound the objects that controllers create.
@@ -50,7 +50,7 @@ impl Rng {
 }
 
 /// An extreme value of a scalar type; `None` for other types.
-fn extreme(ty: TypeRef<'_>, rng: &mut Rng) -> Option<Value> {
+fn extreme_value(ty: TypeRef<'_>, rng: &mut Rng) -> Option<Value> {
     let text = |rng: &mut Rng| {
         let long = "x".repeat(70_000);
         let all = [
@@ -94,8 +94,8 @@ fn extreme(ty: TypeRef<'_>, rng: &mut Rng) -> Option<Value> {
 }
 
 /// A random value of a type, down to `depth`.
-fn any(ty: TypeRef<'_>, rng: &mut Rng, depth: usize) -> Value {
-    if let Some(scalar) = extreme(ty, rng) {
+fn random_value(ty: TypeRef<'_>, rng: &mut Rng, depth: usize) -> Value {
+    if let Some(scalar) = extreme_value(ty, rng) {
         return scalar;
     }
     match ty.shape() {
@@ -103,20 +103,20 @@ fn any(ty: TypeRef<'_>, rng: &mut Rng, depth: usize) -> Value {
             let mut fields = Map::new();
             for field in &body.fields {
                 if depth > 0 && (field.required || rng.below(body.fields.len()) < 2) {
-                    fields.insert(field.name.to_string(), any(ty.follow(field.ty), rng, depth - 1));
+                    fields.insert(field.name.to_string(), random_value(ty.with_id(field.ty), rng, depth - 1));
                 }
             }
             fields.into()
         }
-        Shape::Map(map) if depth > 0 => json!({"a": any(ty.follow(map.value), rng, depth - 1)}),
-        Shape::List(list) if depth > 0 => json!([any(ty.follow(list.element), rng, depth - 1)]),
+        Shape::Map(map) if depth > 0 => json!({"a": random_value(ty.with_id(map.value), rng, depth - 1)}),
+        Shape::List(list) if depth > 0 => json!([random_value(ty.with_id(list.element), rng, depth - 1)]),
         Shape::Map(_) => json!({}),
         _ => json!([]),
     }
 }
 
 /// Sets one random field in `value` to an extreme value.
-fn mutate(ty: TypeRef<'_>, value: &mut Value, rng: &mut Rng) {
+fn set_extreme_field(ty: TypeRef<'_>, value: &mut Value, rng: &mut Rng) {
     match (ty.shape(), &mut *value) {
         (Shape::Struct(body), Value::Object(fields)) if !body.fields.is_empty() => {
             // Prefers fields that are set, to reach deep fields.
@@ -130,21 +130,21 @@ fn mutate(ty: TypeRef<'_>, value: &mut Value, rng: &mut Rng) {
             if matches!(field.name.as_ref(), "metadata" | "kind" | "apiVersion") {
                 return;
             }
-            let child = ty.follow(field.ty);
+            let child = ty.with_id(field.ty);
             match fields.get_mut(field.name.as_ref()) {
-                Some(inner) => mutate(child, inner, rng),
-                None => drop(fields.insert(field.name.to_string(), any(child, rng, 3))),
+                Some(inner) => set_extreme_field(child, inner, rng),
+                None => drop(fields.insert(field.name.to_string(), random_value(child, rng, 3))),
             }
         }
         (Shape::List(list), Value::Array(items)) if !items.is_empty() => {
             let at = rng.below(items.len());
-            mutate(ty.follow(list.element), &mut items[at], rng);
+            set_extreme_field(ty.with_id(list.element), &mut items[at], rng);
         }
         (Shape::Map(map), Value::Object(fields)) if !fields.is_empty() => {
             let key = rng.pick(&fields.keys().cloned().collect::<Vec<_>>());
-            mutate(ty.follow(map.value), fields.get_mut(&key).unwrap(), rng);
+            set_extreme_field(ty.with_id(map.value), fields.get_mut(&key).unwrap(), rng);
         }
-        _ => *value = any(ty, rng, 3),
+        _ => *value = random_value(ty, rng, 3),
     }
 }
 
@@ -156,7 +156,7 @@ fn certificate_request() -> String {
 }
 
 /// A valid object of a kind on which controllers act.
-fn valid(kind: &str) -> Value {
+fn valid_object(kind: &str) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "1m"}}, "ports": [{"containerPort": 80}]}]});
     let template = json!({"metadata": {"labels": {"app": "a"}}, "spec": pod});
     let selector = json!({"matchLabels": {"app": "a"}});
@@ -264,7 +264,7 @@ fn valid(kind: &str) -> Value {
 }
 
 /// A name that is valid for the kind.
-fn name_of(kind: &str, number: usize) -> String {
+fn valid_name(kind: &str, number: usize) -> String {
     match kind {
         "CustomResourceDefinition" => "as.hostile.example.com".to_owned(),
         "APIService" => "v9.hostile.example.com".to_owned(),
@@ -282,7 +282,7 @@ fn is_removed(kind: &str) -> bool {
         || matches!(kind, "CustomResourceDefinition" | "APIService" | "ResourceQuota")
 }
 
-struct Run {
+struct ChaosRun {
     cluster: Cluster,
     client: kube::Client,
     rng: Rng,
@@ -290,7 +290,7 @@ struct Run {
     accepted: BTreeMap<String, usize>,
 }
 
-impl Run {
+impl ChaosRun {
     async fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let request = http::Request::builder().method(method).uri(path).header("content-type", media);
@@ -316,15 +316,15 @@ impl Run {
 
     /// Creates one hostile object, patches its status and scale, and may delete it.
     async fn attack(&mut self, resource: &Resource, number: usize) {
-        let root = resource.root();
-        let mut object = valid(&resource.kind);
+        let root = resource.root_type();
+        let mut object = valid_object(&resource.kind);
         if object.is_null() {
-            object = any(root, &mut self.rng, 4);
+            object = random_value(root, &mut self.rng, 4);
         }
         for _ in 0..=self.rng.below(3) {
-            mutate(root, &mut object, &mut self.rng);
+            set_extreme_field(root, &mut object, &mut self.rng);
         }
-        let name = name_of(&resource.kind, number);
+        let name = valid_name(&resource.kind, number);
         object["metadata"] = json!({"name": name, "labels": {"app": "a"}});
         if self.rng.below(3) == 0 {
             let extreme = self.rng.pick(&["9223372036854775807", "-1", "a"]);
@@ -343,7 +343,7 @@ impl Run {
         *self.accepted.entry(resource.kind.to_string()).or_default() += 1;
         if resource.subresource("status").is_some() && resource.kind.as_ref() != "Namespace" {
             let mut status = json!({"status": {}});
-            mutate(root, &mut status, &mut self.rng);
+            set_extreme_field(root, &mut status, &mut self.rng);
             self.send("PATCH", &Self::path(resource, &name, "status"), &status).await;
         }
         if resource.subresource("scale").is_some() {
@@ -387,7 +387,7 @@ impl Run {
 
     fn check(&self, seed: u64) {
         let metrics = self.cluster.metrics();
-        assert_eq!((metrics.panics(), metrics.restarts()), (0, 0), "CHAOS_SEED={seed}");
+        assert_eq!((metrics.panic_count(), metrics.task_restart_count()), (0, 0), "CHAOS_SEED={seed}");
         assert_eq!(self.cluster.health().failing(), [], "CHAOS_SEED={seed}");
         let store = self.cluster.store();
         let stored: usize = store
@@ -402,7 +402,7 @@ impl Run {
     }
 }
 
-fn setting(name: &str, default: u64) -> u64 {
+fn env_setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
@@ -415,11 +415,11 @@ fn chaos_of_hostile_objects_stops_no_controller_and_takes_bounded_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "started by the test that gives it a process of its own"]
 async fn chaos_in_this_process() {
-    let seed = setting("CHAOS_SEED", 20_261_118);
+    let seed = env_setting("CHAOS_SEED", 20_261_118);
     let simulation = Some(Simulation { addresses: true, ..Simulation::default() });
     let cluster = Cluster::open(Config { simulation, ..Config::default() }).await.unwrap();
     let client = cluster.client(User::admin());
-    let mut run = Run { client, rng: Rng(seed | 1), accepted: BTreeMap::new(), cluster };
+    let mut run = ChaosRun { client, rng: Rng(seed | 1), accepted: BTreeMap::new(), cluster };
     for namespace in ["hostile", "canary"] {
         let (code, _) =
             run.send("POST", "/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await;
@@ -434,20 +434,20 @@ async fn chaos_in_this_process() {
         .registry()
         .resources()
         .iter()
-        .filter(|resource| resource.has_verb("create") && !resource.is_view())
+        .filter(|resource| resource.has_verb("create") && !resource.needs_conversion())
         // A Binding needs the name of a pod that is not yet bound.
         .filter(|resource| &*resource.kind != "Binding")
         .cloned()
         .collect();
     assert!(kinds.len() > 40, "{}", kinds.len());
-    let until = Instant::now() + Duration::from_secs(setting("CHAOS_SECONDS", SECONDS));
+    let until = Instant::now() + Duration::from_secs(env_setting("CHAOS_SECONDS", DEFAULT_SECONDS));
     let mut number = 0;
     // Every kind at least once, even if the machine is slow.
     while number < 2 * kinds.len() || Instant::now() < until {
         let kind = kinds[number % kinds.len()].clone();
         run.attack(&kind, number).await;
         number += 1;
-        if number.is_multiple_of(BATCH) {
+        if number.is_multiple_of(ATTACKS_PER_CANARY) {
             run.canary(number).await;
             run.check(seed);
         }

@@ -4,25 +4,25 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::lists::{Subject, cases};
+use super::lists::{ListHarness, cases};
 use super::samples::targets;
 
 /// Environment variable with the order for the child process.
-const ORDER: &str = "LONGSHORE_HOSTILE_LISTS";
+const ORDER_ENV: &str = "LONGSHORE_HOSTILE_LISTS";
 /// Prefix of result lines in the child's output.
-const MARK: &str = "@@hostile@@";
+const RESULT_PREFIX: &str = "@@hostile@@";
 /// Address space of the child process in KiB: a request that needs more ends the child process only.
-const ADDRESS_SPACE: usize = 8 << 20;
+const MAX_ADDRESS_SPACE_KIB: usize = 8 << 20;
 
 /// The order: indexes of fields in [`targets`], and the size of each request.
-pub struct Order {
+pub struct ChildOrder {
     pub fields: Vec<usize>,
     pub bytes: usize,
     pub is_full: bool,
 }
 
 /// Cost of one request.
-pub struct Cost {
+pub struct RequestCost {
     pub name: String,
     pub took: Duration,
     /// Peak memory in bytes, beyond that before the request.
@@ -31,7 +31,7 @@ pub struct Cost {
 
 /// Runs an ignored test in a child process with these environment variables; returns its standard output.
 pub fn run_test(test: &str, variables: &[(&str, &str)]) -> String {
-    let limited = format!("ulimit -v {ADDRESS_SPACE}; exec \"$0\" \"$@\"");
+    let limited = format!("ulimit -v {MAX_ADDRESS_SPACE_KIB}; exec \"$0\" \"$@\"");
     let child = Command::new("sh")
         .args(["-c", &limited])
         .arg(std::env::current_exe().unwrap())
@@ -47,16 +47,20 @@ pub fn run_test(test: &str, variables: &[(&str, &str)]) -> String {
 }
 
 /// Sends the requests of an order in a child process.
-pub fn run(order: &Order) -> Vec<Cost> {
+pub fn run(order: &ChildOrder) -> Vec<RequestCost> {
     let fields: Vec<_> = order.fields.iter().map(ToString::to_string).collect();
     let order = format!("{}/{}/{}", fields.join(","), order.bytes, order.is_full);
-    let printed = run_test("hostile::child::requests_of_one_order", &[(ORDER, &order)]);
-    let lines = printed.lines().filter_map(|line| line.split_once(MARK));
+    let printed = run_test("hostile::child::requests_of_one_order", &[(ORDER_ENV, &order)]);
+    let lines = printed.lines().filter_map(|line| line.split_once(RESULT_PREFIX));
     let cost = |(_, line): (&str, &str)| {
         let mut parts = line.split('\t');
         let mut next = || parts.next().unwrap();
         let name = next().to_owned();
-        Cost { name, took: Duration::from_micros(next().parse().unwrap()), memory: next().parse().unwrap() }
+        RequestCost {
+            name,
+            took: Duration::from_micros(next().parse().unwrap()),
+            memory: next().parse().unwrap(),
+        }
     };
     lines.map(cost).collect()
 }
@@ -64,10 +68,10 @@ pub fn run(order: &Order) -> Vec<Cost> {
 #[tokio::test]
 #[ignore = "started by the tests that measure memory"]
 async fn requests_of_one_order() {
-    let Ok(order) = std::env::var(ORDER) else { return };
+    let Ok(order) = std::env::var(ORDER_ENV) else { return };
     let [fields, bytes, is_full] = order.split('/').collect::<Vec<_>>()[..] else { panic!("{order}") };
     let (bytes, is_full): (usize, bool) = (bytes.parse().unwrap(), is_full.parse().unwrap());
-    let subject = Subject::open().await;
+    let subject = ListHarness::open().await;
     let all = targets();
     for at in fields.split(',').map(|at| at.parse().unwrap()) {
         for case in cases(&subject, &all, at, is_full) {
@@ -75,11 +79,16 @@ async fn requests_of_one_order() {
             // Resets the peak memory.
             let _ = std::fs::write("/proc/self/clear_refs", "5");
             let before = kilobytes("VmRSS:");
-            let answer = subject.answer(&case, count).await;
+            let answer = subject.send_case(&case, count).await;
             let memory = kilobytes("VmHWM:").saturating_sub(before) << 10;
             // Result line for the parent process.
-            writeln!(std::io::stdout(), "{MARK}{}\t{}\t{memory}", case.name(), answer.took.as_micros())
-                .unwrap();
+            writeln!(
+                std::io::stdout(),
+                "{RESULT_PREFIX}{}\t{}\t{memory}",
+                case.name(),
+                answer.took.as_micros()
+            )
+            .unwrap();
         }
     }
 }

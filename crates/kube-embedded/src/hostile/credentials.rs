@@ -8,7 +8,7 @@ use super::lists::cpu_time;
 use super::tenant::{Tenant, put};
 use crate::access::User;
 use crate::access::authn::ISSUER;
-use crate::access::node::{NODES, is_of_predecessor};
+use crate::access::node::{NODES, is_certificate_of_predecessor};
 use crate::access::tokens::fill_token_secret;
 use crate::cluster::Cluster;
 
@@ -36,7 +36,7 @@ async fn token_is_checked_without_parsing_its_large_secret_each_time() {
     let token = String::from_utf8(token).unwrap();
     let parsed = cost(10, || drop(stored.value()));
     let checked = cost(100, || {
-        let accepted = cluster.authenticator().token(&token, &[ISSUER.to_owned()]).unwrap();
+        let accepted = cluster.authenticator().authenticate_token(&token, &[ISSUER.to_owned()]).unwrap();
         assert_eq!(accepted.user.name, "system:serviceaccount:default:bot");
     });
     assert!(checked < parsed * 5, "{checked:?}, parsing {parsed:?}");
@@ -54,7 +54,7 @@ async fn certificate_of_a_node_is_checked_without_parsing_its_large_node_each_ti
     let stored = cluster.store().get("nodes", "", "uaaaaaaaaaa-edge").unwrap();
     let user = User::named("system:node:uaaaaaaaaaa-edge", &[NODES]);
     let parsed = cost(10, || drop(stored.value()));
-    let checked = cost(100, || assert!(is_of_predecessor(cluster.store(), &user, 0)));
+    let checked = cost(100, || assert!(is_certificate_of_predecessor(cluster.store(), &user, 0)));
     assert!(checked < parsed * 5, "{checked:?}, parsing {parsed:?}");
     cluster.stop();
 }

@@ -5,21 +5,21 @@ use serde_json::{Value, json};
 use super::lists::cpu_time;
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
-use crate::field::MOST_ERROR_BYTES;
+use crate::field::MAX_ERROR_BYTES;
 
 /// Limit of CPU time per request in a debug build.
-const MOST_TIME: std::time::Duration = std::time::Duration::from_secs(10);
+const MAX_CPU_TIME: std::time::Duration = std::time::Duration::from_secs(10);
 
-struct Attack {
+struct ErrorAttack {
     name: &'static str,
     method: &'static str,
     path: &'static str,
     body: Value,
 }
 
-fn attacks() -> Vec<Attack> {
+fn attacks() -> Vec<ErrorAttack> {
     const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-    let post = |name, path, body| Attack { name, method: "POST", path, body };
+    let post = |name, path, body| ErrorAttack { name, method: "POST", path, body };
     let config_map = |name: &str, metadata: Value| {
         let mut object = json!({"metadata": metadata, "data": {"a": "b"}});
         object["metadata"]["name"] = name.into();
@@ -50,7 +50,7 @@ fn attacks() -> Vec<Attack> {
         post("manager of an Apply entry", CONFIG_MAPS, config_map("a", managed("Apply"))),
         post("manager of an Update entry", CONFIG_MAPS, config_map("a", managed("Update"))),
         post("managers", CONFIG_MAPS, config_map("a", json!({"managedFields": short}))),
-        Attack {
+        ErrorAttack {
             name: "manager in a replacement",
             method: "PUT",
             path: "/api/v1/namespaces/default/configmaps/old",
@@ -86,9 +86,9 @@ async fn requests_that_are_wrong_in_thousands_of_places_get_a_bounded_answer() {
         let is_replaced = code == 201 && attack.name.starts_with("manager") && !text.contains('\u{7f}');
         assert!(code == 422 || is_replaced, "{} {code}: {text:.500}", attack.name);
         // Each error is in the message and in a cause; the first one is not truncated.
-        let most = 2 * (2 * MOST_ERROR_BYTES + attack.body.to_string().len());
+        let most = 2 * (2 * MAX_ERROR_BYTES + attack.body.to_string().len());
         assert!(body.len() < most, "{}: {} bytes", attack.name, body.len());
-        assert!(took < MOST_TIME, "{}: {took:?}", attack.name);
+        assert!(took < MAX_CPU_TIME, "{}: {took:?}", attack.name);
     }
     let (_, found) = send("GET", &format!("{path}/old"), &Value::Null).await;
     assert!(!String::from_utf8_lossy(&found).contains('\u{7f}'));

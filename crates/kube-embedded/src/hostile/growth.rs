@@ -11,12 +11,12 @@ use crate::access::User;
 use crate::cluster::{Cluster, Config};
 
 /// Limit of the time of one request divided by that of ten requests with a tenth of the parts each: linear is 1, quadratic 10.
-const TOO_STEEP: u32 = 2;
-const TRIES: usize = 3;
+const MAX_TIME_RATIO: u32 = 2;
+const MAX_ATTEMPTS: usize = 3;
 
-struct Admin(kube::Client);
+struct AdminClient(kube::Client);
 
-impl Admin {
+impl AdminClient {
     /// Returns code and body of the response, and the CPU time of this thread, which does all of the work.
     async fn send(&self, method: &str, path: &str, media: &str, body: &Value) -> (u16, Value, Duration) {
         let request = http::Request::builder().method(method).uri(path).header("content-type", media);
@@ -30,9 +30,9 @@ impl Admin {
     }
 }
 
-async fn open() -> (Cluster, Admin) {
+async fn open() -> (Cluster, AdminClient) {
     let cluster = Cluster::open(Config { inline_bytes: usize::MAX, ..Config::default() }).await.unwrap();
-    let admin = Admin(cluster.client(User::admin()));
+    let admin = AdminClient(cluster.client(User::admin()));
     (cluster, admin)
 }
 
@@ -40,13 +40,13 @@ async fn open() -> (Cluster, Admin) {
 /// for a single small request.
 async fn assert_linear(small: usize, mut cost: impl AsyncFnMut(usize) -> Duration) {
     let mut seen = Vec::new();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let mut few = Duration::ZERO;
         for _ in 0..10 {
             few += cost(small).await;
         }
         let many = cost(10 * small).await;
-        if many < TOO_STEEP * few {
+        if many < MAX_TIME_RATIO * few {
             return;
         }
         seen.push((few, many));

@@ -20,8 +20,8 @@ async fn tenant(config: Config) -> Tenant {
 /// A configuration whose pool has no slots: work that needs the pool is refused.
 fn without_pool() -> Config {
     let mut config = Config::default();
-    config.work.slots = 0;
-    config.work.wait = Duration::from_millis(10);
+    config.work_limits.slots = 0;
+    config.work_limits.wait = Duration::from_millis(10);
     config
 }
 

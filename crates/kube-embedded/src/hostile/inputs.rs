@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::tenant::{Tenant, put};
 use super::{DEPLOYMENTS, deployment};
 use crate::cluster::Cluster;
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 use crate::sim::Simulation;
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn deep_documents_and_huge_numbers_are_refused() {
             answer.to_string()
         );
     }
-    assert_eq!(cluster.metrics().panics(), 0);
+    assert_eq!(cluster.metrics().panic_count(), 0);
     cluster.stop();
 }
 
@@ -158,13 +158,13 @@ async fn forged_continue_tokens_return_nothing_of_others() {
             }
         }
     }
-    assert_eq!(cluster.metrics().panics(), 0);
+    assert_eq!(cluster.metrics().panic_count(), 0);
     cluster.stop();
 }
 
 #[tokio::test]
 async fn chain_of_a_thousand_owners_is_collected() {
-    let world = World::without_nodes().await;
+    let world = TestCluster::without_nodes().await;
     let link = |n: usize| {
         let owners: Vec<Value> = (n > 0)
             .then(|| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("c{}", n - 1), "uid": format!("u{}", n - 1)}))
@@ -181,7 +181,7 @@ async fn chain_of_a_thousand_owners_is_collected() {
             "uid": format!("r{n}"), "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": format!("r{next}"), "uid": format!("r{next}")}]}})
     };
     put(&world.cluster, "configmaps", (0..100).map(circle).collect()).await;
-    world.rest().await;
+    world.wait_until_idle().await;
     let count = || {
         let objects = world.cluster.store().list("configmaps", Some("default")).objects;
         objects.iter().filter(|object| object.name.starts_with('c')).count()
@@ -190,12 +190,12 @@ async fn chain_of_a_thousand_owners_is_collected() {
     world.delete("/api/v1/namespaces/default/configmaps/c0").await;
     assert_eq!(count(), 0);
     world.delete("/api/v1/namespaces/default/configmaps/r0?propagationPolicy=Foreground").await;
-    assert_eq!((world.cluster.metrics().panics(), world.cluster.health().failing()), (0, Vec::new()));
+    assert_eq!((world.cluster.metrics().panic_count(), world.cluster.health().failing()), (0, Vec::new()));
 }
 
 #[tokio::test]
 async fn statefulsets_with_extreme_ordinals_stop_nobody() {
-    let world = World::with(Simulation::default()).await;
+    let world = TestCluster::with_simulation(Simulation::default()).await;
     let path = "/apis/apps/v1/namespaces/default/statefulsets";
     let set = |name: &str, replicas: i64, start: i64, policy: &str| {
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": {
@@ -223,5 +223,5 @@ async fn statefulsets_with_extreme_ordinals_stop_nobody() {
     world.create(DEPLOYMENTS, deployment("canary", 1, &json!({}))).await;
     let canary = world.get(&format!("{DEPLOYMENTS}/canary")).await;
     assert_eq!(canary["status"]["readyReplicas"], 1, "{canary:#}");
-    assert_eq!((world.cluster.metrics().panics(), world.cluster.health().failing()), (0, Vec::new()));
+    assert_eq!((world.cluster.metrics().panic_count(), world.cluster.health().failing()), (0, Vec::new()));
 }

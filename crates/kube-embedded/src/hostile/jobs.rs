@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use super::child::{kilobytes, run_test};
 use super::deployment;
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 use crate::sim::Simulation;
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const CANARIES: &str = "/apis/apps/v1/namespaces/canary/deployments";
 /// Environment variable that starts the test in a child process, so that its peak memory is measured alone.
-const ORDER: &str = "HOSTILE_JOBS";
+const CHILD_ENV: &str = "HOSTILE_JOBS";
 const MAX_MEGABYTES: usize = 500;
 
 fn template() -> Value {
@@ -71,7 +71,7 @@ fn cron_specs() -> Vec<Value> {
 
 #[test]
 fn jobs_with_extreme_numbers_stop_nobody_and_take_bounded_memory() {
-    let printed = run_test("hostile::jobs::extreme_jobs_in_this_process", &[(ORDER, "1")]);
+    let printed = run_test("hostile::jobs::extreme_jobs_in_this_process", &[(CHILD_ENV, "1")]);
     let megabytes = printed.lines().find_map(|line| line.split_once("@@peak@@")).unwrap().1;
     assert!(megabytes.parse::<usize>().unwrap() < MAX_MEGABYTES, "{megabytes} MB");
 }
@@ -81,10 +81,10 @@ fn jobs_with_extreme_numbers_stop_nobody_and_take_bounded_memory() {
 async fn extreme_jobs_in_this_process() {
     use std::io::Write as _;
 
-    if std::env::var(ORDER).is_err() {
+    if std::env::var(CHILD_ENV).is_err() {
         return;
     }
-    let world = World::with(Simulation::default()).await;
+    let world = TestCluster::with_simulation(Simulation::default()).await;
     // The quota that the platform sets for a workspace.
     let quota = json!({"metadata": {"name": "quota"}, "spec": {"hard": {"count/pods": "60", "count/jobs.batch": "60"}}});
     world.create("/api/v1/namespaces/default/resourcequotas", quota).await;
@@ -93,7 +93,7 @@ async fn extreme_jobs_in_this_process() {
         let name = format!("j{n}");
         let (code, answer) = world.send("POST", JOBS, "application/json", job(&name, spec)).await;
         assert!(matches!(code, 201 | 422), "{spec} {code}: {answer:#}");
-        world.rest().await;
+        world.wait_until_idle().await;
         if code == 201 {
             names.push(format!("{JOBS}/{name}"));
         }
@@ -102,7 +102,7 @@ async fn extreme_jobs_in_this_process() {
         let name = format!("c{n}");
         let (code, answer) = world.send("POST", CRON_JOBS, "application/json", cron_job(&name, spec)).await;
         assert!(matches!(code, 201 | 422), "{spec} {code}: {answer:#}");
-        world.rest().await;
+        world.wait_until_idle().await;
         if code == 201 {
             names.push(format!("{CRON_JOBS}/{name}"));
         }
@@ -130,6 +130,6 @@ async fn extreme_jobs_in_this_process() {
     world.create(CANARIES, deployment("canary", 1, &json!({}))).await;
     let canary = world.get(&format!("{CANARIES}/canary")).await;
     assert_eq!(canary["status"]["replicas"], 1, "{canary:#}");
-    assert_eq!((world.cluster.metrics().panics(), world.cluster.health().failing()), (0, Vec::new()));
+    assert_eq!((world.cluster.metrics().panic_count(), world.cluster.health().failing()), (0, Vec::new()));
     writeln!(std::io::stdout(), "@@peak@@{}", kilobytes("VmHWM:") >> 10).unwrap();
 }

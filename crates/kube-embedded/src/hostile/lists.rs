@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::child;
-use super::samples::{self, EXISTING, Fill, Request, Target, VARIANTS, Verb, targets};
+use super::samples::{self, EXISTING, Fill, ListField, RequestKind, SampleRequest, VARIANTS, targets};
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
 use crate::schema::builtin;
@@ -20,22 +20,22 @@ use crate::schema::builtin;
 const SMALL: usize = 120;
 const LARGE: usize = 300;
 /// Limits of the time at ten times the size divided by the time at the size: linear is 10, quadratic 100.
-const SUSPICIOUS: u128 = 11;
-const TOO_STEEP: u128 = 16;
+const SUSPICIOUS_RATIO: u128 = 11;
+const MAX_TIME_RATIO: u128 = 16;
 /// Number of measurements in a suspicious case.
 const REPETITIONS: usize = 4;
 /// Times below this are not suspicious.
-const NOISE: Duration = Duration::from_millis(15);
+const NOISE_TIME: Duration = Duration::from_millis(15);
 /// Limits of the full-size run: the largest accepted body, and its cost in a release build.
 const FULL_BYTES: usize = 3 * 1024 * 1024 - 4096;
 const FULL_TIME: Duration = Duration::from_secs(2);
 const FULL_MEMORY: usize = 200 << 20;
 /// The full-size run compares times above this with those at a tenth of the size.
 const FULL_NOISE: Duration = Duration::from_millis(200);
-/// The sampled run in a debug build: a tenth of the size, one of [`SAMPLE`] fields.
+/// The sampled run in a debug build: a tenth of the size, one of [`SAMPLE_INTERVAL`] fields.
 const SAMPLE_BYTES: usize = FULL_BYTES / 10;
 const SAMPLE_MEMORY: usize = FULL_MEMORY / 5;
-const SAMPLE: usize = 8;
+const SAMPLE_INTERVAL: usize = 8;
 
 /// Returns the CPU time of this thread.
 pub fn cpu_time() -> Duration {
@@ -43,19 +43,19 @@ pub fn cpu_time() -> Duration {
 }
 
 /// A response, and its CPU time.
-pub struct Answer {
+pub struct TimedResponse {
     pub code: u16,
     pub text: String,
     pub took: Duration,
 }
 
 /// A cluster with an object of each kind for updates and patches.
-pub struct Subject {
+pub struct ListHarness {
     client: kube::Client,
     existing: HashSet<String>,
 }
 
-impl Subject {
+impl ListHarness {
     pub async fn open() -> Self {
         // All work runs on this thread, where its time is measured.
         let config = Config { inline_bytes: usize::MAX, ..Config::default() };
@@ -65,7 +65,7 @@ impl Subject {
             let mut object = samples::base(resource);
             object["metadata"]["name"] = EXISTING.into();
             let (path, body) = (samples::collection(resource), object.to_string().into_bytes());
-            let request = Request { method: "POST", path, media: "application/json", body };
+            let request = SampleRequest { method: "POST", path, media: "application/json", body };
             if subject.send(request).await.code == 201 {
                 subject.existing.insert(resource.kind.to_string());
             }
@@ -73,8 +73,8 @@ impl Subject {
         subject
     }
 
-    async fn send(&self, request: Request) -> Answer {
-        let Request { method, path, media, body } = request;
+    async fn send(&self, request: SampleRequest) -> TimedResponse {
+        let SampleRequest { method, path, media, body } = request;
         let request = http::Request::builder().method(method).uri(path).header("content-type", media);
         let request = request.body(body.into()).unwrap();
         let began = cpu_time();
@@ -82,20 +82,21 @@ impl Subject {
         let code = answer.status().as_u16();
         let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
         let took = cpu_time().saturating_sub(began);
-        Answer { code, text: String::from_utf8_lossy(&body).into_owned(), took }
+        TimedResponse { code, text: String::from_utf8_lossy(&body).into_owned(), took }
     }
 
     /// Whether a request of this variant can reach validation.
-    pub fn can(&self, target: &Target, verb: Verb) -> bool {
-        matches!(verb, Verb::Create | Verb::CreatePair | Verb::Apply) && !target.is_status
+    pub fn is_testable(&self, target: &ListField, verb: RequestKind) -> bool {
+        matches!(verb, RequestKind::Create | RequestKind::CreatePair | RequestKind::Apply)
+            && !target.is_status
             || self.existing.contains(target.resource.kind.as_ref())
     }
 
     /// Returns the response of one dry run.
-    pub async fn answer(&self, case: &Case<'_>, count: usize) -> Answer {
+    pub async fn send_case(&self, case: &ListCase<'_>, count: usize) -> TimedResponse {
         let request = case.target.request(case.next, case.verb, case.fill, count);
         let answer = self.send(request).await;
-        let Answer { code, text, .. } = &answer;
+        let TimedResponse { code, text, .. } = &answer;
         let is_answered = !matches!(code, 429 | 503 | 504) && !text.contains("panic") && !text.is_empty();
         assert!(is_answered, "{} {code}: {text:.1000}", case.name());
         answer
@@ -103,15 +104,15 @@ impl Subject {
 }
 
 /// A field and the variant of its test.
-pub struct Case<'a> {
-    target: &'a Target,
-    next: &'a Target,
-    verb: Verb,
+pub struct ListCase<'a> {
+    target: &'a ListField,
+    next: &'a ListField,
+    verb: RequestKind,
     fill: Fill,
 }
 
-impl<'a> Case<'a> {
-    fn new(all: &'a [Target], at: usize, (verb, fill): (Verb, Fill)) -> Self {
+impl<'a> ListCase<'a> {
+    fn new(all: &'a [ListField], at: usize, (verb, fill): (RequestKind, Fill)) -> Self {
         Self { target: &all[at], next: all.get(at + 1).unwrap_or(&all[at]), verb, fill }
     }
 
@@ -128,10 +129,13 @@ impl<'a> Case<'a> {
 }
 
 /// Returns the test cases of the field at index `at`: apply, distinct elements and its variant, or all variants.
-pub fn cases<'a>(subject: &Subject, all: &'a [Target], at: usize, is_full: bool) -> Vec<Case<'a>> {
+pub fn cases<'a>(subject: &ListHarness, all: &'a [ListField], at: usize, is_full: bool) -> Vec<ListCase<'a>> {
     let target = &all[at];
-    let of_status =
-        [(Verb::Status, Fill::Distinct), (Verb::Status, Fill::Control), (Verb::Status, Fill::Huge)];
+    let of_status = [
+        (RequestKind::Status, Fill::Distinct),
+        (RequestKind::Status, Fill::Control),
+        (RequestKind::Status, Fill::Huge),
+    ];
     let mut variants = match (target.is_status, is_full) {
         (true, true) => of_status.to_vec(),
         (true, false) => vec![of_status[target.hash() % of_status.len()]],
@@ -139,38 +143,38 @@ pub fn cases<'a>(subject: &Subject, all: &'a [Target], at: usize, is_full: bool)
         (false, false) => vec![target.variant()],
     };
     if !target.is_status {
-        variants.insert(0, (Verb::Create, Fill::Distinct));
+        variants.insert(0, (RequestKind::Create, Fill::Distinct));
     }
     if target.is_associative && !target.is_status {
-        variants.push((Verb::Apply, Fill::Distinct));
+        variants.push((RequestKind::Apply, Fill::Distinct));
     }
-    let possible = variants.into_iter().filter(|(verb, _)| subject.can(target, *verb));
-    possible.map(|variant| Case::new(all, at, variant)).collect()
+    let possible = variants.into_iter().filter(|(verb, _)| subject.is_testable(target, *verb));
+    possible.map(|variant| ListCase::new(all, at, variant)).collect()
 }
 
 /// Returns the ratio of the times for ten times as many elements, if it exceeds the limit.
-async fn steepness(subject: &Subject, case: &Case<'_>) -> Option<u128> {
+async fn steepness(subject: &ListHarness, case: &ListCase<'_>) -> Option<u128> {
     let ratio = async |small: usize, repetitions: usize| {
-        let few = least(subject, case, small, repetitions).await;
-        let many = least(subject, case, 10 * small, repetitions).await;
-        (many > NOISE).then(|| many.as_nanos() / few.as_nanos().max(1))
+        let few = min_time(subject, case, small, repetitions).await;
+        let many = min_time(subject, case, 10 * small, repetitions).await;
+        (many > NOISE_TIME).then(|| many.as_nanos() / few.as_nanos().max(1))
     };
-    ratio(SMALL, 1).await.filter(|&ratio| ratio >= SUSPICIOUS)?;
-    ratio(LARGE, REPETITIONS).await.filter(|&ratio| ratio >= TOO_STEEP)
+    ratio(SMALL, 1).await.filter(|&ratio| ratio >= SUSPICIOUS_RATIO)?;
+    ratio(LARGE, REPETITIONS).await.filter(|&ratio| ratio >= MAX_TIME_RATIO)
 }
 
 /// Returns the least time of several equal requests: controllers run on the same thread during some of them.
-async fn least(subject: &Subject, case: &Case<'_>, count: usize, repetitions: usize) -> Duration {
+async fn min_time(subject: &ListHarness, case: &ListCase<'_>, count: usize, repetitions: usize) -> Duration {
     let mut least = Duration::MAX;
     for _ in 0..repetitions {
-        least = least.min(subject.answer(case, count).await.took);
+        least = least.min(subject.send_case(case, count).await.took);
     }
     least
 }
 
 /// Tests every `parts`th field from `part` on, so that several tests share the work.
-async fn check_part(part: usize, parts: usize) {
-    let subject = Subject::open().await;
+async fn check_shard(part: usize, parts: usize) {
+    let subject = ListHarness::open().await;
     let all = targets();
     let mut steep = Vec::new();
     for at in (part..all.len()).step_by(parts) {
@@ -185,7 +189,7 @@ async fn check_part(part: usize, parts: usize) {
 
 #[test]
 fn targets_include_fields_of_pods_services_metadata_and_status() {
-    let names: Vec<_> = targets().iter().map(Target::name).collect();
+    let names: Vec<_> = targets().iter().map(ListField::name).collect();
     for name in [
         "Pod.spec.containers",
         "Pod.spec.containers[].ports",
@@ -203,14 +207,14 @@ fn targets_include_fields_of_pods_services_metadata_and_status() {
 /// The generated requests are useful only if they can be decoded and reach the validation of their kind.
 #[tokio::test]
 async fn generated_requests_reach_validation() {
-    let subject = Subject::open().await;
+    let subject = ListHarness::open().await;
     let all = targets();
     let mut refused = Vec::new();
     let mut total = 0;
     for at in 0..all.len() {
         for case in cases(&subject, &all, at, false) {
             total += 1;
-            let Answer { code, text, .. } = subject.answer(&case, 3).await;
+            let TimedResponse { code, text, .. } = subject.send_case(&case, 3).await;
             if !matches!(code, 200 | 201 | 422) {
                 refused.push(format!("{}: {code} {text:.300}", case.name()));
             }
@@ -222,17 +226,18 @@ async fn generated_requests_reach_validation() {
 
 #[tokio::test]
 async fn requests_cost_time_linear_in_each_list_even_fields() {
-    check_part(0, 2).await;
+    check_shard(0, 2).await;
 }
 
 #[tokio::test]
 async fn requests_cost_time_linear_in_each_list_odd_fields() {
-    check_part(1, 2).await;
+    check_shard(1, 2).await;
 }
 
 /// Fails with the cases whose time or memory exceeds the limits.
-fn assert_bounded(costs: &[child::Cost], time: Option<Duration>, memory: usize) {
-    let is_over = |cost: &&child::Cost| time.is_some_and(|most| cost.took > most) || cost.memory > memory;
+fn assert_bounded(costs: &[child::RequestCost], time: Option<Duration>, memory: usize) {
+    let is_over =
+        |cost: &&child::RequestCost| time.is_some_and(|most| cost.took > most) || cost.memory > memory;
     let over = costs.iter().filter(is_over);
     let lines: Vec<_> =
         over.map(|cost| format!("{}: {:?}, {} MiB", cost.name, cost.took, cost.memory >> 20)).collect();
@@ -242,18 +247,18 @@ fn assert_bounded(costs: &[child::Cost], time: Option<Duration>, memory: usize) 
 #[test]
 fn sampled_requests_use_bounded_memory() {
     let parts: Vec<_> =
-        (0..targets().len()).filter(|at| targets()[*at].hash().is_multiple_of(SAMPLE)).collect();
-    let costs = child::run(&child::Order { fields: parts, bytes: SAMPLE_BYTES, is_full: false });
+        (0..targets().len()).filter(|at| targets()[*at].hash().is_multiple_of(SAMPLE_INTERVAL)).collect();
+    let costs = child::run(&child::ChildOrder { fields: parts, bytes: SAMPLE_BYTES, is_full: false });
     assert!(costs.len() > 40, "{}", costs.len());
     assert_bounded(&costs, None, SAMPLE_MEMORY);
 }
 
 /// Returns the requests that took much longer than ten requests of a tenth of the size.
-fn steep(full: &[child::Cost], tenth: &[child::Cost]) -> Vec<String> {
+fn steep_requests(full: &[child::RequestCost], tenth: &[child::RequestCost]) -> Vec<String> {
     assert_eq!(full.len(), tenth.len());
     let pairs = full.iter().zip(tenth).filter(|(full, tenth)| {
         assert_eq!(full.name, tenth.name);
-        full.took > FULL_NOISE && full.took.as_nanos() > TOO_STEEP * tenth.took.as_nanos()
+        full.took > FULL_NOISE && full.took.as_nanos() > MAX_TIME_RATIO * tenth.took.as_nanos()
     });
     pairs
         .map(|(full, tenth)| format!("{}: {:?}, {:?} for a tenth", full.name, full.took, tenth.took))
@@ -264,13 +269,14 @@ fn steep(full: &[child::Cost], tenth: &[child::Cost]) -> Vec<String> {
 #[test]
 #[ignore = "takes many minutes; see docs/testing.md"]
 fn largest_requests_are_answered_in_bounded_time_and_memory() {
-    let run = |at: usize, bytes: usize| child::run(&child::Order { fields: vec![at], bytes, is_full: true });
+    let run =
+        |at: usize, bytes: usize| child::run(&child::ChildOrder { fields: vec![at], bytes, is_full: true });
     let (mut costs, mut too_steep) = (Vec::new(), Vec::new());
     for at in 0..targets().len() {
         let full = run(at, FULL_BYTES);
         // A disturbed measurement is repeated.
-        if !steep(&full, &run(at, FULL_BYTES / 10)).is_empty() {
-            too_steep.extend(steep(&run(at, FULL_BYTES), &run(at, FULL_BYTES / 10)));
+        if !steep_requests(&full, &run(at, FULL_BYTES / 10)).is_empty() {
+            too_steep.extend(steep_requests(&run(at, FULL_BYTES), &run(at, FULL_BYTES / 10)));
         }
         costs.extend(full);
     }

@@ -19,7 +19,7 @@ mod tenant;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Config, OpenError};
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 use crate::sim::Simulation;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -40,7 +40,7 @@ fn deployment(name: &str, replicas: i64, pod: &Value) -> Value {
 
 #[tokio::test]
 async fn endless_grace_period_does_not_stop_the_replicaset_controller() {
-    let world = World::with(Simulation::default()).await;
+    let world = TestCluster::with_simulation(Simulation::default()).await;
     let endless = json!({"terminationGracePeriodSeconds": 400_000_000_000_i64});
     world.create(DEPLOYMENTS, deployment("hostile", 2, &endless)).await;
     world.patch(&format!("{DEPLOYMENTS}/hostile"), json!({"spec": {"replicas": 0}})).await;
@@ -50,12 +50,12 @@ async fn endless_grace_period_does_not_stop_the_replicaset_controller() {
     world.create(DEPLOYMENTS, deployment("canary", 1, &json!({}))).await;
     let canary = world.get(&format!("{DEPLOYMENTS}/canary")).await;
     assert_eq!(canary["status"]["readyReplicas"], 1, "{canary:#}");
-    assert_eq!((world.cluster.metrics().panics(), world.cluster.health().failing()), (0, Vec::new()));
+    assert_eq!((world.cluster.metrics().panic_count(), world.cluster.health().failing()), (0, Vec::new()));
 }
 
 #[tokio::test]
 async fn pod_with_thousands_of_spread_constraints_is_not_scheduled_and_delays_nobody() {
-    let world = World::with(Simulation::default()).await;
+    let world = TestCluster::with_simulation(Simulation::default()).await;
     let constraint = |n: usize| {
         json!({"maxSkew": 1, "topologyKey": format!("k{n}"), "whenUnsatisfiable": "DoNotSchedule",
             "labelSelector": {"matchLabels": {"app": "hostile"}}})
@@ -76,7 +76,7 @@ async fn pod_with_thousands_of_spread_constraints_is_not_scheduled_and_delays_no
 
 #[tokio::test]
 async fn pods_with_endless_node_affinity_or_tolerations_are_not_scheduled() {
-    let world = World::with(Simulation::default()).await;
+    let world = TestCluster::with_simulation(Simulation::default()).await;
     let key = |n: usize| json!({"matchExpressions": [{"key": format!("k{n}"), "operator": "Exists"}]});
     let required = |terms: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
     let values: Vec<_> = (0..6_000).map(|n| format!("v{n}")).collect();
@@ -113,7 +113,7 @@ async fn pods_with_endless_node_affinity_or_tolerations_are_not_scheduled() {
 async fn object_that_grows_past_the_limit_of_etcd_is_refused_and_the_store_opens_again() {
     let folder = tempfile::TempDir::new().unwrap();
     let open = || async {
-        let config = Config { data: Some(folder.path().to_owned()), ..Config::default() };
+        let config = Config { data_dir: Some(folder.path().to_owned()), ..Config::default() };
         Cluster::open(config).await
     };
     let send = async |cluster: &Cluster, method: &str, path: &str, body: Value| {

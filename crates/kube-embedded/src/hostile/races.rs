@@ -82,9 +82,9 @@ async fn writes_at_once_under_a_quota_share_commits_and_never_exceed_it() {
 }
 
 /// Reports on drop whether the object is visible.
-struct Held(Weak<Store>, Option<oneshot::Sender<bool>>);
+struct VisibilityProbe(Weak<Store>, Option<oneshot::Sender<bool>>);
 
-impl Drop for Held {
+impl Drop for VisibilityProbe {
     fn drop(&mut self) {
         let visible = self.0.upgrade().is_some_and(|store| store.get("services", "n", "a").is_some());
         let _ = self.1.take().map(|report| report.send(visible));
@@ -95,11 +95,11 @@ impl Drop for Held {
 async fn cancelled_request_keeps_its_reservation_until_its_commit_is_visible() {
     let store = Store::in_memory();
     let (report, visible) = oneshot::channel();
-    let held = Held(std::sync::Arc::downgrade(&store), Some(report));
+    let held = VisibilityProbe(std::sync::Arc::downgrade(&store), Some(report));
     let value = json!({"metadata": {"namespace": "n", "name": "a"}});
     let change =
         Change { key: Key::new(&"services".into(), "n", "a"), expect: Expect::Absent, op: Op::Put(value) };
     // Polled once, which queues the commit, then dropped, as when a client disconnects.
-    let _ = tokio::time::timeout(Duration::ZERO, store.commit_holding(vec![change], held)).await;
+    let _ = tokio::time::timeout(Duration::ZERO, store.commit_with_guard(vec![change], held)).await;
     assert!(visible.await.unwrap(), "the address was free before the Service that has it was visible");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::child::{kilobytes, run_test};
-use super::tenant::{NAME, Tenant, held, put};
+use super::tenant::{NAME, Tenant, put, reserved_bytes};
 use crate::cluster::{Cluster, Config};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
@@ -81,8 +81,8 @@ async fn rules_review_is_cut_and_says_so() {
 async fn reviews_and_writes_of_callers_with_many_rules_wait_for_the_pool() {
     let without_pool = || {
         let mut config = Config::default();
-        config.work.slots = 0;
-        config.work.wait = Duration::from_millis(10);
+        config.work_limits.slots = 0;
+        config.work_limits.wait = Duration::from_millis(10);
         config
     };
     for (rules, expected) in [(2, (201, 201)), (500, (429, 429))] {
@@ -104,9 +104,13 @@ async fn answer_of_a_review_counts_until_it_is_sent() {
     let answer = tenant.begin("POST", REVIEWS, "application/json", review().to_string().into_bytes()).await;
     assert_eq!(answer.status(), 201);
     let size: u64 = answer.headers()["content-length"].to_str().unwrap().parse().unwrap();
-    assert!(size > 200_000 && held(&tenant.cluster) >= size, "{} of {size}", held(&tenant.cluster));
+    assert!(
+        size > 200_000 && reserved_bytes(&tenant.cluster) >= size,
+        "{} of {size}",
+        reserved_bytes(&tenant.cluster)
+    );
     drop(answer);
-    assert_eq!(held(&tenant.cluster), 0);
+    assert_eq!(reserved_bytes(&tenant.cluster), 0);
     tenant.cluster.stop();
 }
 

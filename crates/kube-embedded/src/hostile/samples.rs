@@ -30,7 +30,7 @@ pub enum Fill {
 
 /// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum RequestKind {
     Create,
     /// Creates with the field and the next one of the kind, each with half of the elements.
     CreatePair,
@@ -44,19 +44,19 @@ pub enum Verb {
 }
 
 /// All variants of a field in the full-size run.
-pub const VARIANTS: &[(Verb, Fill)] = &[
-    (Verb::Create, Fill::Alike),
-    (Verb::Create, Fill::Complete),
-    (Verb::Create, Fill::Control),
-    (Verb::Create, Fill::Huge),
-    (Verb::CreatePair, Fill::Distinct),
-    (Verb::Replace, Fill::Distinct),
-    (Verb::JsonPatch, Fill::Distinct),
-    (Verb::MergePatch, Fill::Distinct),
-    (Verb::StrategicPatch, Fill::Distinct),
+pub const VARIANTS: &[(RequestKind, Fill)] = &[
+    (RequestKind::Create, Fill::Alike),
+    (RequestKind::Create, Fill::Complete),
+    (RequestKind::Create, Fill::Control),
+    (RequestKind::Create, Fill::Huge),
+    (RequestKind::CreatePair, Fill::Distinct),
+    (RequestKind::Replace, Fill::Distinct),
+    (RequestKind::JsonPatch, Fill::Distinct),
+    (RequestKind::MergePatch, Fill::Distinct),
+    (RequestKind::StrategicPatch, Fill::Distinct),
 ];
 
-pub struct Request {
+pub struct SampleRequest {
     pub method: &'static str,
     pub path: String,
     pub media: &'static str,
@@ -65,29 +65,29 @@ pub struct Request {
 
 /// One step of a path into an object.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum PathStep {
     Field(String),
     Element,
     Entry,
 }
 
 /// A list or map field of a kind.
-pub struct Target {
+pub struct ListField {
     pub resource: Resource,
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
     pub is_associative: bool,
     /// Whether it is below the root's `status`.
     pub is_status: bool,
 }
 
-impl Target {
+impl ListField {
     pub fn name(&self) -> String {
         let mut name = self.resource.kind.to_string();
         for step in &self.steps {
             match step {
-                Step::Field(field) => name = format!("{name}.{field}"),
-                Step::Element => name.push_str("[]"),
-                Step::Entry => name.push_str("{}"),
+                PathStep::Field(field) => name = format!("{name}.{field}"),
+                PathStep::Element => name.push_str("[]"),
+                PathStep::Entry => name.push_str("{}"),
             }
         }
         name
@@ -99,28 +99,28 @@ impl Target {
     }
 
     /// The variant that is tested in every run, besides distinct elements.
-    pub fn variant(&self) -> (Verb, Fill) {
+    pub fn variant(&self) -> (RequestKind, Fill) {
         VARIANTS[self.hash() % VARIANTS.len()]
     }
 
     /// Returns a dry run with `count` elements in this field.
-    pub fn request(&self, next: &Self, verb: Verb, fill: Fill, count: usize) -> Request {
-        let verb = if self.is_status { Verb::Status } else { verb };
+    pub fn request(&self, next: &Self, verb: RequestKind, fill: Fill, count: usize) -> SampleRequest {
+        let verb = if self.is_status { RequestKind::Status } else { verb };
         let mut object = base(&self.resource);
-        if verb == Verb::CreatePair && next.resource.kind == self.resource.kind && !next.is_status {
+        if verb == RequestKind::CreatePair && next.resource.kind == self.resource.kind && !next.is_status {
             next.fill(&mut object, count / 2, fill);
             self.fill(&mut object, count / 2, fill);
         } else {
             self.fill(&mut object, count, fill);
         }
         let every = collection(&self.resource);
-        let created = |body: Value| Request {
+        let created = |body: Value| SampleRequest {
             method: "POST",
             path: format!("{every}?dryRun=All"),
             media: "application/json",
             body: body.to_string().into_bytes(),
         };
-        if matches!(verb, Verb::Create | Verb::CreatePair) {
+        if matches!(verb, RequestKind::Create | RequestKind::CreatePair) {
             return created(object);
         }
         let modified = |media, mut body: Value| {
@@ -128,44 +128,44 @@ impl Target {
                 body["metadata"]["name"] = EXISTING.into();
             }
             let path = format!("{every}/{EXISTING}?dryRun=All&fieldManager=me");
-            Request { method: "PATCH", path, media, body: body.to_string().into_bytes() }
+            SampleRequest { method: "PATCH", path, media, body: body.to_string().into_bytes() }
         };
         match verb {
-            Verb::Create | Verb::CreatePair => created(object),
-            Verb::Apply => {
+            RequestKind::Create | RequestKind::CreatePair => created(object),
+            RequestKind::Apply => {
                 let path = format!("{every}/a?dryRun=All&fieldManager=me&force=true");
                 let body = object.to_string().into_bytes();
-                Request { method: "PATCH", path, media: "application/apply-patch+yaml", body }
+                SampleRequest { method: "PATCH", path, media: "application/apply-patch+yaml", body }
             }
-            Verb::Replace => {
+            RequestKind::Replace => {
                 let replaced = modified("application/json", object);
-                Request { method: "PUT", ..replaced }
+                SampleRequest { method: "PUT", ..replaced }
             }
-            Verb::MergePatch => modified("application/merge-patch+json", object),
-            Verb::StrategicPatch => modified("application/strategic-merge-patch+json", object),
-            Verb::JsonPatch => modified("application/json-patch+json", operations(&object)),
-            Verb::Status => {
+            RequestKind::MergePatch => modified("application/merge-patch+json", object),
+            RequestKind::StrategicPatch => modified("application/strategic-merge-patch+json", object),
+            RequestKind::JsonPatch => modified("application/json-patch+json", operations(&object)),
+            RequestKind::Status => {
                 let body = json!({"status": object["status"]}).to_string().into_bytes();
                 let path = format!("{every}/{EXISTING}/status?dryRun=All");
-                Request { method: "PATCH", path, media: "application/merge-patch+json", body }
+                SampleRequest { method: "PATCH", path, media: "application/merge-patch+json", body }
             }
         }
     }
 
     /// Adds `count` elements to this field.
     fn fill(&self, object: &mut Value, count: usize, fill: Fill) {
-        let (mut ty, mut at) = (self.resource.root(), object);
+        let (mut ty, mut at) = (self.resource.root_type(), object);
         for step in &self.steps {
             ty = match step {
-                Step::Field(name) => ty.child(name).expect("a step is a field"),
-                Step::Entry => ty.child("a").expect("a step is an entry"),
-                Step::Element => ty.element().expect("a step is an element"),
+                PathStep::Field(name) => ty.child(name).expect("a step is a field"),
+                PathStep::Entry => ty.child("a").expect("a step is an entry"),
+                PathStep::Element => ty.element().expect("a step is an element"),
             };
             let missing = |value: &Value| value.is_null();
             at = match step {
-                Step::Field(name) => &mut at[name.as_str()],
-                Step::Entry => &mut at["a"],
-                Step::Element => {
+                PathStep::Field(name) => &mut at[name.as_str()],
+                PathStep::Entry => &mut at["a"],
+                PathStep::Element => {
                     if at.as_array().is_none_or(Vec::is_empty) {
                         *at = json!([null]);
                     }
@@ -185,7 +185,7 @@ impl Target {
         let number = |i: usize| if fill == Fill::Alike { 0 } else { i };
         *at = match ty.shape() {
             Shape::Map(map) => {
-                let value = ty.follow(map.value);
+                let value = ty.with_id(map.value);
                 Value::Object(
                     (0..count)
                         .map(|i| {
@@ -197,7 +197,7 @@ impl Target {
                 )
             }
             Shape::List(list) => {
-                let element = ty.follow(list.element);
+                let element = ty.with_id(list.element);
                 (0..count).map(|i| sampler.value(element, "", number(i), 0)).collect()
             }
             other => unreachable!("a target is a list or a map, not {other:?}"),
@@ -249,7 +249,7 @@ pub fn base(resource: &Resource) -> Value {
         "CronJob" => json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once}}}}),
         "Service" => json!({"spec": {"ports": [{"port": 80}]}}),
         "Secret" | "ConfigMap" | "ServiceAccount" | "Role" | "ClusterRole" => json!({}),
-        _ => Sampler { fill: Fill::Distinct, text: "" }.value(resource.root(), "", 0, 0),
+        _ => Sampler { fill: Fill::Distinct, text: "" }.value(resource.root_type(), "", 0, 0),
     };
     let mut object = body;
     object["apiVersion"] = resource.api_version().into();
@@ -306,7 +306,7 @@ impl Sampler<'_> {
             Shape::List(_) => json!([]),
             Shape::Struct(_) if depth > 4 => json!({}),
             Shape::Struct(body) => {
-                const TELLING: &[&str] = &[
+                const IDENTIFYING_FIELDS: &[&str] = &[
                     "name",
                     "key",
                     "manager",
@@ -317,10 +317,12 @@ impl Sampler<'_> {
                     "operator",
                 ];
                 let is_complete = self.fill == Fill::Complete && depth < 2;
-                let needed = |name: &str, required: bool| is_complete || required || TELLING.contains(&name);
+                let needed = |name: &str, required: bool| {
+                    is_complete || required || IDENTIFYING_FIELDS.contains(&name)
+                };
                 let fields = body.fields.iter().filter(|f| needed(&f.name, f.required));
                 let fields: Map<_, _> = fields
-                    .map(|f| (f.name.to_string(), self.value(ty.follow(f.ty), &f.name, i, depth + 1)))
+                    .map(|f| (f.name.to_string(), self.value(ty.with_id(f.ty), &f.name, i, depth + 1)))
                     .collect();
                 Value::Object(fields)
             }
@@ -329,14 +331,14 @@ impl Sampler<'_> {
 }
 
 /// Returns every list and map field, once per type that contains it.
-pub fn targets() -> Vec<Target> {
+pub fn targets() -> Vec<ListField> {
     fn walk(
         resource: &Resource,
         ty: TypeRef<'_>,
-        steps: &[Step],
+        steps: &[PathStep],
         is_status: bool,
         seen: &mut HashSet<(String, String)>,
-        found: &mut Vec<Target>,
+        found: &mut Vec<ListField>,
     ) {
         let Shape::Struct(body) = ty.shape() else { return };
         for field in &body.fields {
@@ -347,17 +349,17 @@ pub fn targets() -> Vec<Target> {
                 continue;
             }
             let mut steps = steps.to_vec();
-            steps.push(Step::Field(field.name.to_string()));
-            let below = ty.follow(field.ty);
+            steps.push(PathStep::Field(field.name.to_string()));
+            let below = ty.with_id(field.ty);
             let (inner, step, is_associative) = match below.shape() {
                 Shape::List(list) => {
-                    (below.follow(list.element), Some(Step::Element), list.merge != ListMerge::Atomic)
+                    (below.with_id(list.element), Some(PathStep::Element), list.merge != ListMerge::Atomic)
                 }
-                Shape::Map(map) => (below.follow(map.value), Some(Step::Entry), !map.atomic),
+                Shape::Map(map) => (below.with_id(map.value), Some(PathStep::Entry), !map.atomic),
                 _ => (below, None, false),
             };
             if let Some(step) = step {
-                found.push(Target {
+                found.push(ListField {
                     resource: resource.clone(),
                     steps: steps.clone(),
                     is_associative,
@@ -372,10 +374,10 @@ pub fn targets() -> Vec<Target> {
     let resources = builtin::resources();
     let creatable = || resources.iter().filter(|resource| resource.has_verb("create"));
     for resource in creatable() {
-        walk(resource, resource.root(), &[], false, &mut seen, &mut found);
+        walk(resource, resource.root_type(), &[], false, &mut seen, &mut found);
     }
     for resource in creatable().filter(|resource| resource.subresource("status").is_some()) {
-        walk(resource, resource.root(), &[], true, &mut seen, &mut found);
+        walk(resource, resource.root_type(), &[], true, &mut seen, &mut found);
     }
     found
 }

@@ -88,7 +88,7 @@ pub fn config_maps(count: usize, bytes: usize) -> Vec<Value> {
 }
 
 /// Memory held by the governor for authenticated users, in bytes.
-pub fn held(cluster: &Cluster) -> u64 {
+pub fn reserved_bytes(cluster: &Cluster) -> u64 {
     let mut registry = prometheus_client::registry::Registry::default();
     cluster.metrics().register(&mut registry);
     let mut text = String::new();

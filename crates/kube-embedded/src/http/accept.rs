@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower::{Service, ServiceExt};
 
-use super::gather::{Gather, Turn};
+use super::coalescing_writer::{CoalescingWriter, FlushingConnection};
 use super::outgoing::{Outbox, STALL_TIMEOUT};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,12 +53,12 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A service that handles the requests of a connection.
-pub trait Answers<B>:
+pub trait RequestService<B>:
     Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
 }
 
-impl<B, S> Answers<B> for S where
+impl<B, S> RequestService<B> for S where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible, Future: Send>
         + Clone
         + Send
@@ -89,7 +89,7 @@ pub async fn accept<S, B>(
     service: impl Fn(SocketAddr, Option<&CertificateDer<'_>>) -> S + Clone + Send + Sync + 'static,
     stop: impl Future<Output = ()>,
 ) where
-    S: Answers<B>,
+    S: RequestService<B>,
     B: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let tls = tls.map(TlsAcceptor::from);
@@ -118,12 +118,12 @@ pub async fn accept<S, B>(
             let ended = async {
                 socket.set_nodelay(true)?;
                 let Some(tls) = tls else {
-                    return connection(socket, service(address, None), draining).await;
+                    return serve_connection(socket, service(address, None), draining).await;
                 };
                 let stream = timeout(HANDSHAKE_TIMEOUT, tls.accept(socket)).await??;
                 let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                 let service = service(address, peer);
-                connection(stream, service, draining).await
+                serve_connection(stream, service, draining).await
             };
             if let Err(error) = ended.await {
                 tracing::debug!(error = error.as_ref() as &dyn std::error::Error, "a connection ended");
@@ -137,14 +137,14 @@ pub async fn accept<S, B>(
     }
 }
 
-async fn connection<T, S, B>(
+async fn serve_connection<T, S, B>(
     stream: T,
     service: S,
     mut draining: watch::Receiver<bool>,
 ) -> Result<(), BoxError>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Answers<B>,
+    S: RequestService<B>,
     B: http_body::Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -155,7 +155,7 @@ where
         .max_concurrent_streams(1000)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT);
-    let stream = Gather::new(stream);
+    let stream = CoalescingWriter::new(stream);
     let requests = Arc::new(OpenRequests::new());
     let outbox = Arc::new(Outbox::default());
     let (counting, sending) = (requests.clone(), outbox.clone());
@@ -180,7 +180,7 @@ where
         let idle = async {
             sleep(SILENCE_TIMEOUT).await;
             if heard.has_read() {
-                requests.idle().await;
+                requests.wait_until_idle().await;
             }
         };
         let stalled = async {
@@ -215,30 +215,30 @@ where
         }
         connection.await
     };
-    Turn::new(serving, stream).await
+    FlushingConnection::new(serving, stream).await
 }
 
 /// Open requests of one connection, and the time since the last one ended.
 struct OpenRequests {
-    begun: Instant,
+    started: Instant,
     open: AtomicUsize,
-    /// Milliseconds from `begun` to the end of the last request; 0 before the first one ended.
-    last: AtomicU64,
+    /// Milliseconds from `started` to the end of the last request; 0 before the first one ended.
+    last_ended: AtomicU64,
 }
 
 struct OpenRequest(Arc<OpenRequests>);
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        let since = u64::try_from(self.0.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.0.last.store(since.max(1), Ordering::Relaxed);
+        let since = u64::try_from(self.0.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.0.last_ended.store(since.max(1), Ordering::Relaxed);
         self.0.open.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl OpenRequests {
     fn new() -> Self {
-        Self { begun: Instant::now(), open: AtomicUsize::new(0), last: AtomicU64::new(0) }
+        Self { started: Instant::now(), open: AtomicUsize::new(0), last_ended: AtomicU64::new(0) }
     }
 
     fn begin(self: &Arc<Self>) -> OpenRequest {
@@ -252,14 +252,14 @@ impl OpenRequests {
 
     /// Resolves when no request arrived in time, or none has been open for [`IDLE_TIMEOUT`]. Polls instead of being notified, so that
     /// requests do not pay for it.
-    async fn idle(&self) {
-        let mut at = self.begun + HEADER_TIMEOUT;
+    async fn wait_until_idle(&self) {
+        let mut at = self.started + HEADER_TIMEOUT;
         loop {
             sleep_until(at).await;
-            let last = self.last.load(Ordering::Relaxed);
+            let last = self.last_ended.load(Ordering::Relaxed);
             at = match (self.count(), last) {
                 (0, 0) => return,
-                (0, last) => self.begun + Duration::from_millis(last) + IDLE_TIMEOUT,
+                (0, last) => self.started + Duration::from_millis(last) + IDLE_TIMEOUT,
                 _ => Instant::now() + IDLE_TIMEOUT,
             };
             if at <= Instant::now() {
@@ -296,7 +296,7 @@ impl Connections {
 
     /// Counts a new connection; `None` if the listener or the address is at its limit.
     fn open(self: &Arc<Self>, address: IpAddr) -> Option<OpenConnection> {
-        let address = network_of(address);
+        let address = client_network(address);
         let mut open = self.open.lock();
         let of_address = open.by_address.get(&address).copied().unwrap_or(0);
         if open.total >= self.limits.total || of_address >= self.limits.per_address {
@@ -330,7 +330,7 @@ impl Drop for OpenConnection {
 }
 
 /// Maps an address to the unit of the limit: for IPv6 the /64, the usual allocation of one host.
-fn network_of(address: IpAddr) -> IpAddr {
+fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,

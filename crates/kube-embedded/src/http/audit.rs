@@ -17,7 +17,7 @@ use super::target::{self, ResourcePath};
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Limit of recorded refusals without valid credentials per second: unauthenticated clients must not fill the disk.
 const MAX_UNAUTHENTICATED: u32 = 20;
-const WINDOW: Duration = Duration::from_secs(1);
+const RATE_WINDOW: Duration = Duration::from_secs(1);
 
 /// One write or refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,14 +48,14 @@ pub struct Auditor {
 }
 
 struct RateWindow {
-    begun: Instant,
+    started: Instant,
     count: u32,
     suppressed: u64,
 }
 
 impl Auditor {
     pub fn new(sink: Arc<dyn AuditSink>) -> Self {
-        let window = RateWindow { begun: Instant::now(), count: 0, suppressed: 0 };
+        let window = RateWindow { started: Instant::now(), count: 0, suppressed: 0 };
         Self { sink, unauthenticated: Mutex::new(window) }
     }
 
@@ -67,9 +67,9 @@ impl Auditor {
 
     fn admits_unauthenticated(&self) -> bool {
         let mut window = self.unauthenticated.lock();
-        if window.begun.elapsed() >= WINDOW {
+        if window.started.elapsed() >= RATE_WINDOW {
             let suppressed = window.suppressed;
-            *window = RateWindow { begun: Instant::now(), count: 0, suppressed: 0 };
+            *window = RateWindow { started: Instant::now(), count: 0, suppressed: 0 };
             if suppressed > 0 {
                 tracing::warn!(suppressed, "audit events of unauthenticated callers were not recorded");
             }
@@ -105,7 +105,7 @@ impl<'a> RequestAudit<'a> {
     }
 
     /// Disables recording of this request.
-    pub fn forget(&mut self) {
+    pub fn disable(&mut self) {
         self.auditor = None;
     }
 
@@ -117,8 +117,9 @@ impl<'a> RequestAudit<'a> {
         if !is_write && !matches!(status, 401 | 403 | 429) {
             return;
         }
-        let path = target::resource_path(self.parts.uri.path()).filter(|path| !path.resource.is_empty());
-        if status < 400 && path.as_ref().is_some_and(|path| self.changes_nothing(path)) {
+        let path =
+            target::parse_resource_path(self.parts.uri.path()).filter(|path| !path.resource.is_empty());
+        if status < 400 && path.as_ref().is_some_and(|path| self.is_read_only(path)) {
             return;
         }
         let event = self.event(path.as_ref(), Some(status));
@@ -128,7 +129,7 @@ impl<'a> RequestAudit<'a> {
         auditor.write(&event);
     }
 
-    fn changes_nothing(&self, path: &ResourcePath) -> bool {
+    fn is_read_only(&self, path: &ResourcePath) -> bool {
         let is_review = matches!(path.group.as_str(), "authorization.k8s.io" | "authentication.k8s.io");
         let is_dry_run = self.parts.uri.query().is_some_and(|query| query.contains("dryRun="));
         let is_heartbeat = self.is_node
@@ -144,7 +145,7 @@ impl<'a> RequestAudit<'a> {
             user: self.user.take(),
             impersonator: self.impersonator.take(),
             verb: if verb.is_empty() { "other" } else { verb },
-            object: path.and_then(object_of),
+            object: path.and_then(object_name),
             source: self.source,
             status,
         }
@@ -154,7 +155,8 @@ impl<'a> RequestAudit<'a> {
 impl Drop for RequestAudit<'_> {
     fn drop(&mut self) {
         if let Some(auditor) = self.auditor.take().filter(|_| !self.parts.method.is_safe()) {
-            let path = target::resource_path(self.parts.uri.path()).filter(|path| !path.resource.is_empty());
+            let path =
+                target::parse_resource_path(self.parts.uri.path()).filter(|path| !path.resource.is_empty());
             let event = self.event(path.as_ref(), None);
             auditor.write(&event);
         }
@@ -162,7 +164,7 @@ impl Drop for RequestAudit<'_> {
 }
 
 /// Returns the object's names; `None` if one is not a valid name, because a path can contain arbitrary text.
-fn object_of(path: &ResourcePath) -> Option<String> {
+fn object_name(path: &ResourcePath) -> Option<String> {
     let is_name = |text: &str| {
         text.len() <= 253
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b':' | b'_'))
@@ -182,18 +184,19 @@ mod tests {
     use tower::ServiceExt;
 
     #[derive(Default)]
-    struct Recorded(Mutex<Vec<AuditEvent>>);
+    struct RecordingSink(Mutex<Vec<AuditEvent>>);
 
-    impl AuditSink for Recorded {
+    impl AuditSink for RecordingSink {
         fn write(&self, event: &AuditEvent) {
             self.0.lock().push(event.clone());
         }
     }
 
     #[tokio::test]
-    async fn writes_and_refusals_are_recorded_and_nothing_else() {
-        let sink = Arc::new(Recorded::default());
-        let cluster = Cluster::open(Config { audit: Some(sink.clone()), ..Config::default() }).await.unwrap();
+    async fn only_writes_and_refusals_are_recorded() {
+        let sink = Arc::new(RecordingSink::default());
+        let cluster =
+            Cluster::open(Config { audit_sink: Some(sink.clone()), ..Config::default() }).await.unwrap();
         let send = async |headers: &[(&str, &str)], method: &str, path: &str, body: &'static str| {
             let mut request =
                 Request::builder().method(method).uri(path).header("content-type", "application/json");
@@ -240,8 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn unauthenticated_callers_cannot_flood_the_trail() {
-        let sink = Arc::new(Recorded::default());
+    fn unauthenticated_callers_cannot_flood_the_audit_log() {
+        let sink = Arc::new(RecordingSink::default());
         let auditor = Auditor::new(sink.clone());
         let (parts, ()) = Request::get("/api/v1/secrets").body(()).unwrap().into_parts();
         for _ in 0..1000 {

@@ -7,8 +7,8 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::Bytes;
-use governor::bytes::Reserved;
-use governor::{Flow, Governor, Level};
+use governor::bytes::ByteReservation;
+use governor::{Flow, Governor, PriorityLevel};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -31,11 +31,11 @@ const OVERHEAD: u64 = 16 << 10;
 #[derive(Default)]
 pub struct RequestBody {
     pub bytes: Bytes,
-    pub reserved: Option<Reserved>,
+    pub reserved: Option<ByteReservation>,
 }
 
 /// Reads a body and charges its memory to `flow`.
-pub async fn read<B>(body: B, governor: &Governor, level: Level, flow: Flow) -> Result<RequestBody>
+pub async fn read<B>(body: B, governor: &Governor, level: PriorityLevel, flow: Flow) -> Result<RequestBody>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -59,7 +59,12 @@ where
     let _ = timeout(DISCARD_TIMEOUT, rest).await;
 }
 
-async fn collect<B>(body: &mut B, governor: &Governor, level: Level, flow: Flow) -> Result<RequestBody>
+async fn collect<B>(
+    body: &mut B,
+    governor: &Governor,
+    level: PriorityLevel,
+    flow: Flow,
+) -> Result<RequestBody>
 where
     B: http_body::Body<Data = Bytes> + Send + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -133,7 +138,7 @@ mod tests {
         let governor = Governor::default();
         let flow = governor.flow("jane");
         let read = async |pieces| {
-            let read = read(body(pieces), &governor, Level::Authenticated, flow).await;
+            let read = read(body(pieces), &governor, PriorityLevel::Authenticated, flow).await;
             read.map(|body| body.bytes.len()).map_err(|error| error.code)
         };
         assert_eq!(read(vec![]).await, Ok(0));
@@ -152,7 +157,7 @@ mod tests {
         let governor = Governor::default();
         let limits = LevelLimits::default().0[1];
         let (greedy, other) = (governor.flow("greedy"), governor.flow("other"));
-        let read = |flow| read(body(vec![(0, 3 << 20)]), &governor, Level::Authenticated, flow);
+        let read = |flow| read(body(vec![(0, 3 << 20)]), &governor, PriorityLevel::Authenticated, flow);
         let mut held = Vec::new();
         let refused = loop {
             match read(greedy).await {

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use governor::{Flow, Governor, Level};
+use governor::{Flow, Governor, PriorityLevel};
 
 use crate::access::{ANONYMOUS, MASTERS, User, split_service_account};
 use crate::cluster::Cluster;
@@ -37,7 +37,7 @@ enum FlowKey {
 }
 
 impl FlowKey {
-    fn of(user: &User, flows: &ServiceAccountFlows, store: &Store) -> Self {
+    fn for_user(user: &User, flows: &ServiceAccountFlows, store: &Store) -> Self {
         let account = split_service_account(&user.name);
         match account.filter(|(ns, _)| flows.separate_in.iter().all(|name| name != ns)) {
             Some((namespace, _)) => Self::of_namespace(namespace, flows, store),
@@ -67,29 +67,35 @@ pub fn of_namespace(cluster: &Cluster, namespace: &str) -> Flow {
 
 /// The priority level and flow that a request is charged to.
 #[derive(Clone, Copy)]
-pub struct Payer {
-    pub level: Level,
+pub struct FlowAssignment {
+    pub level: PriorityLevel,
     pub flow: Flow,
 }
 
-impl Payer {
+impl FlowAssignment {
     /// Requests of the platform itself and of cluster administrators have a separate level. Requests that it makes with impersonation are
     /// charged to the impersonated user.
-    pub fn of(
+    pub fn for_request(
         governor: &Governor,
         flows: &ServiceAccountFlows,
         store: &Store,
         user: &User,
-        is_own: bool,
+        is_platform: bool,
         address: Option<IpAddr>,
     ) -> Self {
-        if is_own || user.in_group(MASTERS) {
-            return Self { level: Level::Platform, flow: governor.flow(FlowKey::User(user.name.clone())) };
+        if is_platform || user.in_group(MASTERS) {
+            return Self {
+                level: PriorityLevel::Platform,
+                flow: governor.flow(FlowKey::User(user.name.clone())),
+            };
         }
         if user.name == ANONYMOUS {
-            return Self { level: Level::Anonymous, flow: governor.flow(FlowKey::Address(address)) };
+            return Self { level: PriorityLevel::Anonymous, flow: governor.flow(FlowKey::Address(address)) };
         }
-        Self { level: Level::Authenticated, flow: governor.flow(FlowKey::of(user, flows, store)) }
+        Self {
+            level: PriorityLevel::Authenticated,
+            flow: governor.flow(FlowKey::for_user(user, flows, store)),
+        }
     }
 }
 
@@ -121,7 +127,7 @@ mod tests {
                 separate_in: vec!["people".to_owned()],
                 group_labels: labels.iter().map(|label| (*label).to_owned()).collect(),
             };
-            FlowKey::of(&User { name: name.to_owned(), ..User::default() }, &flows, &store)
+            FlowKey::for_user(&User { name: name.to_owned(), ..User::default() }, &flows, &store)
         };
         let account = |namespace: &str, name: &str| format!("system:serviceaccount:{namespace}:{name}");
         assert_eq!(of(&account("a", "x"), &[]), of(&account("a", "y"), &[]));

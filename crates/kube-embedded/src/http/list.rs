@@ -19,54 +19,56 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::negotiate::Format;
-use super::outgoing::{CHUNK, STALL_TIMEOUT};
-use super::respond::{Body, Truncated, full, response};
+use super::outgoing::{MAX_CHUNK_SIZE, STALL_TIMEOUT};
+use super::respond::{Body, TruncatedBody, full, response};
 use super::yaml;
 use crate::schema::resources::Resource;
 use crate::store::Object;
-use crate::verbs::{DEADLINE, EXPANSION, Shown, differs, show, shown};
+use crate::verbs::{
+    MEMORY_EXPANSION, REQUEST_TIMEOUT, ServedObject, needs_conversion, served_object, served_value,
+};
 
 /// Encoding an object of this size takes longer than a millisecond and runs on the pool.
-const LARGE_OBJECT: usize = 32 << 10;
+const POOL_OBJECT_SIZE: usize = 32 << 10;
 
 /// Estimated size of a streamed response; an extension of the response.
 #[derive(Clone, Copy)]
 pub struct EstimatedBytes(pub u64);
 
 /// How the items of a list are encoded.
-pub enum Items {
+pub enum ListItems {
     /// As stored; items of built-in kinds without `kind` and `apiVersion`.
-    Whole,
+    AsStored,
     /// Transformed by the function.
-    Each(Box<dyn Fn(&Value) -> Value + Send + Sync>),
+    Transformed(Box<dyn Fn(&Value) -> Value + Send + Sync>),
 }
 
 /// A list document without its items.
-pub struct Skeleton {
+pub struct ListTemplate {
     /// The list with an empty array in the member `key`.
     pub document: Value,
     pub key: &'static str,
-    pub items: Items,
+    pub items: ListItems,
 }
 
 /// Encoder of list items, usable from any thread.
-struct Printer {
+struct ListEncoder {
     resource: Arc<Resource>,
-    items: Items,
+    items: ListItems,
     format: Format,
     head: Vec<u8>,
     tail: Vec<u8>,
 }
 
 /// The objects of a long list, in order. The store owns them.
-struct Listed(Vec<Weak<Object>>);
+struct ListedObjects(Vec<Weak<Object>>);
 
 /// An object of a list was changed or deleted, and the store's history no longer has the listed version.
 #[derive(Debug, thiserror::Error)]
 #[error("an object of the list is no longer in the history of the store")]
 struct Superseded;
 
-impl Listed {
+impl ListedObjects {
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -76,9 +78,9 @@ impl Listed {
     }
 }
 
-impl Printer {
-    fn new(resource: Arc<Resource>, is_empty: bool, skeleton: Skeleton, format: Format) -> Self {
-        let Skeleton { document, key, items } = skeleton;
+impl ListEncoder {
+    fn new(resource: Arc<Resource>, is_empty: bool, skeleton: ListTemplate, format: Format) -> Self {
+        let ListTemplate { document, key, items } = skeleton;
         let (text, empty, open, close) = match format {
             Format::Json => (json_text(&document, key), format!("\"{key}\":[]"), format!("\"{key}\":["), "]"),
             Format::Yaml => {
@@ -95,7 +97,7 @@ impl Printer {
         let at = at.expect("the skeleton has an empty list");
         let (head, rest) = text.split_at(at);
         let tail = &rest[empty.len()..];
-        let end = if format == Format::Json && matches!(items, Items::Whole) { "\n" } else { "" };
+        let end = if format == Format::Json && matches!(items, ListItems::AsStored) { "\n" } else { "" };
         let (head, tail) = match (format, is_empty) {
             (Format::Yaml, true) => (format!("{head}{empty}"), tail.to_owned()),
             _ => (format!("{head}{open}"), format!("{close}{tail}{end}")),
@@ -104,23 +106,23 @@ impl Printer {
     }
 
     /// Appends `object` as the item at index `at`.
-    fn print(&self, at: usize, object: &Object, out: &mut Vec<u8>) {
+    fn encode_item(&self, at: usize, object: &Object, out: &mut Vec<u8>) {
         let resource = &self.resource;
         if self.format == Format::Json && at > 0 {
             out.push(b',');
         }
         let value = match &self.items {
-            Items::Each(make) => make(&shown(resource, object)),
-            Items::Whole => {
-                let value = match (show(resource, object), self.format) {
-                    (Shown::Bytes(bytes), Format::Json) if resource.is_custom() => {
+            ListItems::Transformed(make) => make(&served_value(resource, object)),
+            ListItems::AsStored => {
+                let value = match (served_object(resource, object), self.format) {
+                    (ServedObject::Bytes(bytes), Format::Json) if resource.is_custom() => {
                         return out.extend_from_slice(&bytes);
                     }
-                    (Shown::Bytes(_), Format::Json) => {
+                    (ServedObject::Bytes(_), Format::Json) => {
                         return object.untyped().iter().for_each(|part| out.extend_from_slice(part));
                     }
-                    (Shown::Bytes(_), Format::Yaml) => shown(resource, object),
-                    (Shown::Value(value), _) => value,
+                    (ServedObject::Bytes(_), Format::Yaml) => served_value(resource, object),
+                    (ServedObject::Value(value), _) => value,
                 };
                 if resource.is_custom() { value } else { untyped(value) }
             }
@@ -133,14 +135,19 @@ impl Printer {
 
     /// Whether the item is copied as stored instead of encoded.
     fn is_copied(&self, object: &Object) -> bool {
-        let is_raw = matches!(self.items, Items::Whole) && self.format == Format::Json;
-        is_raw && !differs(&self.resource, object)
+        let is_raw = matches!(self.items, ListItems::AsStored) && self.format == Format::Json;
+        is_raw && !needs_conversion(&self.resource, object)
     }
 
     /// Appends items from `at` on until the chunk is full; returns the index of the next item.
-    fn fill(&self, listed: &Listed, mut at: usize, out: &mut Vec<u8>) -> Result<usize, Superseded> {
-        while at < listed.len() && out.len() < CHUNK {
-            self.print(at, &*listed.get(at)?, out);
+    fn fill_chunk(
+        &self,
+        listed: &ListedObjects,
+        mut at: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Superseded> {
+        while at < listed.len() && out.len() < MAX_CHUNK_SIZE {
+            self.encode_item(at, &*listed.get(at)?, out);
             at += 1;
         }
         Ok(at)
@@ -169,13 +176,13 @@ fn untyped(mut value: Value) -> Value {
 }
 
 /// The pool on which a long list is encoded, and the flow that is charged.
-pub struct Workshop {
+pub struct EncodingPool {
     pub pool: WorkPool,
     pub flow: governor::Flow,
 }
 
 /// Total size of the stored objects of a list, in bytes.
-fn size(objects: &[Arc<Object>]) -> usize {
+fn total_bytes(objects: &[Arc<Object>]) -> usize {
     objects.iter().map(|object| object.bytes.len() + 1).sum()
 }
 
@@ -183,29 +190,29 @@ fn size(objects: &[Arc<Object>]) -> usize {
 pub fn respond(
     resource: Arc<Resource>,
     objects: Vec<Arc<Object>>,
-    skeleton: Skeleton,
+    skeleton: ListTemplate,
     format: Format,
-    workshop: Workshop,
+    workshop: EncodingPool,
 ) -> Response<Body> {
     let content_type = if format == Format::Json { "application/json" } else { "application/yaml" };
-    let size = size(&objects);
-    let is_short = size <= CHUNK;
-    let mut printer = Printer::new(resource, objects.is_empty(), skeleton, format);
+    let size = total_bytes(&objects);
+    let is_short = size <= MAX_CHUNK_SIZE;
+    let mut printer = ListEncoder::new(resource, objects.is_empty(), skeleton, format);
     let mut begun = std::mem::take(&mut printer.head);
     if is_short {
         for (at, object) in objects.iter().enumerate() {
-            printer.print(at, object, &mut begun);
+            printer.encode_item(at, object, &mut begun);
         }
         begun.extend_from_slice(&printer.tail);
         return response(200, content_type, full(begun));
     }
-    let listed = Listed(objects.iter().map(Arc::downgrade).collect());
+    let listed = ListedObjects(objects.iter().map(Arc::downgrade).collect());
     drop(objects);
-    let (sender, receiver) = mpsc::channel::<Result<Bytes, Truncated>>(1);
+    let (sender, receiver) = mpsc::channel::<Result<Bytes, TruncatedBody>>(1);
     tokio::spawn(async move {
-        if let Err(error) = produce(Arc::new(printer), Arc::new(listed), begun, workshop, &sender).await {
+        if let Err(error) = encode_list(Arc::new(printer), Arc::new(listed), begun, workshop, &sender).await {
             tracing::debug!(%error, "a list could not be completed");
-            let _ = sender.send_timeout(Err(Truncated), STALL_TIMEOUT).await; // the client is gone, or learns that the list is truncated
+            let _ = sender.send_timeout(Err(TruncatedBody), STALL_TIMEOUT).await; // the client is gone, or learns that the list is truncated
         }
     });
     let frames = stream::unfold(receiver, |mut receiver| async move {
@@ -227,12 +234,12 @@ enum ListError {
 }
 
 /// Encodes a list into `sender` until it is complete, or the client no longer reads.
-async fn produce(
-    printer: Arc<Printer>,
-    listed: Arc<Listed>,
+async fn encode_list(
+    printer: Arc<ListEncoder>,
+    listed: Arc<ListedObjects>,
     mut out: Vec<u8>,
-    workshop: Workshop,
-    sender: &mpsc::Sender<Result<Bytes, Truncated>>,
+    workshop: EncodingPool,
+    sender: &mpsc::Sender<Result<Bytes, TruncatedBody>>,
 ) -> Result<(), ListError> {
     let mut at = 0;
     // Bytes of objects that were encoded since the task last yielded.
@@ -241,13 +248,13 @@ async fn produce(
         let object = listed.get(at)?;
         let bytes = object.bytes.len();
         let is_copied = printer.is_copied(&object);
-        if is_copied || bytes < LARGE_OBJECT {
+        if is_copied || bytes < POOL_OBJECT_SIZE {
             // One object at a time, so that a large one that follows is detected.
-            printer.print(at, &object, &mut out);
+            printer.encode_item(at, &object, &mut out);
             drop(object);
             at += 1;
             bytes_printed = bytes_printed.saturating_add(if is_copied { 0 } else { bytes });
-            if bytes_printed < LARGE_OBJECT {
+            if bytes_printed < POOL_OBJECT_SIZE {
                 tokio::task::consume_budget().await;
             } else {
                 bytes_printed = 0;
@@ -256,14 +263,14 @@ async fn produce(
         } else {
             drop(object);
             let (print, of, begun) = (printer.clone(), listed.clone(), std::mem::take(&mut out));
-            let work = move |_: &governor::work::Ticket| {
+            let work = move |_: &governor::work::WorkContext| {
                 let mut out = begun;
-                print.fill(&of, at, &mut out).map(|next| (out, next))
+                print.fill_chunk(&of, at, &mut out).map(|next| (out, next))
             };
-            let expanded = (bytes as u64).saturating_mul(EXPANSION);
-            (out, at) = workshop.pool.run(workshop.flow, expanded, DEADLINE, work).await??;
+            let expanded = (bytes as u64).saturating_mul(MEMORY_EXPANSION);
+            (out, at) = workshop.pool.run(workshop.flow, expanded, REQUEST_TIMEOUT, work).await??;
         }
-        if out.len() >= CHUNK
+        if out.len() >= MAX_CHUNK_SIZE
             && sender.send_timeout(Ok(std::mem::take(&mut out).into()), STALL_TIMEOUT).await.is_err()
         {
             return Ok(()); // the client no longer reads

@@ -6,8 +6,8 @@
 pub mod accept;
 pub mod audit;
 mod body;
+mod coalescing_writer;
 pub mod flow;
-mod gather;
 pub mod list;
 pub mod negotiate;
 pub mod outgoing;

@@ -13,7 +13,7 @@ pub enum Format {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     #[default]
-    Whole,
+    Object,
     /// `meta.k8s.io` Table of this version.
     Table(&'static str),
     Metadata(&'static str),
@@ -39,20 +39,20 @@ impl Representation {
 
 /// The media types that an endpoint offers, as its errors list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offer {
+pub enum OfferedTypes {
     Object,
     /// Objects, which can also be watched.
     List,
     /// JSON only.
     Json,
     /// Objects, of an endpoint that accepts unknown media types in the header.
-    Loose,
+    Lenient,
 }
 
-impl Offer {
-    fn types(self) -> &'static str {
+impl OfferedTypes {
+    fn media_types(self) -> &'static str {
         match self {
-            Self::Object | Self::Loose => TYPES,
+            Self::Object | Self::Lenient => TYPES,
             Self::List => {
                 "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
                  application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
@@ -62,11 +62,11 @@ impl Offer {
     }
 
     /// Whether the endpoint knows the media type of a clause.
-    fn has(self, media: &str) -> bool {
+    fn supports(self, media: &str) -> bool {
         match media {
             "*/*" | "application/json" => true,
             "application/yaml" | "application/vnd.kubernetes.protobuf" => self != Self::Json,
-            _ => self == Self::Loose,
+            _ => self == Self::Lenient,
         }
     }
 }
@@ -78,7 +78,7 @@ pub const STREAM_TYPES: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 
 /// One alternative of an `Accept` header.
-struct Clause<'a> {
+struct AcceptClause<'a> {
     media: &'a str,
     quality: f32,
     kind: &'a str,
@@ -87,11 +87,11 @@ struct Clause<'a> {
 }
 
 /// Parses the alternatives, best first; among equals those without a wildcard come first.
-fn clauses(accept: &str) -> Vec<Clause<'_>> {
+fn clauses(accept: &str) -> Vec<AcceptClause<'_>> {
     let clause = |text| {
         let mut parts = str::split(text, ';').map(str::trim);
         let media = parts.next().unwrap_or_default();
-        let mut clause = Clause { media, quality: 1.0, kind: "", group: "", version: "" };
+        let mut clause = AcceptClause { media, quality: 1.0, kind: "", group: "", version: "" };
         for (key, value) in parts.filter_map(|part| part.split_once('=')) {
             let value = value.trim();
             match key.trim() {
@@ -105,15 +105,15 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
         clause
     };
     let mut clauses: Vec<_> = accept.split(',').map(clause).collect();
-    let wildcards = |clause: &Clause<'_>| clause.media.matches('*').count();
+    let wildcards = |clause: &AcceptClause<'_>| clause.media.matches('*').count();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(wildcards(a).cmp(&wildcards(b))));
     clauses
 }
 
 /// Chooses the representation; `views` returns the transformations that the endpoint offers.
-pub fn choose(
+pub fn negotiate(
     accept: Option<&str>,
-    offer: Offer,
+    offer: OfferedTypes,
     views: fn(&str, &str, &str) -> Option<View>,
 ) -> Result<Representation> {
     let accept = accept.unwrap_or_default();
@@ -121,18 +121,18 @@ pub fn choose(
         return Ok(Representation::default());
     }
     let clauses = clauses(accept);
-    if !clauses.iter().any(|clause| offer.has(clause.media)) {
-        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offer.types());
+    if !clauses.iter().any(|clause| offer.supports(clause.media)) {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {}", offer.media_types());
         return Err(ApiError::new(406, "NotAcceptable", message).with_details(&[]));
     }
-    for Clause { media, kind, group, version, .. } in clauses {
+    for AcceptClause { media, kind, group, version, .. } in clauses {
         let format = match media {
             "application/json" | "*/*" | "application/*" => Format::Json,
-            "application/yaml" if offer != Offer::Json => Format::Yaml,
+            "application/yaml" if offer != OfferedTypes::Json => Format::Yaml,
             _ => continue, // protobuf is known to Kubernetes and not offered here: the next type of the list is used
         };
-        if kind.is_empty() || offer == Offer::Json {
-            return Ok(Representation { format, view: View::Whole });
+        if kind.is_empty() || offer == OfferedTypes::Json {
+            return Ok(Representation { format, view: View::Object });
         }
         if let Some(view) = views(kind, group, version) {
             return Ok(Representation { format, view });
@@ -147,8 +147,8 @@ pub fn no_views(_: &str, _: &str, _: &str) -> Option<View> {
 }
 
 /// Returns the format of error responses, even if the rest of the header is unacceptable.
-pub fn of_refusals(accept: Option<&str>) -> Format {
-    choose(accept, Offer::Loose, no_views).map(|chosen| chosen.format).unwrap_or_default()
+pub fn error_format(accept: Option<&str>) -> Format {
+    negotiate(accept, OfferedTypes::Lenient, no_views).map(|chosen| chosen.format).unwrap_or_default()
 }
 
 /// Offers the transformations of objects and lists.
@@ -182,29 +182,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_acceptable_offer_wins() {
+    fn negotiation_selects_first_acceptable_type() {
         let ask = |accept: &str| {
-            choose(Some(accept), Offer::Object, object_views).map(|r| (r.format, r.view)).map_err(|e| e.code)
+            negotiate(Some(accept), OfferedTypes::Object, object_views)
+                .map(|r| (r.format, r.view))
+                .map_err(|e| e.code)
         };
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(ask(table), Ok((Format::Json, View::Table("v1"))));
         assert_eq!(
             ask("application/json;as=Table;v=v9;g=meta.k8s.io,application/json"),
-            Ok((Format::Json, View::Whole))
+            Ok((Format::Json, View::Object))
         );
         assert_eq!(ask("application/json;as=Nothing;v=v1;g=meta.k8s.io"), Err(406));
         assert_eq!(
             ask("application/vnd.kubernetes.protobuf,application/json"),
-            Ok((Format::Json, View::Whole))
+            Ok((Format::Json, View::Object))
         );
-        assert_eq!(ask("application/yaml"), Ok((Format::Yaml, View::Whole)));
-        assert_eq!(ask("application/json;q=0.1, application/yaml"), Ok((Format::Yaml, View::Whole)));
-        assert_eq!(ask("*/*, application/yaml"), Ok((Format::Yaml, View::Whole)));
+        assert_eq!(ask("application/yaml"), Ok((Format::Yaml, View::Object)));
+        assert_eq!(ask("application/json;q=0.1, application/yaml"), Ok((Format::Yaml, View::Object)));
+        assert_eq!(ask("*/*, application/yaml"), Ok((Format::Yaml, View::Object)));
         for refused in ["text/html", "application/*", "Application/JSON"] {
             assert_eq!(ask(refused), Err(406), "{refused}");
         }
-        assert_eq!(of_refusals(Some("application/*")), Format::Json);
-        assert_eq!(of_refusals(Some("application/yaml")), Format::Yaml);
-        assert_eq!(ask(""), Ok((Format::Json, View::Whole)));
+        assert_eq!(error_format(Some("application/*")), Format::Json);
+        assert_eq!(error_format(Some("application/yaml")), Format::Yaml);
+        assert_eq!(ask(""), Ok((Format::Json, View::Object)));
     }
 }

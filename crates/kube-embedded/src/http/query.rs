@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use super::target::percent;
+use super::target::percent_decode;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, FieldErrors, Path};
 
@@ -29,10 +29,10 @@ pub struct Query {
     pub orphan_dependents: Option<bool>,
     pub include_object: String,
     /// Errors in the options of a list or watch, and of a deletion. Only the verbs that use them return these errors.
-    pub bad_list: Option<ApiError>,
-    pub bad_deletion: Option<ApiError>,
+    pub list_error: Option<ApiError>,
+    pub deletion_error: Option<ApiError>,
     /// All parameters in order, for subresources with parameters of their own.
-    pub all: Vec<(String, String)>,
+    pub parameters: Vec<(String, String)>,
 }
 
 impl Query {
@@ -40,41 +40,43 @@ impl Query {
         let mut query = Self::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            query.all.push((percent(key.as_bytes(), true), percent(value.as_bytes(), true)));
+            query
+                .parameters
+                .push((percent_decode(key.as_bytes(), true), percent_decode(value.as_bytes(), true)));
         }
         let mut seen = HashSet::new();
-        for (key, value) in query.all.clone() {
+        for (key, value) in query.parameters.clone() {
             // Only `dryRun` accepts several values; of all others the first counts.
             if key != "dryRun" && !seen.insert(key.clone()) {
                 continue;
             }
             match key.as_str() {
-                "watch" => query.watch = truth(&value),
+                "watch" => query.watch = parse_bool(&value),
                 "labelSelector" => query.label_selector = value,
                 "fieldSelector" => query.field_selector = value,
-                "limit" => match number(&value) {
+                "limit" => match parse_number(&value) {
                     Ok(limit) => query.limit = limit,
-                    Err(why) => query.bad_list = Some(ApiError::bad_request(why)),
+                    Err(why) => query.list_error = Some(ApiError::bad_request(why)),
                 },
                 "continue" => query.continue_token = value,
                 "resourceVersion" => query.resource_version = value,
                 "resourceVersionMatch" => query.resource_version_match = value,
-                "allowWatchBookmarks" => query.allow_bookmarks = truth(&value),
-                "sendInitialEvents" => query.send_initial_events = Some(truth(&value)),
-                "timeoutSeconds" => match number(&value) {
+                "allowWatchBookmarks" => query.allow_bookmarks = parse_bool(&value),
+                "sendInitialEvents" => query.send_initial_events = Some(parse_bool(&value)),
+                "timeoutSeconds" => match parse_number(&value) {
                     Ok(seconds) => query.timeout_seconds = u64::try_from(seconds).ok(),
-                    Err(why) => query.bad_list = Some(ApiError::bad_request(why)),
+                    Err(why) => query.list_error = Some(ApiError::bad_request(why)),
                 },
                 "dryRun" => query.dry_run.push(value),
                 "fieldManager" => query.field_manager = value,
                 "fieldValidation" => query.field_validation = value,
-                "force" => query.force = Some(truth(&value)),
-                "gracePeriodSeconds" => match number(&value) {
+                "force" => query.force = Some(parse_bool(&value)),
+                "gracePeriodSeconds" => match parse_number(&value) {
                     Ok(seconds) => query.grace_period_seconds = Some(seconds),
-                    Err(why) => query.bad_deletion = Some(ApiError::bad_request(why)),
+                    Err(why) => query.deletion_error = Some(ApiError::bad_request(why)),
                 },
                 "propagationPolicy" => query.propagation_policy = Some(value),
-                "orphanDependents" => query.orphan_dependents = Some(truth(&value)),
+                "orphanDependents" => query.orphan_dependents = Some(parse_bool(&value)),
                 "includeObject" => query.include_object = value,
                 _ => {}
             }
@@ -83,7 +85,7 @@ impl Query {
     }
 
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.all.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+        self.parameters.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
     }
 
     pub fn is_dry_run(&self) -> bool {
@@ -107,7 +109,7 @@ impl Query {
         if self.field_manager.len() > 128 {
             errors.push(FieldError::too_long(&manager, 128));
         }
-        if let Some((at, bad)) = self.field_manager.char_indices().find(|(_, c)| !printable(*c)) {
+        if let Some((at, bad)) = self.field_manager.char_indices().find(|(_, c)| !is_printable(*c)) {
             let why = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
             errors.push(FieldError::invalid(&manager, self.field_manager.as_str(), why));
         }
@@ -116,12 +118,12 @@ impl Query {
             let supported = ["", "Ignore", "Strict", "Warn"];
             errors.push(FieldError::unsupported(&validation, self.field_validation.as_str(), &supported));
         }
-        refuse(options, &errors)
+        check_errors(options, &errors)
     }
 }
 
 /// Returns 422 if there are errors.
-pub fn refuse(options: &str, errors: &[FieldError]) -> Result<()> {
+pub fn check_errors(options: &str, errors: &[FieldError]) -> Result<()> {
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid("meta.k8s.io", options, "", errors)) }
 }
 
@@ -133,16 +135,16 @@ pub fn check_dry_run(values: &[String]) -> FieldErrors {
     FieldError::unsupported(&Path::new("dryRun"), values.to_vec(), &["All"]).into()
 }
 
-fn printable(c: char) -> bool {
+fn is_printable(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace())
 }
 
 /// Go's query conversion: everything but `false` and `0` is true.
-pub(crate) fn truth(value: &str) -> bool {
+pub(crate) fn parse_bool(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }
 
-pub(crate) fn number(value: &str) -> Result<i64, String> {
+pub(crate) fn parse_number(value: &str) -> Result<i64, String> {
     value.parse().map_err(|_| {
         let digits = value.trim_start_matches(['-', '+']);
         let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());

@@ -9,21 +9,24 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Value, json};
 
-use super::list::{self, Items, Skeleton, Workshop};
+use super::list::{self, EncodingPool, ListItems, ListTemplate};
 use super::negotiate::{Format, View};
 use super::revalidate::Revalidation;
 use super::yaml;
 use crate::error::{ApiError, Result};
-use crate::metrics::Watching;
+use crate::metrics::OpenWatchGuard;
 use crate::print;
-use crate::verbs::{Answer, Call, Page, Shown, WatchStream, go_package, show, shown};
+use crate::verbs::{
+    ObjectPage, ResourceRequest, ResourceResponse, ServedObject, WatchStream, go_package, served_object,
+    served_value,
+};
 
-pub type Body = UnsyncBoxBody<Bytes, Truncated>;
+pub type Body = UnsyncBoxBody<Bytes, TruncatedBody>;
 
 /// Error of an incomplete body: it resets the connection or stream, so that no client mistakes a truncated response for a complete one.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the answer could not be completed")]
-pub struct Truncated;
+pub struct TruncatedBody;
 
 /// A body from complete bytes.
 pub fn full(bytes: impl Into<Bytes>) -> Body {
@@ -57,7 +60,7 @@ pub fn document(code: u16, value: &Value, format: Format) -> Response<Body> {
     }
 }
 
-pub fn refusal(error: &ApiError, format: Format) -> Response<Body> {
+pub fn error_response(error: &ApiError, format: Format) -> Response<Body> {
     let mut response = document(error.code, &error.status(), format);
     let seconds =
         error.details.as_ref().and_then(|details| details.get("retryAfterSeconds")).and_then(Value::as_u64);
@@ -68,20 +71,20 @@ pub fn refusal(error: &ApiError, format: Format) -> Response<Body> {
 }
 
 /// Total bytes of warnings per response, and characters per warning when they exceed it; as in kube-apiserver.
-const WARNING_BYTES: usize = 4 << 10;
-const SHORT_WARNING: usize = 256;
+const MAX_WARNING_BYTES: usize = 4 << 10;
+const MAX_SHORT_WARNING_LEN: usize = 256;
 /// Maximum number of warnings per response.
-const MOST_WARNINGS: usize = 50;
+const MAX_WARNINGS: usize = 50;
 
 /// Adds `299 - "text"` headers, one per warning; control characters are removed.
 ///
-/// As in kube-apiserver: if the warnings together exceed [`WARNING_BYTES`], each is truncated to [`SHORT_WARNING`] characters, and those
-/// that still do not fit are dropped. There are at most [`MOST_WARNINGS`], for clients with a limit of 100 headers.
+/// As in kube-apiserver: if the warnings together exceed [`MAX_WARNING_BYTES`], each is truncated to [`MAX_SHORT_WARNING_LEN`] characters,
+/// and those that still do not fit are dropped. There are at most [`MAX_WARNINGS`], for clients with a limit of 100 headers.
 pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
-    let is_long = warnings.iter().map(String::len).sum::<usize>() > WARNING_BYTES;
-    let most = if is_long { SHORT_WARNING } else { usize::MAX };
-    let mut left = WARNING_BYTES;
-    for warning in warnings.iter().take(MOST_WARNINGS) {
+    let is_long = warnings.iter().map(String::len).sum::<usize>() > MAX_WARNING_BYTES;
+    let most = if is_long { MAX_SHORT_WARNING_LEN } else { usize::MAX };
+    let mut left = MAX_WARNING_BYTES;
+    for warning in warnings.iter().take(MAX_WARNINGS) {
         let clean: String = warning.chars().filter(|c| !c.is_control()).take(most).collect();
         let Some(rest) = left.checked_sub(clean.len()) else { return };
         left = rest;
@@ -94,8 +97,8 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
 
 /// A long-running request: counted while it is open, and ended when its credentials or permissions are revoked.
 pub(super) struct OpenStream {
-    pub counted: governor::streams::Stream,
-    pub reserved: governor::bytes::Reserved,
+    pub stream: governor::streams::StreamSlot,
+    pub reserved: governor::bytes::ByteReservation,
     /// `None` for requests of the platform itself.
     pub revalidation: Option<Revalidation>,
 }
@@ -103,14 +106,14 @@ pub(super) struct OpenStream {
 impl OpenStream {
     /// Returns a body that sends the frames until the stream is revoked.
     fn body(self, frames: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-        let Self { counted, reserved, revalidation } = self;
+        let Self { stream: counted, reserved, revalidation } = self;
         let frames = frames.map(move |frame| {
             let _ = (&counted, &reserved); // owned as long as the stream
             Ok(Frame::data(frame))
         });
         match revalidation {
             Some(revalidation) => {
-                StreamBody::new(frames.take_until(Box::pin(revalidation.revoked()))).boxed_unsync()
+                StreamBody::new(frames.take_until(Box::pin(revalidation.wait_until_revoked()))).boxed_unsync()
             }
             None => StreamBody::new(frames).boxed_unsync(),
         }
@@ -118,37 +121,41 @@ impl OpenStream {
 }
 
 /// Encodes the result of a verb. `open` is set for a request that may respond with a stream.
-pub(super) fn answer(call: &Call, answer: Answer, open: Option<OpenStream>) -> Result<Response<Body>> {
+pub(super) fn encode_answer(
+    call: &ResourceRequest,
+    answer: ResourceResponse,
+    open: Option<OpenStream>,
+) -> Result<Response<Body>> {
     let representation = call.representation;
     match answer {
-        Answer::Stored(code, object) => match (representation.view, representation.format) {
-            (View::Whole, Format::Json) => Ok(match show(&call.resource, &object) {
-                Shown::Bytes(bytes) => response(code, "application/json", full(bytes)),
-                Shown::Value(value) => json(code, &value),
+        ResourceResponse::Stored(code, object) => match (representation.view, representation.format) {
+            (View::Object, Format::Json) => Ok(match served_object(&call.resource, &object) {
+                ServedObject::Bytes(bytes) => response(code, "application/json", full(bytes)),
+                ServedObject::Value(value) => json(code, &value),
             }),
-            _ => one(call, code, shown(&call.resource, &object)),
+            _ => object_response(call, code, served_value(&call.resource, &object)),
         },
-        Answer::Document(code, value) => one(call, code, value),
-        Answer::Scale(value) => {
+        ResourceResponse::Document(code, value) => object_response(call, code, value),
+        ResourceResponse::Scale(value) => {
             let value = match representation.view {
                 View::Table(version) => {
-                    let form = print::Form { include: call.include()?, version, headers: true };
-                    print::table_of_scale(&call.resource, &value, form, call.cluster.clock().now())
+                    let form = print::TableOptions { include: call.include()?, version, headers: true };
+                    print::scale_table(&call.resource, &value, form, call.cluster.clock().now())
                 }
-                View::Metadata(version) => print::partial(&value, version),
+                View::Metadata(version) => print::partial_object_metadata(&value, version),
                 _ => value,
             };
             Ok(document(200, &value, representation.format))
         }
-        Answer::Other(code, value) => Ok(document(code, &value, representation.format)),
-        Answer::List(page) => list(call, page),
-        Answer::Watch(stream) => {
-            let lines = lines(*stream, call.cluster.metrics().watching());
+        ResourceResponse::OtherKind(code, value) => Ok(document(code, &value, representation.format)),
+        ResourceResponse::List(page) => list_response(call, page),
+        ResourceResponse::Watch(stream) => {
+            let lines = watch_lines(*stream, call.cluster.metrics().open_watch());
             Ok(response(200, representation.content_type(), stream_body(lines, open)))
         }
-        Answer::Text(body) => Ok(response(200, "text/plain", full(body))),
-        Answer::Stream(parts) => Ok(response(200, "text/plain", stream_body(parts, open))),
-        Answer::Nothing => {
+        ResourceResponse::Text(body) => Ok(response(200, "text/plain", full(body))),
+        ResourceResponse::Stream(parts) => Ok(response(200, "text/plain", stream_body(parts, open))),
+        ResourceResponse::NoContent => {
             let mut response = response(204, "", full(Bytes::new()));
             response.headers_mut().remove(CONTENT_TYPE);
             Ok(response)
@@ -156,15 +163,15 @@ pub(super) fn answer(call: &Call, answer: Answer, open: Option<OpenStream>) -> R
     }
 }
 
-fn one(call: &Call, code: u16, value: Value) -> Result<Response<Body>> {
+fn object_response(call: &ResourceRequest, code: u16, value: Value) -> Result<Response<Body>> {
     let representation = call.representation;
     let value = match representation.view {
-        View::Whole | View::Discovery(_) => value,
+        View::Object | View::Discovery(_) => value,
         View::Table(version) => {
-            let form = print::Form { include: call.include()?, version, headers: true };
-            print::table_of(&call.resource, &value, form, call.cluster.clock().now())
+            let form = print::TableOptions { include: call.include()?, version, headers: true };
+            print::single_object_table(&call.resource, &value, form, call.cluster.clock().now())
         }
-        View::Metadata(version) => print::partial(&value, version),
+        View::Metadata(version) => print::partial_object_metadata(&value, version),
         View::MetadataList(_) => {
             return Err(not_acceptable(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list (*{})",
@@ -175,7 +182,7 @@ fn one(call: &Call, code: u16, value: Value) -> Result<Response<Body>> {
     Ok(document(code, &value, representation.format))
 }
 
-fn list(call: &Call, page: Page) -> Result<Response<Body>> {
+fn list_response(call: &ResourceRequest, page: ObjectPage) -> Result<Response<Body>> {
     let representation = call.representation;
     let metadata = list_metadata(call, &page);
     let resource = call.resource.clone();
@@ -186,14 +193,14 @@ fn list(call: &Call, page: Page) -> Result<Response<Body>> {
                 go_type(call, "List")
             )));
         }
-        View::Whole | View::Discovery(_) => Skeleton {
+        View::Object | View::Discovery(_) => ListTemplate {
             document: json!({"kind": &*resource.list_kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": []}),
             key: "items",
-            items: Items::Whole,
+            items: ListItems::AsStored,
         },
         View::Table(version) => {
             let now = call.cluster.clock().now();
-            let form = print::Form { include: call.include()?, version, headers: true };
+            let form = print::TableOptions { include: call.include()?, version, headers: true };
             let document = print::table(&resource, [], &metadata, form, now);
             if page.objects.is_empty() {
                 return Ok(self::document(200, &document, representation.format));
@@ -202,23 +209,25 @@ fn list(call: &Call, page: Page) -> Result<Response<Body>> {
             document["rows"] = json!([]);
             let of = resource.clone();
             let make = move |value: &Value| print::table_row(&of, value, form, now);
-            Skeleton { document, key: "rows", items: Items::Each(Box::new(make)) }
+            ListTemplate { document, key: "rows", items: ListItems::Transformed(Box::new(make)) }
         }
-        View::MetadataList(version) => Skeleton {
+        View::MetadataList(version) => ListTemplate {
             document: json!({"kind": "PartialObjectMetadataList", "apiVersion": format!("meta.k8s.io/{version}"), "metadata": metadata, "items": []}),
             key: "items",
-            items: Items::Each(Box::new(move |value| print::partial(value, version))),
+            items: ListItems::Transformed(Box::new(move |value| {
+                print::partial_object_metadata(value, version)
+            })),
         },
     };
     let flow = call.flow.unwrap_or_else(|| call.cluster.pool().flow(()));
-    let workshop = Workshop { pool: call.cluster.pool().clone(), flow };
+    let workshop = EncodingPool { pool: call.cluster.pool().clone(), flow };
     Ok(list::respond(resource, page.objects, skeleton, representation.format, workshop))
 }
 
 /// Lists of custom resources always have `continue`, even if it is empty.
-fn list_metadata(call: &Call, page: &Page) -> Value {
+fn list_metadata(call: &ResourceRequest, page: &ObjectPage) -> Value {
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
-    let as_such = call.resource.is_custom() && call.representation.view == View::Whole;
+    let as_such = call.resource.is_custom() && call.representation.view == View::Object;
     if !page.continue_token.is_empty() || as_such {
         metadata["continue"] = page.continue_token.as_str().into();
     }
@@ -228,7 +237,7 @@ fn list_metadata(call: &Call, page: &Page) -> Value {
     metadata
 }
 
-fn lines(watch: WatchStream, counted: Watching) -> impl Stream<Item = Bytes> + Send + 'static {
+fn watch_lines(watch: WatchStream, counted: OpenWatchGuard) -> impl Stream<Item = Bytes> + Send + 'static {
     stream::unfold((watch, counted), |(mut watch, counted)| async move {
         let line = watch.next().await?;
         Some((line, (watch, counted)))
@@ -243,7 +252,7 @@ fn stream_body(frames: impl Stream<Item = Bytes> + Send + 'static, open: Option<
 }
 
 /// The Go type that Kubernetes names in two of its messages.
-fn go_type(call: &Call, suffix: &str) -> String {
+fn go_type(call: &ResourceRequest, suffix: &str) -> String {
     let resource = &call.resource;
     if resource.is_custom() {
         return format!("unstructured.Unstructured{suffix}");
@@ -269,6 +278,6 @@ mod tests {
         assert_eq!(sent(&["a".to_owned(), "b".repeat(3_000)]).len(), 2);
         let long = sent(&vec!["x".repeat(5_000); 40]);
         assert!(long.len() == 16 && long.iter().all(|length| *length < 300), "{long:?}");
-        assert_eq!(sent(&(0..10_000).map(|n| n.to_string()).collect::<Vec<_>>()).len(), MOST_WARNINGS);
+        assert_eq!(sent(&(0..10_000).map(|n| n.to_string()).collect::<Vec<_>>()).len(), MAX_WARNINGS);
     }
 }

@@ -11,12 +11,12 @@ pub(super) struct Revalidation {
     /// Head of the request: credentials and impersonation.
     pub parts: Parts,
     pub user: User,
-    pub asked: Attributes,
+    pub attributes: Attributes,
 }
 
 impl Revalidation {
     /// Resolves when the stream would no longer be admitted, or its credentials authenticate a different user.
-    pub async fn revoked(self) {
+    pub async fn wait_until_revoked(self) {
         let mut changes = self.cluster.access_changes();
         while self.is_admitted() {
             if changes.changed().await.is_err() {
@@ -26,7 +26,7 @@ impl Revalidation {
     }
 
     fn is_admitted(&self) -> bool {
-        let Self { cluster, parts, user, asked } = self;
+        let Self { cluster, parts, user, attributes: asked } = self;
         let resolved = cluster.authenticator().authenticate(parts).and_then(|caller| {
             cluster.impersonation().resolve(cluster.authorizer(), caller, &parts.headers, asked)
         });

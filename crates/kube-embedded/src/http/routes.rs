@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use serde_json::{Value, json};
 
-use super::negotiate::{self, Offer, View};
+use super::negotiate::{self, OfferedTypes, View};
 use super::query::Query;
 use super::respond::{self, Body, full, response, text};
 use super::target::{self, ResourcePath};
@@ -22,7 +22,7 @@ use crate::schema::resources::Resource;
 use crate::{discovery, openapi};
 
 /// Looks up the resource of a path; `None` for an unknown group, whose paths are not part of the API.
-pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Option<Arc<Resource>>> {
+pub fn find_resource(cluster: &Cluster, path: &ResourcePath) -> Result<Option<Arc<Resource>>> {
     let registry = cluster.registry();
     if let Some(found) = registry.get(&path.group, &path.version, &path.resource) {
         return Ok(Some(found.clone()));
@@ -34,19 +34,19 @@ pub fn find(cluster: &Cluster, path: &ResourcePath) -> Result<Option<Arc<Resourc
 }
 
 /// The 404 response for paths outside the API.
-pub fn nothing() -> Response<Body> {
+pub fn not_found() -> Response<Body> {
     text(404, "404 page not found\n")
 }
 
 /// Whether only GET is allowed: paths of group versions, `/api`, `/version` and the `OpenID` documents. Others accept every method.
-fn takes_get_alone(path: &str) -> bool {
+fn is_get_only(path: &str) -> bool {
     matches!(path, "/api" | "/version" | "/.well-known/openid-configuration" | "/openid/v1/jwks")
-        || target::resource_path(path).is_some()
+        || target::parse_resource_path(path).is_some()
 }
 
-pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Response<Body>> {
+pub fn handle(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Response<Body>> {
     let path = parts.uri.path().trim_end_matches('/');
-    if parts.method != Method::GET && takes_get_alone(path) {
+    if parts.method != Method::GET && is_get_only(path) {
         return Err(ApiError::method_not_allowed());
     }
     let accept = parts.headers.get(ACCEPT).and_then(|value| value.to_str().ok());
@@ -55,7 +55,7 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
         "/healthz" | "/livez" | "/readyz" => Ok(health(cluster, &path[1..], query)),
         "/healthz/ping" | "/livez/ping" | "/readyz/ping" => Ok(text(200, "ok")),
         "/version" => {
-            negotiate::choose(accept, Offer::Json, negotiate::no_views)?;
+            negotiate::negotiate(accept, OfferedTypes::Json, negotiate::no_views)?;
             Ok(respond::json(200, &version()))
         }
         "/metrics" => metrics(cluster),
@@ -63,7 +63,7 @@ pub fn answer(cluster: &Cluster, parts: &Parts, query: &Query) -> Result<Respons
         "/apis" => discovery_root(cluster, parts, accept, false),
         "/openapi/v3" => {
             let registry = cluster.registry();
-            Ok(cached(parts, "application/json", &openapi::index(registry.resources(), &custom_schema)))
+            Ok(with_etag(parts, "application/json", &openapi::index(registry.resources(), &custom_schema)))
         }
         "/openapi/v2" => Ok(openapi_v2(accept)),
         "/.well-known/openid-configuration" => {
@@ -108,9 +108,9 @@ pub fn version() -> Value {
 }
 
 fn health(cluster: &Cluster, name: &str, query: &Query) -> Response<Body> {
-    let writable = cluster.store().writable();
+    let writable = cluster.store().is_writable();
     let failing = cluster.health().failing();
-    let starved = cluster.starved();
+    let starved = cluster.starved_levels();
     let live = name == "livez";
     let checks = [
         ("ping", true),
@@ -147,7 +147,7 @@ fn metrics(cluster: &Cluster) -> Result<Response<Body>> {
 }
 
 /// Returns a document with an `ETag`; 304 if the client has it already.
-fn cached(parts: &Parts, content_type: &'static str, document: &Value) -> Response<Body> {
+fn with_etag(parts: &Parts, content_type: &'static str, document: &Value) -> Response<Body> {
     let body = serde_json::to_vec(document).expect("a JSON value serialises");
     let tag = format!("\"{}\"", hash(&body));
     let known = parts.headers.get(IF_NONE_MATCH).is_some_and(|value| value.as_bytes() == tag.as_bytes());
@@ -176,9 +176,9 @@ fn discovery_root(
     accept: Option<&str>,
     core: bool,
 ) -> Result<Response<Body>> {
-    let representation = negotiate::choose(
+    let representation = negotiate::negotiate(
         accept,
-        if core { Offer::Object } else { Offer::Loose },
+        if core { OfferedTypes::Object } else { OfferedTypes::Lenient },
         negotiate::discovery_views,
     )?;
     let registry = cluster.registry();
@@ -187,7 +187,7 @@ fn discovery_root(
         let served = registry.resources();
         let document =
             if core { discovery::aggregated_core(served) } else { discovery::aggregated_groups(served) };
-        return Ok(cached(parts, kind, &document));
+        return Ok(with_etag(parts, kind, &document));
     }
     let document = if core {
         discovery::core_versions("127.0.0.1:6443")
@@ -200,15 +200,15 @@ fn discovery_root(
 /// Handles `/api/v1`, `/apis/apps`, `/apis/apps/v1`.
 fn group(cluster: &Cluster, path: &str, accept: Option<&str>) -> Result<Response<Body>> {
     let registry = cluster.registry();
-    let shown = |document: &Value, offer: Offer| {
-        let format = negotiate::choose(accept, offer, negotiate::no_views)?.format;
+    let shown = |document: &Value, offer: OfferedTypes| {
+        let format = negotiate::negotiate(accept, offer, negotiate::no_views)?.format;
         Ok(respond::document(200, document, format))
     };
-    if let Some(found) = target::resource_path(path) {
+    if let Some(found) = target::parse_resource_path(path) {
         let alone = found.name.is_empty() && found.namespace.is_empty();
         let document = discovery::resource_list(registry.resources(), &found.group, &found.version);
         if let Some(document) = document.filter(|_| alone) {
-            return shown(&document, Offer::Object);
+            return shown(&document, OfferedTypes::Object);
         }
         if registry.is_builtin_group(&found.group) {
             return Err(ApiError::no_such_resource());
@@ -216,9 +216,9 @@ fn group(cluster: &Cluster, path: &str, accept: Option<&str>) -> Result<Response
     } else if let Some(name) = path.strip_prefix("/apis/").filter(|name| !name.contains('/'))
         && let Some(document) = discovery::group(registry.resources(), name)
     {
-        return shown(&document, Offer::Loose);
+        return shown(&document, OfferedTypes::Lenient);
     }
-    Ok(nothing())
+    Ok(not_found())
 }
 
 /// Returns the OpenAPI schema of a custom resource from its CRD.

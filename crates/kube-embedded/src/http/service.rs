@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use governor::Level;
-use governor::bytes::Reserved;
+use governor::PriorityLevel;
+use governor::bytes::ByteReservation;
 use governor::work::{Interrupt, WorkError};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
@@ -22,25 +22,25 @@ use parking_lot::Mutex;
 
 use super::audit::RequestAudit;
 use super::body::{self, RequestBody};
-use super::flow::Payer;
+use super::flow::FlowAssignment;
 use super::list::EstimatedBytes;
-use super::negotiate::{self, Format, Offer};
-use super::outgoing::{self, Hold, Outbox};
+use super::negotiate::{self, Format, OfferedTypes};
+use super::outgoing::{self, Outbox, ResponseReservation};
 use super::query::Query;
 use super::respond::{self, Body, OpenStream};
 use super::revalidate::Revalidation;
 use super::routes;
 use super::target::{self, ResourcePath};
-use crate::access::authn::{Identity, PeerCertificate};
-use crate::access::node::in_field_selector;
+use crate::access::authn::{FixedIdentity, PeerCertificate};
+use crate::access::node::node_in_field_selector;
 use crate::access::rbac::name_in_field_selector;
 use crate::access::{Attributes, User};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
-use crate::metrics::Subject;
+use crate::metrics::RequestLabels;
 use crate::rules;
 use crate::schema::resources::Resource;
-use crate::verbs::{self, Answer, Call};
+use crate::verbs::{self, ResourceRequest, ResourceResponse};
 
 pub use super::body::BODY_LIMIT;
 
@@ -63,7 +63,7 @@ impl ApiService {
     }
 
     /// Every request is authenticated as `user`, who may still impersonate others.
-    pub fn acting_as(cluster: Cluster, user: User) -> Self {
+    pub fn with_identity(cluster: Cluster, user: User) -> Self {
         Self { cluster, identity: Some(Arc::new(user)), peer: None, address: None }
     }
 
@@ -74,16 +74,16 @@ impl ApiService {
         self
     }
 
-    async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    async fn respond<B>(self, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (mut parts, body) = request.into_parts();
         // Requests from the network cannot set these extensions.
-        parts.extensions.remove::<Identity>();
+        parts.extensions.remove::<FixedIdentity>();
         if let Some(user) = &self.identity {
-            parts.extensions.insert(Identity(User::clone(user)));
+            parts.extensions.insert(FixedIdentity(User::clone(user)));
         }
         if let Some(peer) = &self.peer {
             parts.extensions.insert(peer.clone());
@@ -94,18 +94,18 @@ impl ApiService {
         let mut body = std::pin::pin!(body);
         let work = handle(&cluster, &parts, self.address, body.as_mut(), &mut trail);
         let work = AssertUnwindSafe(work).catch_unwind();
-        let format = negotiate::of_refusals(header(&parts.headers, &ACCEPT));
+        let format = negotiate::error_format(header(&parts.headers, &ACCEPT));
         let mut response = match work.await {
             Ok(Ok(response)) => response,
-            Ok(Err(error)) => respond::refusal(&error, format),
-            Err(_) => respond::refusal(&panicked(&cluster, &parts), format),
+            Ok(Err(error)) => respond::error_response(&error, format),
+            Err(_) => respond::error_response(&panic_error(&cluster, &parts), format),
         };
         // On HTTP/1 an unread body closes the connection, possibly while the client already sends the next request.
         if self.identity.is_none() && response.status().is_client_error() {
             body::discard(body, response.status()).await;
         }
         trail.end(&mut response);
-        count(&cluster, &parts, response.status().as_u16(), started.elapsed());
+        record_metrics(&cluster, &parts, response.status().as_u16(), started.elapsed());
         response
     }
 }
@@ -125,21 +125,25 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let service = self.clone();
-        Box::pin(async move { Ok(service.answer(request).await) })
+        Box::pin(async move { Ok(service.respond(request).await) })
     }
 }
 
-fn panicked(cluster: &Cluster, parts: &Parts) -> ApiError {
+fn panic_error(cluster: &Cluster, parts: &Parts) -> ApiError {
     tracing::error!(method = %parts.method, path = parts.uri.path(), "a request panicked");
-    cluster.metrics().panicked("request");
+    cluster.metrics().record_panic("request");
     ApiError::internal("This request caused apiserver to panic. Look in the logs for details.")
 }
 
-fn count(cluster: &Cluster, parts: &Parts, code: u16, took: Duration) {
+fn record_metrics(cluster: &Cluster, parts: &Parts, code: u16, took: Duration) {
     let (method, path) = (&parts.method, parts.uri.path());
-    let found = target::resource_path(path);
+    let found = target::parse_resource_path(path);
     let watch = parts.uri.query().is_some_and(|query| query.contains("watch="));
-    cluster.metrics().observe(Subject::of(&cluster.registry(), method, found.as_ref(), watch), code, took);
+    cluster.metrics().record_request(
+        RequestLabels::from_request(&cluster.registry(), method, found.as_ref(), watch),
+        code,
+        took,
+    );
     if code >= 500 {
         tracing::warn!(http.method = %method, http.path = path, http.status = code, ?took, "kubernetes");
     } else {
@@ -147,7 +151,7 @@ fn count(cluster: &Cluster, parts: &Parts, code: u16, took: Duration) {
     }
 }
 
-fn rejected(rejected: governor::Rejected) -> ApiError {
+fn rejection_error(rejected: governor::AdmissionError) -> ApiError {
     ApiError::rejected(&rejected)
 }
 
@@ -161,7 +165,7 @@ async fn handle<B>(
     parts: &Parts,
     address: Option<IpAddr>,
     body: B,
-    trail: &mut RequestAudit<'_>,
+    audit: &mut RequestAudit<'_>,
 ) -> Result<Response<Body>>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -169,7 +173,7 @@ where
 {
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let resource_path = target::resource_path(path).filter(|found| !found.resource.is_empty());
+    let resource_path = target::parse_resource_path(path).filter(|found| !found.resource.is_empty());
     let asked = match &resource_path {
         Some(found) => attributes(target::verb(&parts.method, found, query.watch), found, &query),
         None => Attributes {
@@ -183,27 +187,37 @@ where
     }
     let caller = cluster.authenticator().authenticate(parts)?;
     let is_impersonated = parts.headers.contains_key(IMPERSONATE_USER);
-    let is_own = parts.extensions.get::<Identity>().is_some() && !is_impersonated;
+    let is_own = parts.extensions.get::<FixedIdentity>().is_some() && !is_impersonated;
     if is_own {
-        trail.forget();
+        audit.disable();
     }
-    if trail.is_recording() {
-        trail.user = Some(caller.name.clone());
-        trail.is_node = caller.in_group(NODES);
+    if audit.is_recording() {
+        audit.user = Some(caller.name.clone());
+        audit.is_node = caller.in_group(NODES);
     }
     let user = cluster.impersonation().resolve(cluster.authorizer(), caller, &parts.headers, &asked)?;
-    if is_impersonated && trail.is_recording() {
-        trail.impersonator = trail.user.replace(user.name.clone());
+    if is_impersonated && audit.is_recording() {
+        audit.impersonator = audit.user.replace(user.name.clone());
     }
     let flows = cluster.service_account_flows();
-    let payer = Payer::of(cluster.governor(), flows, cluster.store(), &user, is_own, address);
+    let payer =
+        FlowAssignment::for_request(cluster.governor(), flows, cluster.store(), &user, is_own, address);
     let is_repeatable = is_repeatable(&asked);
     let mut held = Vec::new();
-    let request = Admitted { cluster, parts, payer, is_own, user, asked, query, resource_path };
-    let (response, is_stream) = match request.answer(body, &mut held).await {
+    let request = AdmittedRequest {
+        cluster,
+        parts,
+        flow_assignment: payer,
+        is_platform: is_own,
+        user,
+        attributes: asked,
+        query,
+        resource_path,
+    };
+    let (response, is_stream) = match request.respond(body, &mut held).await {
         Ok(answered) => answered,
         Err(error) => {
-            (respond::refusal(&error, negotiate::of_refusals(header(&parts.headers, &ACCEPT))), false)
+            (respond::error_response(&error, negotiate::error_format(header(&parts.headers, &ACCEPT))), false)
         }
     };
     if is_stream {
@@ -212,22 +226,25 @@ where
     // A response in memory is charged in full, a streamed list in part.
     let estimated = response.extensions().get::<EstimatedBytes>().map(|EstimatedBytes(bytes)| *bytes);
     let exact = response.body().size_hint().exact();
-    let size = exact.unwrap_or_else(|| estimated.unwrap_or(LIST_BYTES).min(LIST_BYTES));
+    let size = exact
+        .unwrap_or_else(|| estimated.unwrap_or(STREAMED_LIST_RESERVATION).min(STREAMED_LIST_RESERVATION));
     // The platform reads its responses promptly and is charged less.
-    let size = if payer.level == Level::Platform { size.min(LIST_BYTES / 4) } else { size };
+    let size =
+        if payer.level == PriorityLevel::Platform { size.min(STREAMED_LIST_RESERVATION / 4) } else { size };
     // Most of a write's response was reserved before the write.
-    let missing =
-        size.saturating_add(outgoing::OVERHEAD).saturating_sub(held.iter().map(Reserved::held).sum());
+    let missing = size
+        .saturating_add(outgoing::RESPONSE_OVERHEAD)
+        .saturating_sub(held.iter().map(ByteReservation::held).sum());
     if missing > 0 {
         match cluster.governor().reserve(payer.level, payer.flow, missing) {
             Ok(reserved) => held.push(reserved),
-            Err(error) if is_repeatable => return Err(rejected(error)),
+            Err(error) if is_repeatable => return Err(rejection_error(error)),
             // The write is stored: after a 429 the client would send it again.
             Err(_) => {}
         }
     }
     let outbox = parts.extensions.get::<Arc<Outbox>>();
-    Ok(outgoing::hold(response, Hold::new(held, outbox)))
+    Ok(outgoing::with_reservation(response, ResponseReservation::new(held, outbox)))
 }
 
 /// Whether a call can be sent again after it was executed: a read, a review, or the deletion of a collection.
@@ -238,61 +255,75 @@ fn is_repeatable(asked: &Attributes) -> bool {
 }
 
 /// An authenticated request with its budgets.
-struct Admitted<'a> {
+struct AdmittedRequest<'a> {
     cluster: &'a Cluster,
     parts: &'a Parts,
-    payer: Payer,
-    is_own: bool,
+    flow_assignment: FlowAssignment,
+    is_platform: bool,
     user: User,
-    asked: Attributes,
+    attributes: Attributes,
     query: Query,
     resource_path: Option<ResourcePath>,
 }
 
-impl Admitted<'_> {
+impl AdmittedRequest<'_> {
     /// Returns the response, and whether it is an unbounded stream. Adds reservations that last until the response is sent to `held`.
-    async fn answer<B>(self, body: B, held: &mut Vec<Reserved>) -> Result<(Response<Body>, bool)>
+    async fn respond<B>(self, body: B, held: &mut Vec<ByteReservation>) -> Result<(Response<Body>, bool)>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Self { cluster, parts, payer, is_own, user, asked, query, resource_path } = self;
+        let Self {
+            cluster,
+            parts,
+            flow_assignment: payer,
+            is_platform: is_own,
+            user,
+            attributes: asked,
+            query,
+            resource_path,
+        } = self;
         let path = parts.uri.path();
-        let seat = async || cluster.governor().seat(payer.level, payer.flow).await.map_err(rejected);
+        let seat =
+            async || cluster.governor().acquire_seat(payer.level, payer.flow).await.map_err(rejection_error);
         cluster.authorizer().check(&user, &asked)?;
         let Some(found) = resource_path else {
             let _seat = if is_health(path) { None } else { Some(seat().await?) };
-            return Ok((routes::answer(cluster, parts, &query)?, false));
+            return Ok((routes::handle(cluster, parts, &query)?, false));
         };
         let verb = target::verb(&parts.method, &found, query.watch);
-        let Some(resource) = routes::find(cluster, &found)? else { return Ok((routes::nothing(), false)) };
+        let Some(resource) = routes::find_resource(cluster, &found)? else {
+            return Ok((routes::not_found(), false));
+        };
         if let Err(error) = check_path(&resource, &found) {
             // Invalid paths of custom resources are outside the API, like those of an unknown group.
-            return if resource.is_custom() { Ok((routes::nothing(), false)) } else { Err(error) };
+            return if resource.is_custom() { Ok((routes::not_found(), false)) } else { Err(error) };
         }
-        if verb.is_empty() || !suits(&resource, &found, verb) {
+        if verb.is_empty() || !is_verb_supported(&resource, &found, verb) {
             return Err(ApiError::method_not_allowed());
         }
         check_name(&found.name)?;
-        let offer = if matches!(verb, "list" | "watch") { Offer::List } else { Offer::Object };
+        let offer = if matches!(verb, "list" | "watch") { OfferedTypes::List } else { OfferedTypes::Object };
         let representation =
-            negotiate::choose(header(&parts.headers, &ACCEPT), offer, negotiate::object_views)?;
+            negotiate::negotiate(header(&parts.headers, &ACCEPT), offer, negotiate::object_views)?;
         if verb == "watch" && representation.format == Format::Yaml {
             return Err(ApiError::not_acceptable(negotiate::STREAM_TYPES));
         }
         // Long-running requests are counted while they are open, and occupy a seat only while they are being opened.
         let is_stream = verb == "watch" || (found.subresource == "log" && query.get("follow").is_some());
         let open = if is_stream {
-            let counted = cluster.governor().stream(payer.level, payer.flow).map_err(rejected)?;
-            let reserved =
-                cluster.governor().reserve(payer.level, payer.flow, verbs::WATCH_BYTES).map_err(rejected)?;
+            let counted = cluster.governor().open_stream(payer.level, payer.flow).map_err(rejection_error)?;
+            let reserved = cluster
+                .governor()
+                .reserve(payer.level, payer.flow, verbs::WATCH_BYTES)
+                .map_err(rejection_error)?;
             let revalidation = (!is_own).then(|| Revalidation {
                 cluster: cluster.clone(),
                 parts: parts.clone(),
                 user: user.clone(),
-                asked,
+                attributes: asked,
             });
-            Some(OpenStream { counted, reserved, revalidation })
+            Some(OpenStream { stream: counted, reserved, revalidation })
         } else {
             None
         };
@@ -303,12 +334,12 @@ impl Admitted<'_> {
             body::read(body, cluster.governor(), payer.level, payer.flow).await?
         };
         let _seat = seat().await?;
-        let call = Call {
+        let call = ResourceRequest {
             cluster: cluster.clone(),
             verb,
             resource,
             subresource: found.subresource,
-            door: "",
+            via_subresource: "",
             namespace: found.namespace,
             name: found.name,
             user,
@@ -321,7 +352,7 @@ impl Admitted<'_> {
             warnings: Mutex::default(),
             flow: Some(cluster.pool().flow(payer.flow)),
             interrupt: None,
-            refusal_format: negotiate::of_refusals(header(&parts.headers, &ACCEPT)),
+            error_format: negotiate::error_format(header(&parts.headers, &ACCEPT)),
         };
         let resource = &call.resource;
         let own = resource.custom.as_ref().and_then(|custom| custom.deprecation());
@@ -330,8 +361,8 @@ impl Admitted<'_> {
         }
         if !matches!(verb, "get" | "list" | "watch") {
             held.extend(body.reserved);
-            let bytes = call.stored_size() as u64 + outgoing::OVERHEAD;
-            held.push(cluster.governor().reserve(payer.level, payer.flow, bytes).map_err(rejected)?);
+            let bytes = call.stored_size() as u64 + outgoing::RESPONSE_OVERHEAD;
+            held.push(cluster.governor().reserve(payer.level, payer.flow, bytes).map_err(rejection_error)?);
         }
         let weight = call.weight();
         if is_stream || call.is_inline(weight) {
@@ -339,35 +370,39 @@ impl Admitted<'_> {
         }
         let runtime = tokio::runtime::Handle::current();
         let flow = cluster.pool().flow(payer.flow);
-        let bytes = (weight as u64).saturating_mul(verbs::EXPANSION);
-        let work = move |ticket: &governor::work::Ticket| {
+        let bytes = (weight as u64).saturating_mul(verbs::MEMORY_EXPANSION);
+        let work = move |ticket: &governor::work::WorkContext| {
             let interrupt: Option<Interrupt> = Some(ticket.interrupt());
-            runtime.block_on(execute(Call { interrupt, ..call }, open, payer))
+            runtime.block_on(execute(ResourceRequest { interrupt, ..call }, open, payer))
         };
-        match cluster.pool().run(flow, bytes, verbs::DEADLINE, work).await {
+        match cluster.pool().run(flow, bytes, verbs::REQUEST_TIMEOUT, work).await {
             Ok(response) => Ok((response?, false)),
-            Err(WorkError::Panicked) => Err(panicked(cluster, parts)),
+            Err(WorkError::Panicked) => Err(panic_error(cluster, parts)),
             Err(error) => Err(ApiError::from_work(&error)),
         }
     }
 }
 
 /// Reserved for a response of unknown size, such as a streamed list.
-const LIST_BYTES: u64 = 4 << 20;
+const STREAMED_LIST_RESERVATION: u64 = 4 << 20;
 
 /// Executes a call and encodes its response.
-async fn execute(call: Call, open: Option<OpenStream>, payer: Payer) -> Result<Response<Body>> {
-    let mut answer = verbs::answer(&call).await;
-    if let Ok(Answer::Watch(stream)) = &mut answer {
-        stream.charge(payer.level, payer.flow).map_err(rejected)?;
+async fn execute(
+    call: ResourceRequest,
+    open: Option<OpenStream>,
+    payer: FlowAssignment,
+) -> Result<Response<Body>> {
+    let mut answer = verbs::handle(&call).await;
+    if let Ok(ResourceResponse::Watch(stream)) = &mut answer {
+        stream.charge(payer.level, payer.flow).map_err(rejection_error)?;
     }
     let dressed = answer.and_then(|answer| {
         call.check_interrupt()?;
-        respond::answer(&call, answer, open)
+        respond::encode_answer(&call, answer, open)
     });
     let mut response = match dressed {
         Ok(response) => response,
-        Err(error) => respond::refusal(&error, call.refusal_format),
+        Err(error) => respond::error_response(&error, call.error_format),
     };
     respond::add_warnings(&mut response, &call.warnings.lock());
     Ok(response)
@@ -384,18 +419,18 @@ fn check_path(resource: &Resource, found: &ResourcePath) -> Result<()> {
     let unknown = !found.subresource.is_empty()
         && !resource.is_custom()
         && resource.subresource(&found.subresource).is_none();
-    let beyond = !found.rest.is_empty() && found.subresource != "proxy";
+    let beyond = !found.subpath.is_empty() && found.subresource != "proxy";
     if misplaced || unknown || beyond { Err(ApiError::no_such_resource()) } else { Ok(()) }
 }
 
 /// Maximum length of a name in a path. Most kinds have a lower limit.
-const MOST_NAME_BYTES: usize = 1024;
+const MAX_NAME_LEN: usize = 1024;
 
 /// Returns 404 for names that no object can have, before authorization caches them. Kubernetes returns 404, too.
 fn check_length(found: &ResourcePath) -> Result<()> {
     let ResourcePath { group, version, namespace, resource, name, subresource, .. } = found;
     let longest = [group, version, namespace, resource, name, subresource].into_iter().map(String::len).max();
-    if longest.is_some_and(|longest| longest > MOST_NAME_BYTES) {
+    if longest.is_some_and(|longest| longest > MAX_NAME_LEN) {
         return Err(ApiError::no_such_resource());
     }
     Ok(())
@@ -415,7 +450,7 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// Whether the verb suits the path: POST for collections and subresources, PUT and PATCH for objects; across all namespaces only reads.
-fn suits(resource: &Resource, found: &ResourcePath, verb: &str) -> bool {
+fn is_verb_supported(resource: &Resource, found: &ResourcePath, verb: &str) -> bool {
     match verb {
         _ if resource.namespaced && found.namespace.is_empty() => matches!(verb, "list" | "watch"),
         "create" => found.name.is_empty() || !found.subresource.is_empty(),
@@ -436,7 +471,8 @@ fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
         name_in_field_selector(&query.field_selector).unwrap_or_default().clone_into(&mut name);
     }
     let of_pods = found.resource == "pods" && found.group.is_empty() && matches!(verb, "list" | "watch");
-    let on_node = if of_pods { in_field_selector(&query.field_selector).unwrap_or_default() } else { "" };
+    let on_node =
+        if of_pods { node_in_field_selector(&query.field_selector).unwrap_or_default() } else { "" };
     // For Namespace objects the request's namespace is the object's own name, as in Kubernetes.
     let own = found.resource == "namespaces" && found.group.is_empty();
     Attributes {
@@ -447,7 +483,7 @@ fn attributes(verb: &str, found: &ResourcePath, query: &Query) -> Attributes {
         subresource: found.subresource.clone(),
         namespace: if own { found.name.clone() } else { found.namespace.clone() },
         name,
-        on_node: on_node.to_owned(),
+        node_name: on_node.to_owned(),
         path: String::new(),
     }
 }

@@ -13,14 +13,14 @@ pub struct ResourcePath {
     pub name: String,
     pub subresource: String,
     /// The path below a subresource (`/proxy/a/b`).
-    pub rest: String,
+    pub subpath: String,
     /// Whether the path has the deprecated form `/api/v1/watch/...`.
-    pub watch: bool,
+    pub is_watch: bool,
 }
 
 /// Parses a path below `/api` or `/apis`; `None` for other paths and for a bare group.
-pub fn resource_path(path: &str) -> Option<ResourcePath> {
-    let path = percent(path.as_bytes(), false);
+pub fn parse_resource_path(path: &str) -> Option<ResourcePath> {
+    let path = percent_decode(path.as_bytes(), false);
     let mut parts = path.trim_matches('/').split('/').map(str::to_owned);
     let mut found = ResourcePath::default();
     match parts.next()?.as_str() {
@@ -37,13 +37,13 @@ pub fn resource_path(path: &str) -> Option<ResourcePath> {
         && first == "watch"
         && !more.is_empty()
     {
-        found.watch = true;
+        found.is_watch = true;
         rest = more;
     }
     // `/namespaces/x/pods` names pods; `/namespaces/x` and `/namespaces/x/status` name a namespace.
     if let [word, namespace, more @ ..] = rest
         && word == "namespaces"
-        && !namespace_alone(more)
+        && !is_namespace_path(more)
     {
         found.namespace.clone_from(namespace);
         rest = more;
@@ -52,11 +52,11 @@ pub fn resource_path(path: &str) -> Option<ResourcePath> {
     found.resource = words.next().unwrap_or_default();
     found.name = words.next().unwrap_or_default();
     found.subresource = words.next().unwrap_or_default();
-    found.rest = words.collect::<Vec<_>>().join("/");
+    found.subpath = words.collect::<Vec<_>>().join("/");
     Some(found)
 }
 
-fn namespace_alone(more: &[String]) -> bool {
+fn is_namespace_path(more: &[String]) -> bool {
     more.is_empty() || (more.len() == 1 && matches!(more[0].as_str(), "status" | "finalize"))
 }
 
@@ -64,8 +64,8 @@ fn namespace_alone(more: &[String]) -> bool {
 pub fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
     let one = !path.name.is_empty();
     match *method {
-        Method::GET if (watch && !one) || path.watch => "watch",
-        _ if path.watch => "",
+        Method::GET if (watch && !one) || path.is_watch => "watch",
+        _ if path.is_watch => "",
         Method::GET if one => "get",
         Method::GET => "list",
         Method::POST => "create",
@@ -78,7 +78,7 @@ pub fn verb(method: &Method, path: &ResourcePath, watch: bool) -> &'static str {
 }
 
 /// Percent-decodes; in queries `+` is a space. Invalid UTF-8 becomes the replacement character, which no name contains.
-pub fn percent(text: &[u8], plus_is_space: bool) -> String {
+pub fn percent_decode(text: &[u8], plus_is_space: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
@@ -102,10 +102,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart() {
-        let show = |path| match resource_path(path) {
+    fn resource_paths_are_parsed() {
+        let show = |path| match parse_resource_path(path) {
             None => "-".to_owned(),
-            Some(p) => [p.group, p.version, p.namespace, p.resource, p.name, p.subresource, p.rest].join("|"),
+            Some(p) => {
+                [p.group, p.version, p.namespace, p.resource, p.name, p.subresource, p.subpath].join("|")
+            }
         };
         assert_eq!(show("/api/v1/namespaces/x/pods/p/log"), "|v1|x|pods|p|log|");
         assert_eq!(show("/apis/apps/v1/deployments"), "apps|v1||deployments|||");

@@ -12,7 +12,7 @@ pub fn print(value: &Value) -> String {
         Value::Object(map) if !map.is_empty() => write_value(&mut out, value, 0, false),
         Value::Array(list) if !list.is_empty() => write_value(&mut out, value, 0, false),
         _ => {
-            scalar(&mut out, value, 0);
+            write_scalar(&mut out, value, 0);
             out.push('\n');
         }
     }
@@ -25,31 +25,31 @@ fn write_value(out: &mut String, value: &Value, indent: usize, inline: bool) {
         Value::Object(map) if !map.is_empty() => {
             for (at, (key, child)) in map.iter().enumerate() {
                 if at > 0 || !inline {
-                    pad(out, indent);
+                    write_indent(out, indent);
                 }
-                text(out, key, indent, true);
+                write_text(out, key, indent, true);
                 out.push(':');
-                below(out, child, indent, false);
+                write_child(out, child, indent, false);
             }
         }
         Value::Array(list) if !list.is_empty() => {
             for (at, child) in list.iter().enumerate() {
                 if at > 0 || !inline {
-                    pad(out, indent);
+                    write_indent(out, indent);
                 }
                 out.push('-');
-                below(out, child, indent, true);
+                write_child(out, child, indent, true);
             }
         }
         _ => {
-            scalar(out, value, indent);
+            write_scalar(out, value, indent);
             out.push('\n');
         }
     }
 }
 
 /// Writes the value after a key or a dash. Lists in maps are not indented further.
-fn below(out: &mut String, child: &Value, indent: usize, in_list: bool) {
+fn write_child(out: &mut String, child: &Value, indent: usize, in_list: bool) {
     match child {
         Value::Object(map) if !map.is_empty() => {
             if in_list {
@@ -71,19 +71,19 @@ fn below(out: &mut String, child: &Value, indent: usize, in_list: bool) {
         }
         _ => {
             out.push(' ');
-            scalar(out, child, indent);
+            write_scalar(out, child, indent);
             out.push('\n');
         }
     }
 }
 
-fn pad(out: &mut String, indent: usize) {
+fn write_indent(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-fn scalar(out: &mut String, value: &Value, indent: usize) {
+fn write_scalar(out: &mut String, value: &Value, indent: usize) {
     match value {
-        Value::String(string) => text(out, string, indent, false),
+        Value::String(string) => write_text(out, string, indent, false),
         Value::Object(_) => out.push_str("{}"),
         Value::Array(_) => out.push_str("[]"),
         other => {
@@ -92,8 +92,8 @@ fn scalar(out: &mut String, value: &Value, indent: usize) {
     }
 }
 
-fn text(out: &mut String, string: &str, indent: usize, key: bool) {
-    if !key && string.contains('\n') && literal_possible(string) {
+fn write_text(out: &mut String, string: &str, indent: usize, key: bool) {
+    if !key && string.contains('\n') && can_be_literal(string) {
         let body = string.trim_end_matches('\n');
         let breaks = string.len() - body.len();
         out.push_str(match breaks {
@@ -104,7 +104,7 @@ fn text(out: &mut String, string: &str, indent: usize, key: bool) {
         for line in body.split('\n').chain(std::iter::repeat_n("", breaks.saturating_sub(1))) {
             out.push('\n');
             if !line.is_empty() {
-                pad(out, indent + 2);
+                write_indent(out, indent + 2);
                 out.push_str(line);
             }
         }
@@ -113,7 +113,7 @@ fn text(out: &mut String, string: &str, indent: usize, key: bool) {
     if string.chars().any(|c| c.is_control() || c == '\u{feff}') {
         let _ = write!(out, "{}", Value::from(string)); // a JSON string is a YAML double-quoted scalar
     } else if needs_quotes(string) {
-        if ambiguous(string) {
+        if is_ambiguous(string) {
             let _ = write!(out, "\"{}\"", string.replace('\\', "\\\\").replace('"', "\\\""));
         } else {
             let _ = write!(out, "'{}'", string.replace('\'', "''"));
@@ -124,12 +124,12 @@ fn text(out: &mut String, string: &str, indent: usize, key: bool) {
 }
 
 /// Whether a block scalar is possible: no control characters, and no leading white space, which needs an indicator.
-fn literal_possible(string: &str) -> bool {
+fn can_be_literal(string: &str) -> bool {
     !string.starts_with([' ', '\n', '\t']) && !string.chars().any(|c| c.is_control() && c != '\n')
 }
 
 /// Whether the plain scalar would be parsed as a number, a boolean, a timestamp or null.
-fn ambiguous(string: &str) -> bool {
+fn is_ambiguous(string: &str) -> bool {
     let lower = string.to_ascii_lowercase();
     if matches!(
         lower.as_str(),
@@ -168,7 +168,7 @@ fn ambiguous(string: &str) -> bool {
 }
 
 fn needs_quotes(string: &str) -> bool {
-    ambiguous(string)
+    is_ambiguous(string)
         || string.starts_with(|c: char| "!&*?|>@`\"'%#,[]{}: ".contains(c))
         || string == "-"
         || string.starts_with("- ")
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_config_map_looks_as_kubectl_shows_it() {
+    fn config_map_is_printed_as_by_kubectl() {
         let value = json!({"kind": "ConfigMap", "data": {"k": "1", "t": "true", "s": "a: b", "l": "x\ny\n", "e": ""},
             "list": [{"a": 1, "b": [true, null]}, "z"], "when": "2026-01-02T03:04:05Z", "empty": {}, "none": []});
         let expected = "data:\n  e: \"\"\n  k: \"1\"\n  l: |\n    x\n    y\n  s: 'a: b'\n  t: \"true\"\nempty: {}\nkind: ConfigMap\n\
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn printed_yaml_parses_to_the_same_value() {
         for text in [
             "- a",
             "-a",

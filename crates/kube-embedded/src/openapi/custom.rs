@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schemas::{Collector, reference};
+use super::schemas::{SchemaCollector, reference};
 use crate::schema::{builtin, resources::Resource};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -11,12 +11,12 @@ const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
 /// Adds a custom kind and its list.
-pub fn add(row: &Resource, schema: Value, schemas: &mut Collector<'_>) {
+pub fn add_custom_kind(row: &Resource, schema: Value, schemas: &mut SchemaCollector<'_>) {
     let name = published_name(&row.group, &row.version, &row.kind);
-    schemas.insert(published_name(&row.group, &row.version, &row.list_kind), list(row, &name));
-    schemas.insert(name, object(row, schema));
+    schemas.insert(published_name(&row.group, &row.version, &row.list_kind), list_schema(row, &name));
+    schemas.insert(name, object_schema(row, schema));
     for meta in [OBJECT_META, LIST_META] {
-        schemas.add_published(builtin::types().named(meta));
+        schemas.add_published(builtin::types().by_name(meta));
     }
 }
 
@@ -26,23 +26,23 @@ fn published_name(group: &str, version: &str, kind: &str) -> String {
     format!("{}.{version}.{kind}", domain.join("."))
 }
 
-fn object(row: &Resource, mut schema: Value) -> Value {
-    complete(&mut schema);
-    let Value::Object(mut schema) = schema else { return object(row, json!({"type": "object"})) };
+fn object_schema(row: &Resource, mut schema: Value) -> Value {
+    expand_extensions(&mut schema);
+    let Value::Object(mut schema) = schema else { return object_schema(row, json!({"type": "object"})) };
     let mut properties = match schema.remove("properties") {
         Some(Value::Object(properties)) => properties,
         _ => Map::new(),
     };
-    properties.extend(common("object's metadata", OBJECT_META, "metadata"));
+    properties.extend(common_fields("object's metadata", OBJECT_META, "metadata"));
     schema.insert("type".to_owned(), "object".into());
     schema.insert("properties".to_owned(), Value::Object(properties));
-    schema.insert("x-kubernetes-group-version-kind".to_owned(), kind_of(row, &row.kind));
-    schema.extend(selectable(row));
+    schema.insert("x-kubernetes-group-version-kind".to_owned(), group_version_kind(row, &row.kind));
+    schema.extend(selectable_fields(row));
     Value::Object(schema)
 }
 
-fn list(row: &Resource, element: &str) -> Value {
-    let mut properties = common("list metadata", LIST_META, "types-kinds");
+fn list_schema(row: &Resource, element: &str) -> Value {
+    let mut properties = common_fields("list metadata", LIST_META, "types-kinds");
     properties.insert(
         "items".to_owned(),
         json!({
@@ -56,27 +56,27 @@ fn list(row: &Resource, element: &str) -> Value {
         "type": "object",
         "required": ["items"],
         "properties": properties,
-        "x-kubernetes-group-version-kind": kind_of(row, &row.list_kind),
+        "x-kubernetes-group-version-kind": group_version_kind(row, &row.list_kind),
     });
-    list.as_object_mut().expect("it was made as one").extend(selectable(row));
+    list.as_object_mut().expect("it was made as one").extend(selectable_fields(row));
     list
 }
 
 /// The fields that field selectors support.
-fn selectable(row: &Resource) -> Option<(String, Value)> {
+fn selectable_fields(row: &Resource) -> Option<(String, Value)> {
     let fields = row.custom.iter().flat_map(|custom| custom.selectable_fields());
     let fields: Vec<_> = fields.map(|path| json!({"fieldPath": path})).collect();
     (!fields.is_empty()).then(|| ("x-kubernetes-selectable-fields".to_owned(), fields.into()))
 }
 
-fn kind_of(row: &Resource, kind: &str) -> Value {
+fn group_version_kind(row: &Resource, kind: &str) -> Value {
     json!([{"group": row.group, "version": row.version, "kind": kind}])
 }
 
 /// `apiVersion`, `kind` and `metadata`, with the descriptions of built-in kinds.
-fn common(what: &str, meta: &str, section: &str) -> Map<String, Value> {
+fn common_fields(what: &str, meta: &str, section: &str) -> Map<String, Value> {
     let text = |field| {
-        let described = super::descriptions::of("io.k8s.api.core.v1.ConfigMap");
+        let described = super::descriptions::for_type("io.k8s.api.core.v1.ConfigMap");
         described.and_then(|described| described.fields.get(field)).map(|field| field.text.clone())
     };
     let metadata = format!("Standard {what}. More info: {CONVENTIONS}#{section}");
@@ -89,7 +89,7 @@ fn common(what: &str, meta: &str, section: &str) -> Map<String, Value> {
 }
 
 /// Expands extensions for clients that know only OpenAPI: int-or-string, embedded resources.
-fn complete(schema: &mut Value) {
+fn expand_extensions(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     let says = |key: &str| fields.get(key) == Some(&Value::Bool(true));
     let (int_or_string, embedded) =
@@ -101,23 +101,23 @@ fn complete(schema: &mut Value) {
     }
     for key in ["items", "additionalProperties"] {
         if let Some(inner) = fields.get_mut(key) {
-            complete(inner);
+            expand_extensions(inner);
         }
     }
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
-        properties.values_mut().for_each(complete);
+        properties.values_mut().for_each(expand_extensions);
     }
     if embedded {
-        embed(fields);
+        add_embedded_fields(fields);
     }
 }
 
 /// Adds the common fields of an embedded resource.
-fn embed(fields: &mut Map<String, Value>) {
+fn add_embedded_fields(fields: &mut Map<String, Value>) {
     if let Some(properties) = fields.entry("properties").or_insert_with(|| json!({})).as_object_mut() {
         let version = "apiVersion defines the versioned schema of this representation of an object.";
         let kind = "kind is a string value representing the type of this object. In CamelCase.";
-        properties.extend(common("object's metadata", OBJECT_META, "metadata"));
+        properties.extend(common_fields("object's metadata", OBJECT_META, "metadata"));
         let mut describe = |field: &str, text: String| properties[field]["description"] = text.into();
         describe("apiVersion", format!("{version} More info: {CONVENTIONS}#resources"));
         describe("kind", format!("{kind} More info: {CONVENTIONS}#types-kinds"));

@@ -63,7 +63,7 @@ pub fn hash<R: Borrow<Resource>>(
     custom: CustomSchema,
 ) -> Option<String> {
     /// Built-in kinds change only with the binary.
-    static PROGRAM: LazyLock<digest::Digest> = LazyLock::new(|| {
+    static BUILTIN_DIGEST: LazyLock<digest::Digest> = LazyLock::new(|| {
         let tables = [
             env!("CARGO_PKG_VERSION"),
             include_str!("../../data/schema.txt"),
@@ -72,9 +72,9 @@ pub fn hash<R: Borrow<Resource>>(
         ];
         digest::digest(&digest::SHA512, tables.concat().as_bytes())
     });
-    let rows = rows(group, version, served)?;
+    let rows = resources_of(group, version, served)?;
     let mut context = digest::Context::new(&digest::SHA512);
-    context.update(PROGRAM.as_ref());
+    context.update(BUILTIN_DIGEST.as_ref());
     for row in rows {
         let schema = if row.is_custom() { custom(row) } else { Value::Null };
         let subresources: Vec<_> = row.subresources.iter().map(|sub| &sub.name).collect();
@@ -96,14 +96,14 @@ pub fn document<R: Borrow<Resource>>(
     served: &[R],
     custom: CustomSchema,
 ) -> Option<Value> {
-    let rows = rows(group, version, served)?;
-    let mut schemas = schemas::Collector::new(group, version);
+    let rows = resources_of(group, version, served)?;
+    let mut schemas = schemas::SchemaCollector::new(group, version);
     let mut paths = Map::new();
     for row in rows {
         if row.is_custom() {
-            custom::add(row, custom(row), &mut schemas);
+            custom::add_custom_kind(row, custom(row), &mut schemas);
         } else {
-            schemas.add(row.root());
+            schemas.add(row.root_type());
             if row.has_verb("list")
                 && let Some(list) = builtin::type_of(group, version, &row.list_kind)
             {
@@ -127,7 +127,11 @@ pub fn document<R: Borrow<Resource>>(
     }))
 }
 
-fn rows<'a, R: Borrow<Resource>>(group: &str, version: &str, served: &'a [R]) -> Option<Vec<&'a Resource>> {
+fn resources_of<'a, R: Borrow<Resource>>(
+    group: &str,
+    version: &str,
+    served: &'a [R],
+) -> Option<Vec<&'a Resource>> {
     let mut rows: Vec<_> = served
         .iter()
         .map(Borrow::borrow)

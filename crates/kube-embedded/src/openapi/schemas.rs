@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::descriptions::{self, FieldText};
+use super::descriptions::{self, FieldDescription};
 use crate::schema::{
     builtin,
-    types::{Field, ListMerge, Patch, Shape, Struct, TypeRef},
+    types::{Field, ListMerge, PatchStrategy, Shape, Struct, TypeRef},
 };
 
 /// Collects the schemas of one document: each type once, with all referenced types.
-pub struct Collector<'a> {
+pub struct SchemaCollector<'a> {
     group: &'a str,
     version: &'a str,
     schemas: BTreeMap<String, Value>,
 }
 
-impl<'a> Collector<'a> {
+impl<'a> SchemaCollector<'a> {
     pub fn new(group: &'a str, version: &'a str) -> Self {
         Self { group, version, schemas: BTreeMap::new() }
     }
@@ -30,9 +30,9 @@ impl<'a> Collector<'a> {
         self.schemas.insert(name, schema);
     }
 
-    /// As [`Collector::add`], if Kubernetes publishes the type (not the options of `exec` and the like).
+    /// As [`SchemaCollector::add`], if Kubernetes publishes the type (not the options of `exec` and the like).
     pub fn add_published(&mut self, ty: Option<TypeRef<'_>>) {
-        if let Some(ty) = ty.filter(|ty| descriptions::of(ty.name()).is_some()) {
+        if let Some(ty) = ty.filter(|ty| descriptions::for_type(ty.name()).is_some()) {
             self.add(ty);
         }
     }
@@ -40,13 +40,13 @@ impl<'a> Collector<'a> {
     /// Adds a named type and all types below it.
     pub fn add(&mut self, ty: TypeRef<'_>) {
         match ty.shape() {
-            Shape::List(list) => return self.add(ty.follow(list.element)),
-            Shape::Map(map) => return self.add(ty.follow(map.value)),
+            Shape::List(list) => return self.add(ty.with_id(list.element)),
+            Shape::Map(map) => return self.add(ty.with_id(map.value)),
             _ if ty.name().is_empty() || self.schemas.contains_key(ty.name()) => return,
             _ => {}
         }
         let mut schema = Map::new();
-        if let Some(described) = descriptions::of(ty.name()).filter(|described| described.text != "") {
+        if let Some(described) = descriptions::for_type(ty.name()).filter(|described| described.text != "") {
             schema.insert("description".to_owned(), described.text.clone());
         }
         // Inserted before its fields are visited: a type may contain itself.
@@ -54,7 +54,7 @@ impl<'a> Collector<'a> {
         if let Shape::Struct(body) = ty.shape() {
             self.describe(ty, body, &mut schema);
         } else {
-            schema.extend(special(ty.shape()));
+            schema.extend(shape_schema(ty.shape()));
             if matches!(ty.shape(), Shape::Any) && ty.name().starts_with("io.k8s.apimachinery.") {
                 schema.insert("type".to_owned(), "object".into()); // RawExtension, FieldsV1
             }
@@ -64,13 +64,13 @@ impl<'a> Collector<'a> {
 
     fn describe(&mut self, ty: TypeRef<'_>, body: &Struct, schema: &mut Map<String, Value>) {
         schema.insert("type".to_owned(), "object".into());
-        let described = descriptions::of(ty.name());
+        let described = descriptions::for_type(ty.name());
         let mut properties = Map::new();
         for field in &body.fields {
-            let field_type = ty.follow(field.ty);
+            let field_type = ty.with_id(field.ty);
             self.add(field_type);
             let text = described.and_then(|described| described.fields.get(&*field.name));
-            properties.insert(field.name.to_string(), property(field, field_type, text));
+            properties.insert(field.name.to_string(), property_schema(field, field_type, text));
         }
         if !properties.is_empty() {
             schema.insert("properties".to_owned(), Value::Object(properties));
@@ -82,14 +82,14 @@ impl<'a> Collector<'a> {
         if body.atomic {
             schema.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
         }
-        let kinds = self.kinds(ty);
+        let kinds = self.group_version_kinds(ty);
         if !kinds.is_empty() {
             schema.insert("x-kubernetes-group-version-kind".to_owned(), kinds.into());
         }
     }
 
     /// A kind of all groups is listed for the core group and for the document's group.
-    fn kinds(&self, ty: TypeRef<'_>) -> Vec<Value> {
+    fn group_version_kinds(&self, ty: TypeRef<'_>) -> Vec<Value> {
         let own = [("", "v1"), (self.group, self.version)];
         let own = if self.group.is_empty() { &own[..1] } else { &own[..] };
         let kind =
@@ -111,12 +111,12 @@ pub fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn property(field: &Field, ty: TypeRef<'_>, text: Option<&FieldText>) -> Value {
+fn property_schema(field: &Field, ty: TypeRef<'_>, text: Option<&FieldDescription>) -> Value {
     let mut schema = Map::new();
     if let Some(text) = text.filter(|text| text.text != "") {
         schema.insert("description".to_owned(), text.text.clone());
     }
-    let values = text.map_or(&Value::Null, |text| &text.values);
+    let values = text.map_or(&Value::Null, |text| &text.enum_values);
     if let Some(default) = default(field, ty) {
         schema.insert("default".to_owned(), default);
     }
@@ -138,13 +138,13 @@ fn property(field: &Field, ty: TypeRef<'_>, text: Option<&FieldText>) -> Value {
     }
     // A `$ref` has no siblings; with further fields it becomes an `allOf`.
     if !is_reference(ty) {
-        schema.extend(inline(ty, values));
+        schema.extend(inline_schema(ty, values));
     } else if schema.is_empty() {
         return reference(ty.name());
     } else {
         schema.insert("allOf".to_owned(), json!([reference(ty.name())]));
     }
-    let Patch { merge, retain_keys, replace, .. } = field.patch;
+    let PatchStrategy { merge, retain_keys, replace, .. } = field.patch;
     let strategies = [(merge, "merge"), (retain_keys, "retainKeys"), (replace, "replace")];
     let strategies: Vec<_> = strategies.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
     if !strategies.is_empty() {
@@ -161,10 +161,10 @@ fn default(field: &Field, ty: TypeRef<'_>) -> Option<Value> {
     if field.default.is_some() {
         return field.default.clone();
     }
-    if field.pointer || field.omitempty { None } else { zero(ty) }
+    if field.pointer || field.omitempty { None } else { zero_default(ty) }
 }
 
-fn zero(ty: TypeRef<'_>) -> Option<Value> {
+fn zero_default(ty: TypeRef<'_>) -> Option<Value> {
     match ty.shape() {
         Shape::String => Some("".into()),
         Shape::Int32 | Shape::Int64 | Shape::Double => Some(0.into()),
@@ -180,17 +180,17 @@ fn is_reference(ty: TypeRef<'_>) -> bool {
 }
 
 /// The inline schema of an unnamed type.
-fn inline(ty: TypeRef<'_>, values: &Value) -> Map<String, Value> {
-    let mut schema = special(ty.shape());
+fn inline_schema(ty: TypeRef<'_>, values: &Value) -> Map<String, Value> {
+    let mut schema = shape_schema(ty.shape());
     match ty.shape() {
         Shape::Map(map) => {
-            schema.insert("additionalProperties".to_owned(), element(ty.follow(map.value), values));
+            schema.insert("additionalProperties".to_owned(), element_schema(ty.with_id(map.value), values));
             if map.atomic {
                 schema.insert("x-kubernetes-map-type".to_owned(), "atomic".into());
             }
         }
         Shape::List(list) => {
-            schema.insert("items".to_owned(), element(ty.follow(list.element), values));
+            schema.insert("items".to_owned(), element_schema(ty.with_id(list.element), values));
             let merge = match &list.merge {
                 ListMerge::Atomic => "atomic",
                 ListMerge::Set => "set",
@@ -207,13 +207,13 @@ fn inline(ty: TypeRef<'_>, values: &Value) -> Map<String, Value> {
 }
 
 /// The schema of an element of a list or a map.
-fn element(ty: TypeRef<'_>, values: &Value) -> Value {
+fn element_schema(ty: TypeRef<'_>, values: &Value) -> Value {
     let mut schema = Map::new();
-    if let Some(zero) = zero(ty) {
+    if let Some(zero) = zero_default(ty) {
         schema.insert("default".to_owned(), zero);
     }
     if !is_reference(ty) {
-        schema.extend(inline(ty, values));
+        schema.extend(inline_schema(ty, values));
         if !values.is_null() && !matches!(ty.shape(), Shape::Map(_) | Shape::List(_)) {
             schema.insert("enum".to_owned(), values.clone());
         }
@@ -226,7 +226,7 @@ fn element(ty: TypeRef<'_>, values: &Value) -> Value {
 }
 
 /// The schema fields of a shape alone.
-fn special(shape: &Shape) -> Map<String, Value> {
+fn shape_schema(shape: &Shape) -> Map<String, Value> {
     let words = match shape {
         Shape::String | Shape::Duration => json!({"type": "string"}),
         Shape::Int32 => json!({"type": "integer", "format": "int32"}),

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn nothing_custom(_: &Resource) -> Value {
+fn no_custom_schema(_: &Resource) -> Value {
     Value::Null
 }
 
-fn built_in(group: &str, version: &str) -> Value {
-    document(group, version, &builtin::resources(), &nothing_custom).unwrap()
+fn builtin_document(group: &str, version: &str) -> Value {
+    document(group, version, &builtin::resources(), &no_custom_schema).unwrap()
 }
 
 fn schema<'a>(document: &'a Value, name: &str) -> &'a Value {
@@ -27,10 +27,10 @@ fn references(value: &Value, into: &mut Vec<String>) {
 }
 
 #[test]
-fn every_reference_leads_to_a_schema_and_every_kind_has_a_path() {
+fn references_resolve_and_kinds_have_paths() {
     let served = builtin::resources();
     for row in &served {
-        let document = built_in(&row.group, &row.version);
+        let document = builtin_document(&row.group, &row.version);
         let mut all = Vec::new();
         references(&document, &mut all);
         for one in all {
@@ -46,24 +46,27 @@ fn every_reference_leads_to_a_schema_and_every_kind_has_a_path() {
                 .any(|operation| operation["x-kubernetes-group-version-kind"] == kind),
             "{kind}"
         );
-        assert_eq!(schema(&document, row.root().name())["x-kubernetes-group-version-kind"], json!([kind]));
+        assert_eq!(
+            schema(&document, row.root_type().name())["x-kubernetes-group-version-kind"],
+            json!([kind])
+        );
     }
 }
 
 #[test]
-fn a_patch_says_what_clients_look_for() {
-    let document = built_in("apps", "v1");
+fn patch_operation_has_parameters_of_clients() {
+    let document = builtin_document("apps", "v1");
     let patch = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
     let parameters = patch["parameters"].as_array().unwrap();
     assert!(parameters.iter().any(|one| one["name"] == "fieldValidation" && one["in"] == "query"));
     assert!(patch["requestBody"]["content"]["application/strategic-merge-patch+json"].is_object());
-    let reviews = built_in("authentication.k8s.io", "v1");
+    let reviews = builtin_document("authentication.k8s.io", "v1");
     assert!(reviews["paths"]["/apis/authentication.k8s.io/v1/tokenreviews"]["post"].is_object());
 }
 
 #[test]
-fn schemas_are_written_as_kubernetes_publishes_them() {
-    let document = built_in("", "v1");
+fn builtin_schemas_are_those_of_kubernetes() {
+    let document = builtin_document("", "v1");
     let core = |name: &str| schema(&document, &format!("io.k8s.api.core.v1.{name}"));
     let without_text = |value: &Value| {
         let mut value = value.clone();
@@ -113,14 +116,14 @@ fn schemas_are_written_as_kubernetes_publishes_them() {
 }
 
 #[test]
-fn a_custom_kind_gets_what_every_object_has() {
+fn custom_kind_schema_has_common_fields() {
     let mut row = builtin::resources().swap_remove(0);
     (row.group, row.version) = ("ships.example.com".into(), "v1".into());
     (row.name, row.kind, row.list_kind) = ("ships".into(), "Ship".into(), "ShipList".into());
-    let mut schemas = schemas::Collector::new(&row.group, &row.version);
+    let mut schemas = schemas::SchemaCollector::new(&row.group, &row.version);
     let given = json!({"description": "A ship.", "properties": {"spec": {"properties": {
         "port": {"x-kubernetes-int-or-string": true}}}, "metadata": {"type": "object"}}});
-    custom::add(&row, given, &mut schemas);
+    custom::add_custom_kind(&row, given, &mut schemas);
     let schemas = schemas.finish();
     let ship = &schemas["com.example.ships.v1.Ship"];
     assert_eq!(ship["properties"]["spec"]["properties"]["port"]["anyOf"][0]["type"], "integer");
@@ -138,21 +141,21 @@ fn a_custom_kind_gets_what_every_object_has() {
 }
 
 #[test]
-fn the_index_names_every_group_version_by_a_hash_of_its_own() {
+fn index_has_distinct_hash_per_group_version() {
     let served = builtin::resources();
-    let index = index(&served, &nothing_custom);
+    let index = index(&served, &no_custom_schema);
     let paths = index["paths"].as_object().unwrap();
     let hashes: BTreeSet<_> =
         paths.values().map(|path| path["serverRelativeURL"].as_str().unwrap()).collect();
     assert_eq!(hashes.len(), paths.len());
     for path in paths.keys() {
         let (group, version) = group_version(path).unwrap();
-        let hash = hash(group, version, &served, &nothing_custom).unwrap();
+        let hash = hash(group, version, &served, &no_custom_schema).unwrap();
         assert_eq!(hash.len(), 128);
         assert_eq!(paths[path]["serverRelativeURL"], format!("/openapi/v3/{path}?hash={hash}"));
     }
     for path in ["", "api", "apis", "apis/apps", "apis/apps/v1/deployments", "version"] {
         assert_eq!(group_version(path), None, "{path}");
     }
-    assert_eq!(document("none.example.com", "v1", &served, &nothing_custom), None);
+    assert_eq!(document("none.example.com", "v1", &served, &no_custom_schema), None);
 }

@@ -7,27 +7,27 @@ use serde_json::Value;
 
 use crate::crd::cel::Expression;
 
-pub struct Compiled {
+pub struct CompiledAdmissionPolicy {
     pub name: String,
     pub document: Value,
     /// `failurePolicy: Ignore`
     pub ignores_failures: bool,
     pub conditions: Vec<Expression>,
     pub variables: Vec<(String, Expression)>,
-    pub validations: Vec<Validation>,
+    pub validations: Vec<CompiledValidation>,
     pub annotations: Vec<Expression>,
     /// Why it cannot be evaluated. Creation rejects such policies.
     pub error: Option<String>,
 }
 
-pub struct Validation {
+pub struct CompiledValidation {
     pub expression: Expression,
     pub message: String,
     pub message_expression: Option<Expression>,
     pub reason: &'static str,
 }
 
-impl Compiled {
+impl CompiledAdmissionPolicy {
     pub fn new(document: Value) -> Self {
         let mut compiled = Self {
             name: document["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
@@ -39,14 +39,14 @@ impl Compiled {
             error: None,
             document: Value::Null,
         };
-        if let Err(why) = compiled.read(&document["spec"]) {
+        if let Err(why) = compiled.compile(&document["spec"]) {
             compiled.error = Some(format!("compilation error: compilation failed: {why}"));
         }
         compiled.document = document;
         compiled
     }
 
-    fn read(&mut self, spec: &Value) -> Result<(), String> {
+    fn compile(&mut self, spec: &Value) -> Result<(), String> {
         let list = |key: &str| spec[key].as_array().map(Vec::as_slice).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         for condition in list("matchConditions") {
@@ -58,7 +58,7 @@ impl Compiled {
         }
         for validation in list("validations") {
             let message = text(&validation["messageExpression"]);
-            self.validations.push(Validation {
+            self.validations.push(CompiledValidation {
                 expression: Expression::parse(&text(&validation["expression"]))?,
                 message: text(&validation["message"]),
                 message_expression: match message.trim() {
@@ -80,13 +80,13 @@ impl Compiled {
     }
 
     /// The variables that an expression reads, directly or through other variables.
-    pub fn needed(&self, expression: &Expression) -> BTreeSet<String> {
+    pub fn required_variables(&self, expression: &Expression) -> BTreeSet<String> {
         let mut needed = BTreeSet::new();
-        names(expression.root(), &mut needed);
+        collect_variable_names(expression.root(), &mut needed);
         // A variable can only refer to those before it.
         for (name, expression) in self.variables.iter().rev() {
             if needed.contains(name) {
-                names(expression.root(), &mut needed);
+                collect_variable_names(expression.root(), &mut needed);
             }
         }
         needed
@@ -94,23 +94,27 @@ impl Compiled {
 }
 
 /// Collects every `x` of `variables.x`.
-fn names(node: &IdedExpr, found: &mut BTreeSet<String>) {
+fn collect_variable_names(node: &IdedExpr, found: &mut BTreeSet<String>) {
     match &node.expr {
         Expr::Select(select) => {
             if matches!(&select.operand.expr, Expr::Ident(name) if name == "variables") {
                 found.insert(select.field.clone());
             }
-            names(&select.operand, found);
+            collect_variable_names(&select.operand, found);
         }
         Expr::Call(call) => {
-            call.target.as_deref().into_iter().chain(&call.args).for_each(|node| names(node, found));
+            call.target
+                .as_deref()
+                .into_iter()
+                .chain(&call.args)
+                .for_each(|node| collect_variable_names(node, found));
         }
-        Expr::List(list) => list.elements.iter().for_each(|node| names(node, found)),
+        Expr::List(list) => list.elements.iter().for_each(|node| collect_variable_names(node, found)),
         Expr::Map(map) => {
             for entry in &map.entries {
                 if let EntryExpr::MapEntry(entry) = &entry.expr {
-                    names(&entry.key, found);
-                    names(&entry.value, found);
+                    collect_variable_names(&entry.key, found);
+                    collect_variable_names(&entry.value, found);
                 }
             }
         }
@@ -118,7 +122,7 @@ fn names(node: &IdedExpr, found: &mut BTreeSet<String>) {
             let parts =
                 [&loops.iter_range, &loops.accu_init, &loops.loop_cond, &loops.loop_step, &loops.result];
             for node in parts {
-                names(node, found);
+                collect_variable_names(node, found);
             }
         }
         _ => {}

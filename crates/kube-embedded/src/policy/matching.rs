@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use crate::admission::{Operation, Request};
+use crate::admission::{AdmissionRequest, Operation};
 
-pub fn is_namespace(request: &Request<'_>) -> bool {
+pub fn is_namespace(request: &AdmissionRequest<'_>) -> bool {
     request.resource.group.is_empty() && request.resource.name.as_ref() == "namespaces"
 }
 
 /// Whether `matchConstraints` or `matchResources` match a request.
 pub fn matches(
     limits: &Value,
-    request: &Request<'_>,
+    request: &AdmissionRequest<'_>,
     object: Option<&Value>,
     namespace: Option<&Value>,
 ) -> bool {
@@ -24,7 +24,7 @@ pub fn matches(
 
 fn namespace_matches(
     selector: &Value,
-    request: &Request<'_>,
+    request: &AdmissionRequest<'_>,
     object: Option<&Value>,
     namespace: Option<&Value>,
 ) -> bool {
@@ -40,12 +40,13 @@ fn namespace_matches(
 }
 
 /// The new or the old object must match.
-fn object_matches(selector: &Value, request: &Request<'_>, object: Option<&Value>) -> bool {
+fn object_matches(selector: &Value, request: &AdmissionRequest<'_>, object: Option<&Value>) -> bool {
     let mut states = object.into_iter().chain(request.old);
-    is_empty(selector) || states.any(|state| label_selector_matches(selector, &state["metadata"]["labels"]))
+    selects_everything(selector)
+        || states.any(|state| label_selector_matches(selector, &state["metadata"]["labels"]))
 }
 
-fn is_empty(selector: &Value) -> bool {
+fn selects_everything(selector: &Value) -> bool {
     let empty = |key: &str| match &selector[key] {
         Value::Object(labels) => labels.is_empty(),
         Value::Array(requirements) => requirements.is_empty(),
@@ -72,13 +73,23 @@ pub fn label_selector_matches(selector: &Value, labels: &Value) -> bool {
         })
 }
 
-fn rules_match(rules: &Value, limits: &Value, request: &Request<'_>, object: Option<&Value>) -> bool {
+fn rules_match(
+    rules: &Value,
+    limits: &Value,
+    request: &AdmissionRequest<'_>,
+    object: Option<&Value>,
+) -> bool {
     let rules = rules.as_array().map(Vec::as_slice).unwrap_or_default();
     let equivalent = limits["matchPolicy"] != "Exact";
     rules.iter().any(|rule| rule_matches(rule, equivalent, request, object))
 }
 
-fn rule_matches(rule: &Value, equivalent: bool, request: &Request<'_>, object: Option<&Value>) -> bool {
+fn rule_matches(
+    rule: &Value,
+    equivalent: bool,
+    request: &AdmissionRequest<'_>,
+    object: Option<&Value>,
+) -> bool {
     let one_of = |key: &str, wanted: &str| {
         let list = rule[key].as_array().into_iter().flatten();
         list.into_iter().any(|value| value == "*" || value == wanted)

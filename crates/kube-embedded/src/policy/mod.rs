@@ -17,16 +17,16 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 pub use self::check::check_policy;
-use self::compile::{Compiled, Validation};
+use self::compile::{CompiledAdmissionPolicy, CompiledValidation};
 use self::matching::{label_selector_matches, matches};
-use crate::admission::{Operation, Request};
-use crate::crd::cel::{Expression, Failure, scope, values};
+use crate::admission::{AdmissionRequest, Operation};
+use crate::crd::cel::{EvaluationError, Expression, scope, values};
 use crate::error::{ApiError, Result};
 use crate::store::{Object, Store};
 
 const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
-const MAX_MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
 /// The storage of a kind that policies take parameters from.
 #[derive(Clone, Debug)]
@@ -38,12 +38,12 @@ pub struct ParamSource {
 /// Finds the storage of a kind by its apiVersion and kind.
 pub type FindKind<'a> = &'a dyn Fn(&str, &str) -> Option<ParamSource>;
 
-type Versioned = (u64, Arc<Compiled>);
+type VersionedPolicy = (u64, Arc<CompiledAdmissionPolicy>);
 
 /// The compiled policies by uid, each with its version.
 #[derive(Default)]
 pub struct Policies {
-    compiled: Mutex<HashMap<Box<str>, Versioned>>,
+    compiled: Mutex<HashMap<Box<str>, VersionedPolicy>>,
 }
 
 /// Why a request is denied.
@@ -60,7 +60,7 @@ impl Policies {
     pub fn evaluate(
         &self,
         store: &Store,
-        request: &Request<'_>,
+        request: &AdmissionRequest<'_>,
         object: Option<&Value>,
         find: FindKind<'_>,
     ) -> Result<Vec<String>> {
@@ -71,7 +71,7 @@ impl Policies {
         let bindings: Vec<Value> =
             store.list(BINDINGS, None).objects.iter().map(|binding| binding.value()).collect();
         let namespace = namespace_of(store, request)?;
-        let mut run = Run {
+        let mut run = PolicyEvaluation {
             store,
             request,
             object,
@@ -95,18 +95,18 @@ impl Policies {
         }
         match run.denials.into_iter().next() {
             None => Ok(run.warnings),
-            Some(denial) => Err(refusal(&denial, request, object)),
+            Some(denial) => Err(denial_error(&denial, request, object)),
         }
     }
 
-    fn compiled(&self, policy: &Object, current: &[Arc<Object>]) -> Arc<Compiled> {
+    fn compiled(&self, policy: &Object, current: &[Arc<Object>]) -> Arc<CompiledAdmissionPolicy> {
         let mut known = self.compiled.lock();
         if let Some((version, compiled)) = known.get(&policy.uid)
             && *version == policy.version
         {
             return compiled.clone();
         }
-        let compiled = Arc::new(Compiled::new(policy.value()));
+        let compiled = Arc::new(CompiledAdmissionPolicy::new(policy.value()));
         // Deleted policies are evicted when others are compiled.
         known.retain(|uid, _| current.iter().any(|policy| policy.uid == *uid));
         known.insert(policy.uid.clone(), (policy.version, compiled.clone()));
@@ -115,7 +115,7 @@ impl Policies {
 }
 
 /// The namespace object of the request; `None` for Namespaces and cluster-scoped objects.
-fn namespace_of(store: &Store, request: &Request<'_>) -> Result<Option<Value>> {
+fn namespace_of(store: &Store, request: &AdmissionRequest<'_>) -> Result<Option<Value>> {
     if request.namespace.is_empty() || matching::is_namespace(request) {
         return Ok(None);
     }
@@ -125,7 +125,7 @@ fn namespace_of(store: &Store, request: &Request<'_>) -> Result<Option<Value>> {
     }
 }
 
-fn refusal(denial: &Denial, request: &Request<'_>, object: Option<&Value>) -> ApiError {
+fn denial_error(denial: &Denial, request: &AdmissionRequest<'_>, object: Option<&Value>) -> ApiError {
     let message = match &denial.binding {
         Some(binding) => format!(
             "ValidatingAdmissionPolicy '{}' with binding '{binding}' denied request: {}",
@@ -149,9 +149,9 @@ fn refusal(denial: &Denial, request: &Request<'_>, object: Option<&Value>) -> Ap
 }
 
 /// The evaluation of all policies for one request.
-struct Run<'a> {
+struct PolicyEvaluation<'a> {
     store: &'a Store,
-    request: &'a Request<'a>,
+    request: &'a AdmissionRequest<'a>,
     object: Option<&'a Value>,
     find: FindKind<'a>,
     namespace: Option<&'a Value>,
@@ -160,13 +160,13 @@ struct Run<'a> {
 }
 
 /// The result of one expression.
-enum Decision {
+enum ValidationDecision {
     Admit,
     Deny { message: String, reason: &'static str },
 }
 
-impl Run<'_> {
-    fn policy(&mut self, policy: &Compiled, bindings: &[&Value]) {
+impl PolicyEvaluation<'_> {
+    fn policy(&mut self, policy: &CompiledAdmissionPolicy, bindings: &[&Value]) {
         let kind = &policy.document["spec"]["paramKind"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (api_version, kind_name) = (text(&kind["apiVersion"]), text(&kind["kind"]));
@@ -202,21 +202,33 @@ impl Run<'_> {
                 }
             };
             for param in params {
-                for decision in self.decide(policy, param.as_ref()) {
-                    if let Decision::Deny { message, reason } = decision {
-                        self.act(policy, binding, &message, reason);
+                for decision in self.evaluate_validations(policy, param.as_ref()) {
+                    if let ValidationDecision::Deny { message, reason } = decision {
+                        self.apply_validation_actions(policy, binding, &message, reason);
                     }
                 }
             }
         }
     }
 
-    fn deny(&mut self, policy: &Compiled, binding: &Value, message: String, reason: &'static str) {
+    fn deny(
+        &mut self,
+        policy: &CompiledAdmissionPolicy,
+        binding: &Value,
+        message: String,
+        reason: &'static str,
+    ) {
         let binding = binding["metadata"]["name"].as_str().map(ToOwned::to_owned);
         self.denials.push(Denial { policy: policy.name.clone(), binding, message, reason });
     }
 
-    fn act(&mut self, policy: &Compiled, binding: &Value, message: &str, reason: &'static str) {
+    fn apply_validation_actions(
+        &mut self,
+        policy: &CompiledAdmissionPolicy,
+        binding: &Value,
+        message: &str,
+        reason: &'static str,
+    ) {
         let actions = binding["spec"]["validationActions"].as_array().into_iter().flatten();
         for action in actions.filter_map(Value::as_str) {
             match action {
@@ -269,12 +281,16 @@ impl Run<'_> {
         Ok(found)
     }
 
-    fn decide(&self, policy: &Compiled, param: Option<&Value>) -> Vec<Decision> {
+    fn evaluate_validations(
+        &self,
+        policy: &CompiledAdmissionPolicy,
+        param: Option<&Value>,
+    ) -> Vec<ValidationDecision> {
         let failed = |message: String| {
             if policy.ignores_failures {
-                Decision::Admit
+                ValidationDecision::Admit
             } else {
-                Decision::Deny { message, reason: "Invalid" }
+                ValidationDecision::Deny { message, reason: "Invalid" }
             }
         };
         if let Some(error) = &policy.error {
@@ -296,12 +312,15 @@ impl Run<'_> {
             [only] => return vec![failed(only.clone())],
             many => return vec![failed(format!("[{}]", many.join(", ")))],
         }
-        let mut decisions: Vec<Decision> = policy
+        let mut decisions: Vec<ValidationDecision> = policy
             .validations
             .iter()
             .map(|validation| match inputs.evaluate(&validation.expression) {
-                Ok(Cel::Bool(true)) => Decision::Admit,
-                Ok(_) => Decision::Deny { message: message(validation, &inputs), reason: validation.reason },
+                Ok(Cel::Bool(true)) => ValidationDecision::Admit,
+                Ok(_) => ValidationDecision::Deny {
+                    message: denial_message(validation, &inputs),
+                    reason: validation.reason,
+                },
                 Err(error) => failed(error),
             })
             .collect();
@@ -316,7 +335,7 @@ impl Run<'_> {
     }
 
     /// The variables of all expressions of a policy.
-    fn inputs<'p>(&self, policy: &'p Compiled, param: Option<&Value>) -> Inputs<'p> {
+    fn inputs<'p>(&self, policy: &'p CompiledAdmissionPolicy, param: Option<&Value>) -> PolicyVariables<'p> {
         let cel = |value: Option<&Value>| value.map_or(Cel::Null, values::untyped);
         let mut base = scope();
         base.add_variable_from_value("object", cel(self.object));
@@ -325,50 +344,55 @@ impl Run<'_> {
         base.add_variable_from_value("namespaceObject", cel(self.namespace));
         base.add_variable_from_value("params", cel(param));
         let largest = |inputs: &[Option<&Value>]| {
-            inputs.iter().flatten().map(|value| values::largest(value)).max().unwrap_or_default()
+            inputs.iter().flatten().map(|value| values::max_collection_size(value)).max().unwrap_or_default()
         };
         let objects = largest(&[self.object, self.request.old, self.namespace]);
-        Inputs { base, largest: objects, largest_of_params: largest(&[param]), policy }
+        PolicyVariables {
+            base,
+            max_object_collection: objects,
+            max_param_collection: largest(&[param]),
+            policy,
+        }
     }
 }
 
 /// The variables of expressions, except `variables`, which are computed for each expression that reads them.
-struct Inputs<'p> {
+struct PolicyVariables<'p> {
     base: Context<'static>,
     /// The size of the largest list or map in the objects.
-    largest: usize,
-    largest_of_params: usize,
-    policy: &'p Compiled,
+    max_object_collection: usize,
+    max_param_collection: usize,
+    policy: &'p CompiledAdmissionPolicy,
 }
 
-impl Inputs<'_> {
+impl PolicyVariables<'_> {
     /// The size of the largest list or map that an expression can loop over. Parameters count only where they are read: a long list of
     /// names would otherwise make each loop over the object too expensive.
-    fn largest(&self, expression: &Expression, variables: usize) -> usize {
-        let params = if expression.uses("params") { self.largest_of_params } else { 0 };
-        self.largest.max(params).max(variables)
+    fn max_collection_size(&self, expression: &Expression, variables: usize) -> usize {
+        let params = if expression.uses_variable("params") { self.max_param_collection } else { 0 };
+        self.max_object_collection.max(params).max(variables)
     }
 
     fn evaluate(&self, expression: &Expression) -> Result<Cel, String> {
         let failed = |why: &str| format!("expression '{}' resulted in error: {why}", expression.source);
-        if expression.uses("authorizer") {
+        if expression.uses_variable("authorizer") {
             return Err(failed("kube-embedded does not offer the variable authorizer"));
         }
         let mut context = self.base.new_inner_scope();
         let mut broken = Vec::new();
         let mut largest_variable = 0;
-        if expression.uses("variables") {
+        if expression.uses_variable("variables") {
             let variables = self.variables(expression, &mut broken);
-            largest_variable = values::largest_computed(&variables);
+            largest_variable = values::max_computed_size(&variables);
             context.add_variable_from_value("variables", variables);
         }
-        match expression.evaluate(&context, self.largest(expression, largest_variable)) {
+        match expression.evaluate(&context, self.max_collection_size(expression, largest_variable)) {
             Ok(value) => Ok(value),
-            Err(Failure::TooExpensive) => {
+            Err(EvaluationError::TooExpensive) => {
                 Err("validation failed due to running out of cost budget, no further validation rules will be run"
                     .to_owned())
             }
-            Err(Failure::Error(error)) => {
+            Err(EvaluationError::Error(error)) => {
                 let cause = broken.iter().find(|(name, _)| error == format!("no such key: {name}"));
                 match cause {
                     Some((name, why)) => {
@@ -383,20 +407,23 @@ impl Inputs<'_> {
     /// The policy's variables that this expression needs, in order. A variable that fails is
     /// omitted, so that the expression fails only if it really reads it.
     fn variables(&self, expression: &Expression, broken: &mut Vec<(String, String)>) -> Cel {
-        let needed = self.policy.needed(expression);
-        let mut known = no_variables();
+        let needed = self.policy.required_variables(expression);
+        let mut known = empty_map();
         for (name, expression) in self.policy.variables.iter().filter(|(name, _)| needed.contains(name)) {
             let mut context = self.base.new_inner_scope();
             context.add_variable_from_value("variables", known.clone());
-            let result = if expression.uses("authorizer") {
-                Err(Failure::Error("kube-embedded does not offer the variable authorizer".to_owned()))
+            let result = if expression.uses_variable("authorizer") {
+                Err(EvaluationError::Error("kube-embedded does not offer the variable authorizer".to_owned()))
             } else {
-                expression.evaluate(&context, self.largest(expression, values::largest_computed(&known)))
+                expression.evaluate(
+                    &context,
+                    self.max_collection_size(expression, values::max_computed_size(&known)),
+                )
             };
             match result {
-                Ok(value) => insert(&mut known, name, value),
-                Err(Failure::Error(why)) => broken.push((name.clone(), why)),
-                Err(Failure::TooExpensive) => {
+                Ok(value) => insert_variable(&mut known, name, value),
+                Err(EvaluationError::Error(why)) => broken.push((name.clone(), why)),
+                Err(EvaluationError::TooExpensive) => {
                     broken.push((name.clone(), "running out of cost budget".to_owned()));
                 }
             }
@@ -405,22 +432,22 @@ impl Inputs<'_> {
     }
 }
 
-fn no_variables() -> Cel {
+fn empty_map() -> Cel {
     values::untyped(&json!({}))
 }
 
-fn insert(map: &mut Cel, name: &str, value: Cel) {
+fn insert_variable(map: &mut Cel, name: &str, value: Cel) {
     if let Cel::Map(map) = map {
         let key = kube_cel::cel::objects::Key::String(Arc::new(name.to_owned()));
         Arc::make_mut(&mut map.map).insert(key, value);
     }
 }
 
-fn message(validation: &Validation, inputs: &Inputs<'_>) -> String {
+fn denial_message(validation: &CompiledValidation, inputs: &PolicyVariables<'_>) -> String {
     let computed = validation.message_expression.as_ref().and_then(|expression| {
         let Ok(Cel::String(text)) = inputs.evaluate(expression) else { return None };
         let text = text.trim();
-        (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
+        (!text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n')).then(|| text.to_owned())
     });
     computed.unwrap_or_else(|| match validation.message.trim() {
         "" => format!("failed expression: {}", validation.expression.source.trim()),
@@ -429,7 +456,7 @@ fn message(validation: &Validation, inputs: &Inputs<'_>) -> String {
 }
 
 /// The variable `request`.
-fn request_value(request: &Request<'_>) -> Value {
+fn request_value(request: &AdmissionRequest<'_>) -> Value {
     let resource = request.resource;
     let kind = match (resource.group.as_ref(), resource.name.as_ref(), request.subresource) {
         ("", "serviceaccounts", "token") => {
@@ -441,7 +468,7 @@ fn request_value(request: &Request<'_>) -> Value {
     let user = request.user;
     let mut value = json!({
         "kind": kind, "resource": plural, "requestKind": kind, "requestResource": plural,
-        "operation": operation(request.operation), "dryRun": request.dry_run,
+        "operation": operation_name(request.operation), "dryRun": request.dry_run,
         "userInfo": {"username": user.name, "groups": user.groups, "uid": user.uid, "extra": user.extra},
         "subResource": request.subresource, "requestSubResource": request.subresource,
         "name": request.name, "namespace": request.namespace, "options": {},
@@ -453,7 +480,7 @@ fn request_value(request: &Request<'_>) -> Value {
     value
 }
 
-fn operation(operation: Operation) -> &'static str {
+fn operation_name(operation: Operation) -> &'static str {
     match operation {
         Operation::Create => "CREATE",
         Operation::Update => "UPDATE",

@@ -2,13 +2,13 @@
 
 use crate::access::User;
 use crate::schema::resources::Resource;
-use crate::schema::types::{Shape, Type, Types};
+use crate::schema::types::{Shape, Type, TypeArena};
 use crate::store::{Change, Expect, Key, Op};
 
 use super::*;
 
 fn resource() -> Resource {
-    let mut types = Types::default();
+    let mut types = TypeArena::default();
     let ty = types.add(Type { name: "".into(), shape: Shape::Any });
     Resource {
         group: "".into(),
@@ -43,7 +43,7 @@ fn put(store: &Store, storage: &str, namespace: &str, mut object: Value) {
 
 /// Evaluates the create of a ConfigMap under one policy.
 #[expect(clippy::needless_pass_by_value, reason = "the tables read better without borrows")]
-fn outcome(spec: Value, binding: Value, data: Value) -> Result<Vec<String>> {
+fn evaluate_create(spec: Value, binding: Value, data: Value) -> Result<Vec<String>> {
     let store = Store::in_memory();
     put(&store, "namespaces", "", json!({"metadata": {"name": "n", "labels": {"env": "prod"}}}));
     put(&store, "configmaps", "n", json!({"metadata": {"name": "limits"}, "data": {"max": "3"}}));
@@ -65,7 +65,7 @@ fn outcome(spec: Value, binding: Value, data: Value) -> Result<Vec<String>> {
     put(&store, BINDINGS, "", bound);
     let (resource, user) = (resource(), User::named("jane", &["devs"]));
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}, "data": data});
-    let request = Request {
+    let request = AdmissionRequest {
         operation: Operation::Create,
         resource: &resource,
         subresource: "",
@@ -82,7 +82,7 @@ fn outcome(spec: Value, binding: Value, data: Value) -> Result<Vec<String>> {
 }
 
 #[test]
-fn policies_admit_warn_and_refuse() {
+fn policies_admit_warn_and_deny() {
     let prefix =
         "configmaps \"c\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
     let refused = |result: Result<Vec<String>>| {
@@ -92,20 +92,20 @@ fn policies_admit_warn_and_refuse() {
     let rule = |expression: &str| json!({"validations": [{"expression": expression}]});
     let none = json!({});
 
-    assert_eq!(outcome(rule("object.data.a == 'x'"), none.clone(), json!({"a": "x"})), Ok(vec![]));
+    assert_eq!(evaluate_create(rule("object.data.a == 'x'"), none.clone(), json!({"a": "x"})), Ok(vec![]));
     assert_eq!(
-        refused(outcome(rule("object.data.a == 'x'"), none.clone(), json!({"a": "y"}))),
+        refused(evaluate_create(rule("object.data.a == 'x'"), none.clone(), json!({"a": "y"}))),
         (422, "Invalid", "failed expression: object.data.a == 'x'".to_owned())
     );
     assert_eq!(
-        refused(outcome(rule("object.data.b == 'x'"), none.clone(), json!({"a": "y"}))),
+        refused(evaluate_create(rule("object.data.b == 'x'"), none.clone(), json!({"a": "y"}))),
         (422, "Invalid", "expression 'object.data.b == 'x'' resulted in error: no such key: b".to_owned())
     );
     let ignoring =
         json!({"failurePolicy": "Ignore", "validations": [{"expression": "object.data.b == 'x'"}]});
-    assert_eq!(outcome(ignoring, none.clone(), json!({"a": "y"})), Ok(vec![]));
+    assert_eq!(evaluate_create(ignoring, none.clone(), json!({"a": "y"})), Ok(vec![]));
     assert_eq!(
-        outcome(rule("has(object.data.q)"), json!({"validationActions": ["Warn", "Audit"]}), json!({"a": "y"})),
+        evaluate_create(rule("has(object.data.q)"), json!({"validationActions": ["Warn", "Audit"]}), json!({"a": "y"})),
         Ok(vec!["Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': failed expression: has(object.data.q)".to_owned()])
     );
     let worded = json!({
@@ -115,16 +115,16 @@ fn policies_admit_warn_and_refuse() {
                          "reason": "Forbidden"}],
     });
     assert_eq!(
-        refused(outcome(worded, none.clone(), json!({"a": "1", "b": "2"}))),
+        refused(evaluate_create(worded, none.clone(), json!({"a": "1", "b": "2"}))),
         (403, "Forbidden", "too many: 2".to_owned())
     );
     let conditional = json!({"matchConditions": [{"name": "c", "expression": "request.userInfo.username != 'jane'"}],
                              "validations": [{"expression": "false"}]});
-    assert_eq!(outcome(conditional, none.clone(), json!({})), Ok(vec![]));
+    assert_eq!(evaluate_create(conditional, none.clone(), json!({})), Ok(vec![]));
     let elsewhere = json!({"matchResources": {"namespaceSelector": {"matchLabels": {"env": "test"}}}});
-    assert_eq!(outcome(rule("false"), elsewhere, json!({})), Ok(vec![]));
+    assert_eq!(evaluate_create(rule("false"), elsewhere, json!({})), Ok(vec![]));
     assert_eq!(
-        refused(outcome(
+        refused(evaluate_create(
             rule("authorizer.group('').resource('pods').check('get').allowed()"),
             none,
             json!({})
@@ -135,27 +135,27 @@ fn policies_admit_warn_and_refuse() {
 }
 
 #[test]
-fn policies_take_parameters() {
+fn policies_use_parameters() {
     let policy = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
                         "validations": [{"expression": "size(object.data) <= int(params.data.max)", "message": "too many"}]});
     let by_name = |name: &str, action: &str| json!({"paramRef": {"name": name, "namespace": "n", "parameterNotFoundAction": action}});
     let many = json!({"a": "", "b": "", "c": "", "d": ""});
-    assert_eq!(outcome(policy.clone(), by_name("limits", "Deny"), json!({"a": ""})), Ok(vec![]));
+    assert_eq!(evaluate_create(policy.clone(), by_name("limits", "Deny"), json!({"a": ""})), Ok(vec![]));
     assert!(
-        outcome(policy.clone(), by_name("limits", "Deny"), many.clone())
+        evaluate_create(policy.clone(), by_name("limits", "Deny"), many.clone())
             .unwrap_err()
             .message
             .ends_with("too many")
     );
-    assert_eq!(outcome(policy.clone(), by_name("none", "Allow"), many.clone()), Ok(vec![]));
-    let error = outcome(policy, by_name("none", "Deny"), many).unwrap_err();
+    assert_eq!(evaluate_create(policy.clone(), by_name("none", "Allow"), many.clone()), Ok(vec![]));
+    let error = evaluate_create(policy, by_name("none", "Deny"), many).unwrap_err();
     assert!(error.message.ends_with(
         "denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
     ), "{}", error.message);
 }
 
 #[test]
-fn bad_expressions_are_named() {
+fn invalid_expressions_are_reported() {
     let policy = json!({"spec": {
         "matchConditions": [{"name": "a", "expression": "params.x == 1"}],
         "variables": [{"name": "v", "expression": "object.spec"}],

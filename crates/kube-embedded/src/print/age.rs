@@ -4,17 +4,17 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 /// The age of a time in an object; `<unknown>` if absent.
-pub fn since(at: &Value, now: Timestamp) -> String {
-    moment(at).map_or_else(|| "<unknown>".to_owned(), |at| human(now.duration_since(at)))
+pub fn age_since(at: &Value, now: Timestamp) -> String {
+    parse_time(at).map_or_else(|| "<unknown>".to_owned(), |at| human_duration(now.duration_since(at)))
 }
 
 /// Parses a `Time` or `MicroTime` of an object.
-pub fn moment(at: &Value) -> Option<Timestamp> {
+pub fn parse_time(at: &Value) -> Option<Timestamp> {
     at.as_str()?.parse().ok()
 }
 
 /// Formats with fewer units for longer durations: `119s`, `2m52s`, `12m`, `3h4m`, `47h`, `5d4h`, `700d`, `3y2d`, `9y`.
-pub fn human(duration: SignedDuration) -> String {
+pub fn human_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let years = days / 365;
@@ -23,19 +23,19 @@ pub fn human(duration: SignedDuration) -> String {
         ..-1 => "<invalid>".to_owned(),
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),
-        120..600 => two(minutes, "m", seconds % 60, "s"),
+        120..600 => format_two_units(minutes, "m", seconds % 60, "s"),
         600..10_800 => format!("{minutes}m"),
-        10_800..28_800 => two(hours, "h", minutes % 60, "m"),
+        10_800..28_800 => format_two_units(hours, "h", minutes % 60, "m"),
         28_800..172_800 => format!("{hours}h"),
-        172_800..691_200 => two(days, "d", hours % 24, "h"),
+        172_800..691_200 => format_two_units(days, "d", hours % 24, "h"),
         691_200..63_072_000 => format!("{days}d"),
-        63_072_000..252_288_000 => two(years, "y", days % 365, "d"),
+        63_072_000..252_288_000 => format_two_units(years, "y", days % 365, "d"),
         _ => format!("{years}y"),
     }
 }
 
 /// Two units, the second only if it is not zero.
-fn two(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
+fn format_two_units(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 {
         format!("{large}{large_unit}")
     } else {
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_get_coarser_with_age() {
+    fn age_units_get_coarser() {
         let (minute, hour, day) = (60, 3600, 86_400);
         let table = [
             (-5, "<invalid>"),
@@ -69,14 +69,14 @@ mod tests {
             (8 * 365 * day, "8y"),
         ];
         for (seconds, text) in table {
-            assert_eq!(human(SignedDuration::from_secs(seconds)), text, "{seconds}");
+            assert_eq!(human_duration(SignedDuration::from_secs(seconds)), text, "{seconds}");
         }
     }
 
     #[test]
-    fn no_moment_is_unknown() {
+    fn absent_time_is_unknown() {
         let now = "2026-01-01T00:02:00Z".parse().unwrap();
-        assert_eq!(since(&Value::Null, now), "<unknown>");
-        assert_eq!(since(&"2026-01-01T00:00:01Z".into(), now), "119s");
+        assert_eq!(age_since(&Value::Null, now), "<unknown>");
+        assert_eq!(age_since(&"2026-01-01T00:00:01Z".into(), now), "119s");
     }
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::age::{human, since};
-use super::{Cells, age, condition, is_default, name, or};
+use super::age::{age_since, human_duration};
+use super::{Cells, age, condition_status, name, name_with_default_marker, text_or_default};
+use crate::rules::accessors::{
+    bool_or_false, entries, int, is_empty_value, items, non_empty_text, text, texts,
+};
 use crate::rules::events;
-use crate::rules::read::{empty, entries, filled, int, items, text, texts, truth};
 
 pub fn config_map(object: &Value, now: Timestamp) -> Cells {
     let keys = entries(&object["data"]).count() + entries(&object["binaryData"]).count();
@@ -36,18 +38,18 @@ pub fn namespace(object: &Value, now: Timestamp) -> Cells {
 
 pub fn node(node: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&node["spec"], &node["status"]);
-    let mut state = match condition(status, "Ready") {
+    let mut state = match condition_status(status, "Ready") {
         Some("True") => "Ready",
         Some(_) => "NotReady",
         None => "Unknown",
     }
     .to_owned();
-    if truth(&spec["unschedulable"]) {
+    if bool_or_false(&spec["unschedulable"]) {
         state.push_str(",SchedulingDisabled");
     }
     let role = |(key, value): (&'_ String, &'_ Value)| -> Option<String> {
         let named = key.strip_prefix("node-role.kubernetes.io/").filter(|role| !role.is_empty());
-        let own = filled(value).filter(|_| key == "kubernetes.io/role");
+        let own = non_empty_text(value).filter(|_| key == "kubernetes.io/role");
         named.or(own).map(ToOwned::to_owned)
     };
     let roles: BTreeSet<_> = entries(&node["metadata"]["labels"]).filter_map(role).collect();
@@ -57,8 +59,8 @@ pub fn node(node: &Value, now: Timestamp) -> Cells {
         found.map_or("<none>", |address| text(&address["address"])).into()
     };
     let info = &status["nodeInfo"];
-    let kernel = filled(&info["kernelVersion"]).unwrap_or("<unknown>");
-    let kernel = match filled(&info["architecture"]) {
+    let kernel = non_empty_text(&info["kernelVersion"]).unwrap_or("<unknown>");
+    let kernel = match non_empty_text(&info["architecture"]) {
         Some(architecture) => format!("{kernel} ({architecture})"),
         None => kernel.to_owned(),
     };
@@ -70,9 +72,9 @@ pub fn node(node: &Value, now: Timestamp) -> Cells {
         text(&info["kubeletVersion"]).into(),
         address("InternalIP"),
         address("ExternalIP"),
-        or(&info["osImage"], "<unknown>"),
+        text_or_default(&info["osImage"], "<unknown>"),
         kernel.into(),
-        or(&info["containerRuntimeVersion"], "<unknown>"),
+        text_or_default(&info["containerRuntimeVersion"], "<unknown>"),
     ]
 }
 
@@ -88,7 +90,7 @@ fn access_modes(modes: &Value) -> String {
     held.map(|(_, short)| *short).collect::<Vec<_>>().join(",")
 }
 
-fn storage_class(object: &Value) -> &str {
+fn storage_class_name(object: &Value) -> &str {
     let old = object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"].as_str();
     old.unwrap_or_else(|| text(&object["spec"]["storageClassName"]))
 }
@@ -99,8 +101,8 @@ fn phase(object: &Value) -> Value {
     if leaving { "Terminating" } else { text(&object["status"]["phase"]) }.into()
 }
 
-fn quantity(amounts: &Value) -> &str {
-    filled(&amounts["storage"]).unwrap_or("0")
+fn storage_quantity(amounts: &Value) -> &str {
+    non_empty_text(&amounts["storage"]).unwrap_or("0")
 }
 
 pub fn persistent_volume(volume: &Value, now: Timestamp) -> Cells {
@@ -113,12 +115,12 @@ pub fn persistent_volume(volume: &Value, now: Timestamp) -> Cells {
     };
     vec![
         name(volume),
-        quantity(&spec["capacity"]).into(),
+        storage_quantity(&spec["capacity"]).into(),
         access_modes(&spec["accessModes"]).into(),
         text(&spec["persistentVolumeReclaimPolicy"]).into(),
         phase(volume),
         claim.into(),
-        storage_class(volume).into(),
+        storage_class_name(volume).into(),
         spec["volumeAttributesClassName"].as_str().unwrap_or("<unset>").into(),
         text(&volume["status"]["reason"]).into(),
         age(volume, now),
@@ -126,11 +128,11 @@ pub fn persistent_volume(volume: &Value, now: Timestamp) -> Cells {
     ]
 }
 
-pub fn claim(claim: &Value, now: Timestamp) -> Cells {
+pub fn persistent_volume_claim(claim: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&claim["spec"], &claim["status"]);
-    let bound = !empty(&spec["volumeName"]);
+    let bound = !is_empty_value(&spec["volumeName"]);
     let (capacity, modes) = if bound {
-        (quantity(&status["capacity"]), access_modes(&status["accessModes"]))
+        (storage_quantity(&status["capacity"]), access_modes(&status["accessModes"]))
     } else {
         ("", String::new())
     };
@@ -140,7 +142,7 @@ pub fn claim(claim: &Value, now: Timestamp) -> Cells {
         text(&spec["volumeName"]).into(),
         capacity.into(),
         modes.into(),
-        storage_class(claim).into(),
+        storage_class_name(claim).into(),
         spec["volumeAttributesClassName"].as_str().unwrap_or("<unset>").into(),
         age(claim, now),
         spec["volumeMode"].as_str().unwrap_or("<unset>").into(),
@@ -154,19 +156,21 @@ pub fn event(event: &Value, now: Timestamp) -> Cells {
     }
     let series = &core["series"];
     let first = [&core["firstTimestamp"], &core["eventTime"]].into_iter().find(|at| !at.is_null());
-    let first = since(first.unwrap_or(&Value::Null), now);
+    let first = age_since(first.unwrap_or(&Value::Null), now);
     let (last, count) = if series.is_null() {
         let last = &core["lastTimestamp"];
-        let last = if last.is_null() { first.clone() } else { since(last, now) };
+        let last = if last.is_null() { first.clone() } else { age_since(last, now) };
         (last, int(&core["count"]).max(i64::from(int(&core["count"]) == 0)))
     } else {
-        (since(&series["lastObservedTime"], now), int(&series["count"]))
+        (age_since(&series["lastObservedTime"], now), int(&series["count"]))
     };
     let about = &core["involvedObject"];
     let kind = text(&about["kind"]).to_lowercase();
-    let target = filled(&about["name"]).map_or_else(|| kind.clone(), |name| format!("{kind}/{name}"));
-    let component = filled(&core["source"]["component"]).unwrap_or_else(|| text(&core["reportingComponent"]));
-    let instance = filled(&core["source"]["host"]).unwrap_or_else(|| text(&core["reportingInstance"]));
+    let target = non_empty_text(&about["name"]).map_or_else(|| kind.clone(), |name| format!("{kind}/{name}"));
+    let component =
+        non_empty_text(&core["source"]["component"]).unwrap_or_else(|| text(&core["reportingComponent"]));
+    let instance =
+        non_empty_text(&core["source"]["host"]).unwrap_or_else(|| text(&core["reportingInstance"]));
     let source = if instance.is_empty() { component.to_owned() } else { format!("{component}, {instance}") };
     vec![
         last.into(),
@@ -204,7 +208,7 @@ pub fn binding(binding: &Value, now: Timestamp) -> Cells {
 
 pub fn signing_request(request: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&request["spec"], &request["status"]);
-    let has = |kind: &str| condition(status, kind).is_some();
+    let has = |kind: &str| condition_status(status, kind).is_some();
     let mut state = match (has("Denied"), has("Approved")) {
         (true, _) => "Denied",
         (false, true) => "Approved",
@@ -214,14 +218,14 @@ pub fn signing_request(request: &Value, now: Timestamp) -> Cells {
     if has("Failed") {
         state.push_str(",Failed");
     }
-    if !empty(&status["certificate"]) {
+    if !is_empty_value(&status["certificate"]) {
         state.push_str(",Issued");
     }
-    let duration = spec["expirationSeconds"].as_i64().map(|s| human(SignedDuration::from_secs(s)));
+    let duration = spec["expirationSeconds"].as_i64().map(|s| human_duration(SignedDuration::from_secs(s)));
     vec![
         name(request),
         age(request, now),
-        or(&spec["signerName"], "<none>"),
+        text_or_default(&spec["signerName"], "<none>"),
         text(&spec["username"]).into(),
         duration.unwrap_or_else(|| "<none>".to_owned()).into(),
         state.into(),
@@ -233,16 +237,16 @@ pub fn lease(lease: &Value, now: Timestamp) -> Cells {
 }
 
 pub fn storage_class_row(class: &Value, now: Timestamp) -> Cells {
-    let default = is_default(
+    let default = name_with_default_marker(
         class,
         &["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"],
     );
     vec![
         default,
         text(&class["provisioner"]).into(),
-        or(&class["reclaimPolicy"], "Delete"),
-        or(&class["volumeBindingMode"], "Immediate"),
-        truth(&class["allowVolumeExpansion"]).into(),
+        text_or_default(&class["reclaimPolicy"], "Delete"),
+        text_or_default(&class["volumeBindingMode"], "Immediate"),
+        bool_or_false(&class["allowVolumeExpansion"]).into(),
         age(class, now),
     ]
 }
@@ -258,7 +262,7 @@ pub fn volume_attachment(object: &Value, now: Timestamp) -> Cells {
         text(&spec["attacher"]).into(),
         text(&spec["source"]["persistentVolumeName"]).into(),
         text(&spec["nodeName"]).into(),
-        truth(&object["status"]["attached"]).into(),
+        bool_or_false(&object["status"]["attached"]).into(),
         age(object, now),
     ]
 }
@@ -276,10 +280,10 @@ pub fn csi_driver(driver: &Value, now: Timestamp) -> Cells {
     vec![
         name(driver),
         spec["attachRequired"].as_bool().unwrap_or(true).into(),
-        truth(&spec["podInfoOnMount"]).into(),
-        truth(&spec["storageCapacity"]).into(),
+        bool_or_false(&spec["podInfoOnMount"]).into(),
+        bool_or_false(&spec["storageCapacity"]).into(),
         audiences.unwrap_or_else(|| "<unset>".to_owned()).into(),
-        truth(&spec["requiresRepublish"]).into(),
+        bool_or_false(&spec["requiresRepublish"]).into(),
         if modes.is_empty() { "<none>".into() } else { modes.into() },
         age(driver, now),
     ]
@@ -304,7 +308,7 @@ pub fn admission_policy(policy: &Value, now: Timestamp) -> Cells {
 
 pub fn policy_binding(binding: &Value, now: Timestamp) -> Cells {
     let reference = &binding["spec"]["paramRef"];
-    let shown = match (filled(&reference["name"]), filled(&reference["namespace"])) {
+    let shown = match (non_empty_text(&reference["name"]), non_empty_text(&reference["namespace"])) {
         (Some(name), Some(namespace)) => format!("{namespace}/{name}"),
         (Some(name), None) => format!("*/{name}"),
         (None, _) if !reference["selector"].is_null() => go_selector(&reference["selector"]),
@@ -342,7 +346,7 @@ pub fn api_service(service: &Value, now: Timestamp) -> Cells {
     let conditions = items(&service["status"]["conditions"]).iter();
     let available = conditions.filter(|condition| text(&condition["type"]) == "Available").map(|condition| {
         let status = text(&condition["status"]);
-        match filled(&condition["reason"]) {
+        match non_empty_text(&condition["reason"]) {
             Some(reason) if status != "True" => format!("{status} ({reason})"),
             _ => status.to_owned(),
         }
@@ -353,12 +357,12 @@ pub fn api_service(service: &Value, now: Timestamp) -> Cells {
 
 pub fn flow_schema(schema: &Value, now: Timestamp) -> Cells {
     let spec = &schema["spec"];
-    let dangling = condition(&schema["status"], "Dangling").unwrap_or("?");
+    let dangling = condition_status(&schema["status"], "Dangling").unwrap_or("?");
     vec![
         name(schema),
         text(&spec["priorityLevelConfiguration"]["name"]).into(),
         int(&spec["matchingPrecedence"]).into(),
-        or(&spec["distinguisherMethod"]["type"], "<none>"),
+        text_or_default(&spec["distinguisherMethod"]["type"], "<none>"),
         age(schema, now),
         dangling.into(),
     ]
@@ -385,7 +389,7 @@ pub fn priority_level(level: &Value, now: Timestamp) -> Cells {
 pub fn resource_claim(claim: &Value, now: Timestamp) -> Cells {
     let leaving = !claim["metadata"]["deletionTimestamp"].is_null();
     let allocated = !claim["status"]["allocation"].is_null();
-    let reserved = allocated && !empty(&claim["status"]["reservedFor"]);
+    let reserved = allocated && !is_empty_value(&claim["status"]["reservedFor"]);
     let states = [
         (leaving, "deleted"),
         (!allocated && !leaving, "pending"),

@@ -10,22 +10,22 @@ use serde_json::Value;
 
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
-pub struct JsonPath(Vec<Step>);
+pub struct JsonPath(Vec<JsonPathSegment>);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Step {
+enum JsonPathSegment {
     Field(String),
     Wildcard,
     Recursive,
-    Slice { from: Option<i64>, to: Bound, step: i64 },
-    Union(Vec<Vec<Step>>),
-    Exists(Vec<Step>),
-    Filter { left: Vec<Step>, operator: String, right: Vec<Step> },
+    Slice { from: Option<i64>, to: SliceEnd, step: i64 },
+    Union(Vec<Vec<JsonPathSegment>>),
+    Exists(Vec<JsonPathSegment>),
+    Filter { left: Vec<JsonPathSegment>, operator: String, right: Vec<JsonPathSegment> },
     Constant(Value),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Bound {
+enum SliceEnd {
     /// `[3]`: only this element.
     One,
     End,
@@ -33,20 +33,20 @@ enum Bound {
 }
 
 /// The path does not apply to a value: an index into a map, a filter on a string.
-struct Lost;
+struct PathMismatch;
 
 impl JsonPath {
     pub fn parse(path: &str) -> Option<Self> {
-        Parser::new(path).steps().map(Self)
+        JsonPathParser::new(path).parse_segments().map(Self)
     }
 
     /// Returns the first match of the path.
     pub fn first<'a>(&'a self, document: &'a Value) -> Option<&'a Value> {
-        follow(&self.0, vec![document]).ok()?.first().copied()
+        evaluate(&self.0, vec![document]).ok()?.first().copied()
     }
 }
 
-struct Parser<'a> {
+struct JsonPathParser<'a> {
     rest: &'a str,
 }
 
@@ -55,7 +55,7 @@ fn terminates(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
 
-impl<'a> Parser<'a> {
+impl<'a> JsonPathParser<'a> {
     fn new(rest: &'a str) -> Self {
         Self { rest }
     }
@@ -66,18 +66,18 @@ impl<'a> Parser<'a> {
         taken
     }
 
-    fn steps(mut self) -> Option<Vec<Step>> {
+    fn parse_segments(mut self) -> Option<Vec<JsonPathSegment>> {
         let mut steps = Vec::new();
         while let Some(c) = self.rest.chars().next() {
             if let Some(filter) = self.rest.strip_prefix("[?(") {
                 self.rest = filter;
                 steps.push(self.filter()?);
             } else if let Some(below) = self.rest.strip_prefix("..") {
-                if steps.last() == Some(&Step::Recursive) {
+                if steps.last() == Some(&JsonPathSegment::Recursive) {
                     return None;
                 }
                 self.rest = below;
-                steps.push(Step::Recursive);
+                steps.push(JsonPathSegment::Recursive);
                 if below.starts_with(|c: char| c == '_' || c.is_alphanumeric()) {
                     steps.push(self.field());
                 }
@@ -91,9 +91,9 @@ impl<'a> Parser<'a> {
                     '[' => self.bracket(&mut steps)?,
                     '"' | '\'' => steps.push(self.quoted(c)?),
                     '+' | '-' | '0'..='9' => steps.push(self.number()?),
-                    'a'..='z' | 'A'..='Z' => match self.word() {
-                        "true" => steps.push(Step::Constant(true.into())),
-                        "false" => steps.push(Step::Constant(false.into())),
+                    'a'..='z' | 'A'..='Z' => match self.take_name() {
+                        "true" => steps.push(JsonPathSegment::Constant(true.into())),
+                        "false" => steps.push(JsonPathSegment::Constant(false.into())),
                         _ => return None,
                     },
                     _ => return None,
@@ -103,13 +103,13 @@ impl<'a> Parser<'a> {
         Some(steps)
     }
 
-    fn word(&mut self) -> &'a str {
+    fn take_name(&mut self) -> &'a str {
         let end = self.rest.find(terminates).unwrap_or(self.rest.len());
         self.take(end)
     }
 
     /// A name; a backslash escapes the next character.
-    fn field(&mut self) -> Step {
+    fn field(&mut self) -> JsonPathSegment {
         let mut name = String::new();
         let mut chars = self.rest.char_indices();
         let mut end = self.rest.len();
@@ -124,17 +124,17 @@ impl<'a> Parser<'a> {
             }
         }
         self.take(end);
-        if name == "*" { Step::Wildcard } else { Step::Field(name) }
+        if name == "*" { JsonPathSegment::Wildcard } else { JsonPathSegment::Field(name) }
     }
 
-    fn number(&mut self) -> Option<Step> {
+    fn number(&mut self) -> Option<JsonPathSegment> {
         let digits = self.rest[1..].find(|c: char| c != '.' && !c.is_ascii_digit());
         let text = self.take(digits.map_or(self.rest.len(), |at| at + 1));
         let whole = text.parse::<i64>().ok().map(Value::from);
-        Some(Step::Constant(whole.or_else(|| text.parse::<f64>().ok().map(Value::from))?))
+        Some(JsonPathSegment::Constant(whole.or_else(|| text.parse::<f64>().ok().map(Value::from))?))
     }
 
-    fn quoted(&mut self, quote: char) -> Option<Step> {
+    fn quoted(&mut self, quote: char) -> Option<JsonPathSegment> {
         let mut text = String::new();
         let mut chars = self.rest.char_indices().skip(1);
         loop {
@@ -146,26 +146,26 @@ impl<'a> Parser<'a> {
         }
         let end = chars.next().map_or(self.rest.len(), |(at, _)| at);
         self.take(end);
-        Some(Step::Constant(text.into()))
+        Some(JsonPathSegment::Constant(text.into()))
     }
 
     /// `[0]`, `[-1]`, `[1:3]`, `[*]`, `['key']`, `[0,2]`.
-    fn bracket(&mut self, steps: &mut Vec<Step>) -> Option<()> {
+    fn bracket(&mut self, steps: &mut Vec<JsonPathSegment>) -> Option<()> {
         let end = self.rest.find(']')?;
         let inside = &self.take(end + 1)[1..end];
         if inside.contains(',') {
-            let branch = |part: &str| Parser::new(&format!("[{}]", part.trim())).steps();
-            steps.push(Step::Union(inside.split(',').map(branch).collect::<Option<_>>()?));
+            let branch = |part: &str| JsonPathParser::new(&format!("[{}]", part.trim())).parse_segments();
+            steps.push(JsonPathSegment::Union(inside.split(',').map(branch).collect::<Option<_>>()?));
         } else if let Some(key) = inside.strip_prefix('\'').and_then(|key| key.strip_suffix('\'')) {
-            steps.extend(Parser::new(&format!(".{key}")).steps()?);
+            steps.extend(JsonPathParser::new(&format!(".{key}")).parse_segments()?);
         } else {
-            steps.push(slice(if inside == "*" { ":" } else { inside })?);
+            steps.push(parse_slice(if inside == "*" { ":" } else { inside })?);
         }
         Some(())
     }
 
     /// The expression between `[?(` and `)]`; brackets within quotes do not end it.
-    fn filter(&mut self) -> Option<Step> {
+    fn filter(&mut self) -> Option<JsonPathSegment> {
         let mut open = None;
         let mut end = None;
         let mut escaped = false;
@@ -185,74 +185,77 @@ impl<'a> Parser<'a> {
         self.rest = self.rest.strip_prefix(")]")?;
         let is_operator = |c: char| matches!(c, '!' | '<' | '>' | '=');
         let Some(begin) = inside.find(is_operator).filter(|at| *at > 0) else {
-            return Some(Step::Exists(Parser::new(inside).steps()?));
+            return Some(JsonPathSegment::Exists(JsonPathParser::new(inside).parse_segments()?));
         };
         let (left, tail) = inside.split_at(begin);
         let (operator, right) = tail.split_at(tail.find(|c| !is_operator(c))?);
-        Some(Step::Filter {
-            left: Parser::new(left).steps()?,
+        Some(JsonPathSegment::Filter {
+            left: JsonPathParser::new(left).parse_segments()?,
             operator: operator.to_owned(),
-            right: Parser::new(right).steps()?,
+            right: JsonPathParser::new(right).parse_segments()?,
         })
     }
 }
 
 /// `from:to:step`, each optional; `from` alone selects that element.
-fn slice(text: &str) -> Option<Step> {
+fn parse_slice(text: &str) -> Option<JsonPathSegment> {
     let number = |part: &str| part.trim().parse::<i64>().ok();
     let mut parts = text.split(':');
     let from = parts.next().filter(|part| !part.is_empty());
     let from = from.map(|part| number(part).ok_or(())).transpose().ok()?;
     let to = match parts.next() {
         None if from.is_none() => return None,
-        None => Bound::One,
-        Some("") => Bound::End,
-        Some(to) => Bound::At(number(to)?),
+        None => SliceEnd::One,
+        Some("") => SliceEnd::End,
+        Some(to) => SliceEnd::At(number(to)?),
     };
     let step = parts.next().filter(|part| !part.is_empty()).map_or(Some(1), number)?;
-    parts.next().is_none().then_some(Step::Slice { from, to, step })
+    parts.next().is_none().then_some(JsonPathSegment::Slice { from, to, step })
 }
 
-fn follow<'a>(steps: &'a [Step], start: Vec<&'a Value>) -> Result<Vec<&'a Value>, Lost> {
-    steps.iter().try_fold(start, |found, step| advance(step, &found))
+fn evaluate<'a>(steps: &'a [JsonPathSegment], start: Vec<&'a Value>) -> Result<Vec<&'a Value>, PathMismatch> {
+    steps.iter().try_fold(start, |found, step| evaluate_segment(step, &found))
 }
 
-fn advance<'a>(step: &'a Step, found: &[&'a Value]) -> Result<Vec<&'a Value>, Lost> {
+fn evaluate_segment<'a>(
+    step: &'a JsonPathSegment,
+    found: &[&'a Value],
+) -> Result<Vec<&'a Value>, PathMismatch> {
     let mut next = Vec::new();
     for &value in found {
         match step {
-            Step::Field(name) => next.extend(value.as_object().and_then(|map| map.get(name))),
-            Step::Wildcard => next.extend(children(value)),
-            Step::Recursive => descend(value, &mut next),
-            Step::Constant(constant) => next.push(constant),
-            Step::Slice { from, to, step } if !value.is_null() => {
-                next.extend(elements(value.as_array().ok_or(Lost)?, *from, *to, *step)?);
+            JsonPathSegment::Field(name) => next.extend(value.as_object().and_then(|map| map.get(name))),
+            JsonPathSegment::Wildcard => next.extend(children(value)),
+            JsonPathSegment::Recursive => collect_descendants(value, &mut next),
+            JsonPathSegment::Constant(constant) => next.push(constant),
+            JsonPathSegment::Slice { from, to, step } if !value.is_null() => {
+                next.extend(slice_elements(value.as_array().ok_or(PathMismatch)?, *from, *to, *step)?);
             }
             // A union is applied below to all current values, once per branch.
-            Step::Slice { .. } | Step::Union(_) => {}
-            Step::Exists(left) => {
-                let all = value.as_array().ok_or(Lost)?.iter();
-                next.extend(all.filter(|e| follow(left, vec![e]).is_ok_and(|found| !found.is_empty())));
+            JsonPathSegment::Slice { .. } | JsonPathSegment::Union(_) => {}
+            JsonPathSegment::Exists(left) => {
+                let all = value.as_array().ok_or(PathMismatch)?.iter();
+                next.extend(all.filter(|e| evaluate(left, vec![e]).is_ok_and(|found| !found.is_empty())));
             }
-            Step::Filter { left, operator, right } => {
-                for element in value.as_array().ok_or(Lost)? {
-                    let (left, right) = (follow(left, vec![element])?, follow(right, vec![element])?);
+            JsonPathSegment::Filter { left, operator, right } => {
+                for element in value.as_array().ok_or(PathMismatch)? {
+                    let (left, right) = (evaluate(left, vec![element])?, evaluate(right, vec![element])?);
                     match (left.as_slice(), right.as_slice()) {
                         ([], _) | (_, []) => {}
                         ([left], [right]) => {
-                            if holds(left, operator, right)? {
+                            if compare_values(left, operator, right)? {
                                 next.push(element);
                             }
                         }
-                        _ => return Err(Lost),
+                        _ => return Err(PathMismatch),
                     }
                 }
             }
         }
     }
-    if let Step::Union(branches) = step {
+    if let JsonPathSegment::Union(branches) = step {
         for branch in branches {
-            next.extend(follow(branch, found.to_vec())?);
+            next.extend(evaluate(branch, found.to_vec())?);
         }
     }
     Ok(next)
@@ -267,40 +270,45 @@ fn children(value: &Value) -> Vec<&Value> {
 }
 
 /// Collects the value and all its descendants that have children.
-fn descend<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
+fn collect_descendants<'a>(value: &'a Value, into: &mut Vec<&'a Value>) {
     let below = children(value);
     if !below.is_empty() {
         into.push(value);
         for child in below {
-            descend(child, into);
+            collect_descendants(child, into);
         }
     }
 }
 
-fn elements(list: &[Value], from: Option<i64>, to: Bound, step: i64) -> Result<Vec<&Value>, Lost> {
-    let length = i64::try_from(list.len()).map_err(|_| Lost)?;
+fn slice_elements(
+    list: &[Value],
+    from: Option<i64>,
+    to: SliceEnd,
+    step: i64,
+) -> Result<Vec<&Value>, PathMismatch> {
+    let length = i64::try_from(list.len()).map_err(|_| PathMismatch)?;
     let from = from.unwrap_or(0);
     let from = if from < 0 { from.saturating_add(length) } else { from };
     let to = match to {
-        Bound::One => from.saturating_add(1),
-        Bound::End => length,
-        Bound::At(to) if to < 0 => to.saturating_add(length),
-        Bound::At(to) => to,
+        SliceEnd::One => from.saturating_add(1),
+        SliceEnd::End => length,
+        SliceEnd::At(to) if to < 0 => to.saturating_add(length),
+        SliceEnd::At(to) => to,
     };
     if from == to {
         return Ok(Vec::new());
     }
-    let begin = usize::try_from(from).map_err(|_| Lost)?;
-    let end = usize::try_from(to).map_err(|_| Lost)?;
-    let step = usize::try_from(step).ok().filter(|step| *step > 0).ok_or(Lost)?;
+    let begin = usize::try_from(from).map_err(|_| PathMismatch)?;
+    let end = usize::try_from(to).map_err(|_| PathMismatch)?;
+    let step = usize::try_from(step).ok().filter(|step| *step > 0).ok_or(PathMismatch)?;
     if begin >= list.len() || end > list.len() || begin > end {
-        return Err(Lost);
+        return Err(PathMismatch);
     }
     Ok(list[begin..end].iter().step_by(step).collect())
 }
 
 /// Compares two values of the same type; other comparisons fail.
-fn holds(left: &Value, operator: &str, right: &Value) -> Result<bool, Lost> {
+fn compare_values(left: &Value, operator: &str, right: &Value) -> Result<bool, PathMismatch> {
     let order = match (left, right) {
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         (Value::Bool(a), Value::Bool(b)) if matches!(operator, "==" | "!=") => Some(a.cmp(b)),
@@ -310,7 +318,7 @@ fn holds(left: &Value, operator: &str, right: &Value) -> Result<bool, Lost> {
         },
         _ => None,
     };
-    let order = order.ok_or(Lost)?;
+    let order = order.ok_or(PathMismatch)?;
     match operator {
         "==" => Ok(order == Ordering::Equal),
         "!=" => Ok(order != Ordering::Equal),
@@ -318,7 +326,7 @@ fn holds(left: &Value, operator: &str, right: &Value) -> Result<bool, Lost> {
         "<=" => Ok(order != Ordering::Greater),
         ">" => Ok(order == Ordering::Greater),
         ">=" => Ok(order != Ordering::Less),
-        _ => Err(Lost),
+        _ => Err(PathMismatch),
     }
 }
 
@@ -330,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_find_what_they_name() {
+    fn json_paths_find_values() {
         let document = json!({
             "metadata": {"labels": {"example.com/a": "x"}},
             "spec": {"n": [10, 20, 30], "m": {"k": {"v": 1}}},

@@ -1,7 +1,7 @@
 //! Server-side printing: objects as rows of a Table, for `kubectl get`.
 //!
 //! The resource table defines the columns; this module has the cells, in the same order, for every kind with
-//! its own columns ([`ROWS`]). Columns of custom resources have JSON paths. Lists, single objects and
+//! its own columns ([`PRINTERS`]). Columns of custom resources have JSON paths. Lists, single objects and
 //! watches all use [`table`].
 
 mod age;
@@ -16,24 +16,24 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 pub use self::json_path::JsonPath;
-use crate::rules::read::{filled, items, text};
-use crate::schema::resources::{Column, Resource};
+use crate::rules::accessors::{items, non_empty_text, text};
+use crate::schema::resources::{PrinterColumn, Resource};
 
 /// The cells of one row.
 pub type Cells = Vec<Value>;
 
-type Row = fn(&Value, Timestamp) -> Cells;
+type CellsFn = fn(&Value, Timestamp) -> Cells;
 
 /// The row function of each kind. Other kinds show name and creation time.
 #[rustfmt::skip]
-const ROWS: &[(&str, &str, Row)] = &[
+const PRINTERS: &[(&str, &str, CellsFn)] = &[
     ("", "ConfigMap", cluster::config_map),
     ("", "Endpoints", network::endpoints),
     ("", "Event", cluster::event),
     ("", "Namespace", cluster::namespace),
     ("", "Node", cluster::node),
     ("", "PersistentVolume", cluster::persistent_volume),
-    ("", "PersistentVolumeClaim", cluster::claim),
+    ("", "PersistentVolumeClaim", cluster::persistent_volume_claim),
     ("", "Pod", workloads::pod),
     ("", "PodTemplate", workloads::pod_template),
     ("", "ReplicationController", workloads::replication_controller),
@@ -86,21 +86,21 @@ const ROWS: &[(&str, &str, Row)] = &[
 
 /// The cells of `object` in the order of the resource's columns. The object may have any served
 /// version; an autoscaler in version 1 shows only that version's fields.
-pub fn row(resource: &Resource, object: &Value, now: Timestamp) -> Cells {
+pub fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Cells {
     if resource.is_custom() {
-        return custom_row(&resource.columns, object, now);
+        return custom_cells(&resource.columns, object, now);
     }
-    row_of(&resource.group, &resource.kind)(object, now)
+    cells_fn(&resource.group, &resource.kind)(object, now)
 }
 
-fn row_of(group: &str, kind: &str) -> Row {
-    let found = ROWS.iter().find(|(g, k, _)| *g == group && *k == kind);
+fn cells_fn(group: &str, kind: &str) -> CellsFn {
+    let found = PRINTERS.iter().find(|(g, k, _)| *g == group && *k == kind);
     found.map_or(cluster::name_and_time, |(_, _, row)| *row)
 }
 
 /// The name, then the value of each column's path.
-fn custom_row(columns: &[Column], object: &Value, now: Timestamp) -> Cells {
-    let cell = |column: &Column| {
+fn custom_cells(columns: &[PrinterColumn], object: &Value, now: Timestamp) -> Cells {
+    let cell = |column: &PrinterColumn| {
         let path = JsonPath::parse(&column.json_path);
         path.and_then(|path| path.first(object).map(|found| custom_cell(&column.ty, found, now)))
     };
@@ -119,23 +119,23 @@ fn custom_cell(ty: &str, found: &Value, now: Timestamp) -> Value {
         #[expect(clippy::cast_possible_truncation, reason = "an integer column cuts fractions off")]
         ("integer", Value::Number(n)) => n.as_i64().or(n.as_f64().map(|n| n as i64)).into(),
         ("date", Value::String(at)) if at.is_empty() => "<unknown>".into(),
-        ("date", Value::String(_)) => {
-            age::moment(found).map_or_else(|| "<invalid>".to_owned(), |_| age::since(found, now)).into()
-        }
+        ("date", Value::String(_)) => age::parse_time(found)
+            .map_or_else(|| "<invalid>".to_owned(), |_| age::age_since(found, now))
+            .into(),
         _ => Value::Null,
     }
 }
 
 /// The object in a row (`includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Include {
+pub enum IncludeObject {
     None,
     #[default]
     Metadata,
     Object,
 }
 
-impl Include {
+impl IncludeObject {
     /// Parses the query parameter; `None` for an invalid value.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -149,8 +149,8 @@ impl Include {
 
 /// Options of a Table.
 #[derive(Clone, Copy, Debug)]
-pub struct Form<'a> {
-    pub include: Include,
+pub struct TableOptions<'a> {
+    pub include: IncludeObject,
     /// `v1` or `v1beta1`, from the Accept header.
     pub version: &'a str,
     /// Whether to describe the columns; in a watch only the first event does.
@@ -163,11 +163,11 @@ pub fn table<'a>(
     resource: &Resource,
     objects: impl IntoIterator<Item = &'a Value>,
     list_meta: &Value,
-    form: Form<'_>,
+    form: TableOptions<'_>,
     now: Timestamp,
 ) -> Value {
     let rows: Vec<_> = objects.into_iter().map(|object| table_row(resource, object, form, now)).collect();
-    let columns = form.headers.then(|| resource.columns.iter().map(definition).collect::<Vec<_>>());
+    let columns = form.headers.then(|| resource.columns.iter().map(column_definition).collect::<Vec<_>>());
     // Without a printer for the kind, Go writes an empty list of rows as null.
     let plain = !resource.is_custom() && resource.columns.iter().any(|c| c.name.as_ref() == "Created At");
     let rows = if rows.is_empty() && plain { Value::Null } else { rows.into() };
@@ -178,7 +178,12 @@ pub fn table<'a>(
 }
 
 /// The Table of a single object.
-pub fn table_of(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
+pub fn single_object_table(
+    resource: &Resource,
+    object: &Value,
+    form: TableOptions<'_>,
+    now: Timestamp,
+) -> Value {
     let list_meta = match object["metadata"].get("resourceVersion") {
         Some(version) => json!({"resourceVersion": version}),
         None => json!({}), // of a dry run
@@ -187,7 +192,7 @@ pub fn table_of(resource: &Resource, object: &Value, form: Form<'_>, now: Timest
 }
 
 /// The Table of the Scale of an object of `parent`.
-pub fn table_of_scale(parent: &Resource, scale: &Value, form: Form<'_>, now: Timestamp) -> Value {
+pub fn scale_table(parent: &Resource, scale: &Value, form: TableOptions<'_>, now: Timestamp) -> Value {
     const OWN: [(&str, &str, &str); 4] = [
         ("Name", "string", ""),
         ("Desired", "integer", ""),
@@ -196,7 +201,7 @@ pub fn table_of_scale(parent: &Resource, scale: &Value, form: Form<'_>, now: Tim
     ];
     const CUSTOM: [(&str, &str, &str); 2] = [("Name", "string", "name"), ("Created At", "date", "")];
     let columns: &[_] = if parent.is_custom() { &CUSTOM } else { &OWN };
-    let column = |(name, ty, format): &(&str, &str, &str)| Column {
+    let column = |(name, ty, format): &(&str, &str, &str)| PrinterColumn {
         name: (*name).into(),
         ty: (*ty).into(),
         format: (*format).into(),
@@ -212,12 +217,12 @@ pub fn table_of_scale(parent: &Resource, scale: &Value, form: Form<'_>, now: Tim
         custom: None,
         ..parent.clone()
     };
-    table_of(&shown, scale, form, now)
+    single_object_table(&shown, scale, form, now)
 }
 
 /// Annotations that represent fields missing in a version. `PartialObjectMetadata` omits them,
 /// as Kubernetes does.
-const STAND_INS: &[&str] = &[
+const COMPATIBILITY_ANNOTATIONS: &[&str] = &[
     "autoscaling.alpha.kubernetes.io/behavior",
     "autoscaling.alpha.kubernetes.io/conditions",
     "autoscaling.alpha.kubernetes.io/current-metrics",
@@ -226,12 +231,12 @@ const STAND_INS: &[&str] = &[
 ];
 
 /// `PartialObjectMetadata`, as metadata-only caches of controllers request it.
-pub fn partial(object: &Value, version: &str) -> Value {
+pub fn partial_object_metadata(object: &Value, version: &str) -> Value {
     let mut metadata = object["metadata"].clone();
     if let Some(fields) = metadata.as_object_mut()
         && let Some(Value::Object(annotations)) = fields.get_mut("annotations")
     {
-        annotations.retain(|name, _| !STAND_INS.contains(&name.as_str()));
+        annotations.retain(|name, _| !COMPATIBILITY_ANNOTATIONS.contains(&name.as_str()));
         if annotations.is_empty() {
             fields.remove("annotations");
         }
@@ -241,18 +246,18 @@ pub fn partial(object: &Value, version: &str) -> Value {
     })
 }
 
-fn definition(column: &Column) -> Value {
+fn column_definition(column: &PrinterColumn) -> Value {
     json!({
         "name": column.name, "type": column.ty, "format": column.format,
         "description": column.description, "priority": column.priority,
     })
 }
 
-pub fn table_row(resource: &Resource, object: &Value, form: Form<'_>, now: Timestamp) -> Value {
+pub fn table_row(resource: &Resource, object: &Value, form: TableOptions<'_>, now: Timestamp) -> Value {
     let carried = match form.include {
-        Include::None => Value::Null,
-        Include::Metadata => partial(object, form.version),
-        Include::Object => {
+        IncludeObject::None => Value::Null,
+        IncludeObject::Metadata => partial_object_metadata(object, form.version),
+        IncludeObject::Object => {
             let mut whole = object.as_object().cloned().unwrap_or_default();
             whole.entry("kind").or_insert_with(|| resource.kind.as_ref().into());
             whole.entry("apiVersion").or_insert_with(|| resource.api_version().into());
@@ -260,16 +265,16 @@ pub fn table_row(resource: &Resource, object: &Value, form: Form<'_>, now: Times
         }
     };
     let mut row = Map::new();
-    row.insert("cells".to_owned(), self::row(resource, object, now).into());
+    row.insert("cells".to_owned(), self::cells(resource, object, now).into());
     row.insert("object".to_owned(), carried);
-    if let Some(ended) = ended_pod(resource, object) {
+    if let Some(ended) = completed_pod_condition(resource, object) {
         row.insert("conditions".to_owned(), json!([ended]));
     }
     Value::Object(row)
 }
 
 /// The row condition of a terminated pod, by which clients can hide it.
-fn ended_pod(resource: &Resource, object: &Value) -> Option<Value> {
+fn completed_pod_condition(resource: &Resource, object: &Value) -> Option<Value> {
     if resource.kind.as_ref() != "Pod" || !resource.group.is_empty() {
         return None;
     }
@@ -286,22 +291,22 @@ fn name(object: &Value) -> Value {
 }
 
 fn age(object: &Value, now: Timestamp) -> Value {
-    age::since(&object["metadata"]["creationTimestamp"], now).into()
+    age::age_since(&object["metadata"]["creationTimestamp"], now).into()
 }
 
 /// The string, or `otherwise` if empty.
-fn or(value: &Value, otherwise: &str) -> Value {
-    filled(value).unwrap_or(otherwise).into()
+fn text_or_default(value: &Value, otherwise: &str) -> Value {
+    non_empty_text(value).unwrap_or(otherwise).into()
 }
 
 /// The status of the condition `kind`, if the object has it.
-fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
+fn condition_status<'a>(status: &'a Value, kind: &str) -> Option<&'a str> {
     let found = items(&status["conditions"]).iter().find(|condition| text(&condition["type"]) == kind);
     found.map(|condition| text(&condition["status"]))
 }
 
 /// The name, with a mark if one of these annotations makes the object the default of its kind.
-fn is_default(object: &Value, annotations: &[&str]) -> Value {
+fn name_with_default_marker(object: &Value, annotations: &[&str]) -> Value {
     let set = |key: &&str| text(&object["metadata"]["annotations"][*key]) == "true";
     let mark = if annotations.iter().any(set) { " (default)" } else { "" };
     format!("{}{mark}", text(&object["metadata"]["name"])).into()

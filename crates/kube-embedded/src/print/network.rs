@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::selector::{labels, selector};
-use super::{Cells, age, is_default, name};
-use crate::rules::read::{empty, filled, int, items, text, texts};
+use super::{Cells, age, name, name_with_default_marker};
+use crate::rules::accessors::{int, is_empty_value, items, non_empty_text, text, texts};
 
 pub fn service(service: &Value, now: Timestamp) -> Cells {
     let spec = &service["spec"];
@@ -22,7 +22,10 @@ pub fn service(service: &Value, now: Timestamp) -> Cells {
     vec![
         name(service),
         text(&spec["type"]).into(),
-        filled(&spec["clusterIPs"][0]).or(filled(&spec["clusterIP"])).unwrap_or("<none>").into(),
+        non_empty_text(&spec["clusterIPs"][0])
+            .or(non_empty_text(&spec["clusterIP"]))
+            .unwrap_or("<none>")
+            .into(),
         external_address(service).into(),
         if ports.is_empty() { "<none>".into() } else { ports.into() },
         age(service, now),
@@ -37,7 +40,7 @@ fn external_address(service: &Value) -> String {
         "ClusterIP" | "NodePort" if given.is_empty() => "<none>".to_owned(),
         "ClusterIP" | "NodePort" => given.join(","),
         "LoadBalancer" => {
-            let balanced = balancers(&service["status"]);
+            let balanced = load_balancer_addresses(&service["status"]);
             let all: Vec<_> = balanced.into_iter().chain(given).collect();
             if all.is_empty() { "<pending>".to_owned() } else { all.join(",") }
         }
@@ -47,20 +50,20 @@ fn external_address(service: &Value) -> String {
 }
 
 /// The addresses of load balancers, without duplicates, sorted.
-fn balancers(status: &Value) -> BTreeSet<&str> {
+fn load_balancer_addresses(status: &Value) -> BTreeSet<&str> {
     let points = items(&status["loadBalancer"]["ingress"]).iter();
-    points.filter_map(|point| filled(&point["ip"]).or(filled(&point["hostname"]))).collect()
+    points.filter_map(|point| non_empty_text(&point["ip"]).or(non_empty_text(&point["hostname"]))).collect()
 }
 
 pub fn ingress(ingress: &Value, now: Timestamp) -> Cells {
     let spec = &ingress["spec"];
-    let address: Vec<_> = balancers(&ingress["status"]).into_iter().collect();
+    let address: Vec<_> = load_balancer_addresses(&ingress["status"]).into_iter().collect();
     vec![
         name(ingress),
         spec["ingressClassName"].as_str().unwrap_or("<none>").into(),
         hosts(items(&spec["rules"])).into(),
         address.join(",").into(),
-        if empty(&spec["tls"]) { "80" } else { "80, 443" }.into(),
+        if is_empty_value(&spec["tls"]) { "80" } else { "80, 443" }.into(),
         age(ingress, now),
     ]
 }
@@ -72,7 +75,7 @@ fn hosts(rules: &[Value]) -> String {
     for rule in rules {
         more |= list.len() == 3;
         if !more {
-            list.extend(filled(&rule["host"]));
+            list.extend(non_empty_text(&rule["host"]));
         }
     }
     match (list.is_empty(), more) {
@@ -87,10 +90,11 @@ pub fn ingress_class(class: &Value, now: Timestamp) -> Cells {
     let shown = if parameters.is_null() {
         "<none>".to_owned()
     } else {
-        let group = filled(&parameters["apiGroup"]).map(|group| format!(".{group}")).unwrap_or_default();
+        let group =
+            non_empty_text(&parameters["apiGroup"]).map(|group| format!(".{group}")).unwrap_or_default();
         format!("{}{group}/{}", text(&parameters["kind"]), text(&parameters["name"]))
     };
-    let default = is_default(class, &["ingressclass.kubernetes.io/is-default-class"]);
+    let default = name_with_default_marker(class, &["ingressclass.kubernetes.io/is-default-class"]);
     vec![default, text(&class["spec"]["controller"]).into(), shown.into(), age(class, now)]
 }
 
@@ -111,7 +115,7 @@ pub fn endpoints(endpoints: &Value, now: Timestamp) -> Cells {
         pairs.map(|(point, port)| join_port(&address(point), int(&port["port"]))).collect()
     });
     let all: Vec<_> = all.collect();
-    let shown = if subsets.is_empty() { "<none>".to_owned() } else { first_three(&all) };
+    let shown = if subsets.is_empty() { "<none>".to_owned() } else { join_first_three(&all) };
     vec![name(endpoints), shown.into(), age(endpoints, now)]
 }
 
@@ -119,14 +123,14 @@ fn join_port(address: &str, port: i64) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
-fn first_three(all: &[impl AsRef<str>]) -> String {
+fn join_first_three(all: &[impl AsRef<str>]) -> String {
     let first = all.iter().take(3).map(AsRef::as_ref).collect::<Vec<_>>().join(",");
     if all.len() > 3 { format!("{first} + {} more...", all.len() - 3) } else { first }
 }
 
-/// As [`first_three`], with `<unset>` for none.
-fn three_or_unset(all: &[impl AsRef<str>]) -> String {
-    let shown = first_three(all);
+/// As [`join_first_three`], with `<unset>` for none.
+fn first_three_or_unset(all: &[impl AsRef<str>]) -> String {
+    let shown = join_first_three(all);
     if shown.is_empty() { "<unset>".to_owned() } else { shown }
 }
 
@@ -140,8 +144,8 @@ pub fn endpoint_slice(slice: &Value, now: Timestamp) -> Cells {
     vec![
         name(slice),
         text(&slice["addressType"]).into(),
-        three_or_unset(&ports).into(),
-        three_or_unset(&addresses).into(),
+        first_three_or_unset(&ports).into(),
+        first_three_or_unset(&addresses).into(),
         age(slice, now),
     ]
 }
@@ -157,7 +161,7 @@ pub fn ip_address(object: &Value, now: Timestamp) -> Cells {
         "<none>".to_owned()
     } else {
         let resource = crate::error::qualified(text(&parent["resource"]), text(&parent["group"]));
-        let namespace = filled(&parent["namespace"]).map(|ns| format!("/{ns}")).unwrap_or_default();
+        let namespace = non_empty_text(&parent["namespace"]).map(|ns| format!("/{ns}")).unwrap_or_default();
         format!("{}{namespace}/{}", resource.to_lowercase(), text(&parent["name"]))
     };
     vec![name(object), shown.into(), age(object, now)]

@@ -6,21 +6,21 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::age::moment;
-use super::condition;
-use crate::rules::read::{filled, int, items, text, truth};
+use super::age::parse_time;
+use super::condition_status;
+use crate::rules::accessors::{bool_or_false, int, items, non_empty_text, text};
 
 /// The state shown in a pod's row.
-pub struct State {
+pub struct PodState {
     pub ready: usize,
     pub total: usize,
     pub reason: String,
     pub restarts: i64,
     /// The time of the last restart.
-    pub restarted: Option<Timestamp>,
+    pub last_restart: Option<Timestamp>,
 }
 
-pub fn state(pod: &Value) -> State {
+pub fn pod_state(pod: &Value) -> PodState {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let init = items(&spec["initContainers"]);
     let is_sidecar = |name: &str| {
@@ -28,12 +28,12 @@ pub fn state(pod: &Value) -> State {
         found.is_some_and(|c| text(&c["restartPolicy"]) == "Always")
     };
     let sidecars = init.iter().filter(|c| text(&c["restartPolicy"]) == "Always").count();
-    let mut state = State {
+    let mut state = PodState {
         ready: 0,
         total: items(&spec["containers"]).len() + sidecars,
-        reason: filled(&status["reason"]).unwrap_or_else(|| text(&status["phase"])).to_owned(),
+        reason: non_empty_text(&status["reason"]).unwrap_or_else(|| text(&status["phase"])).to_owned(),
         restarts: 0,
-        restarted: None,
+        last_restart: None,
     };
     let gated = items(&status["conditions"]).iter().any(|condition| {
         text(&condition["type"]) == "PodScheduled" && text(&condition["reason"]) == "SchedulingGated"
@@ -46,21 +46,21 @@ pub fn state(pod: &Value) -> State {
     let mut initializing = false;
     for (at, container) in items(&status["initContainerStatuses"]).iter().enumerate() {
         let sidecar = is_sidecar(text(&container["name"]));
-        count(container, &mut state.restarts, &mut state.restarted);
+        add_restarts(container, &mut state.restarts, &mut state.last_restart);
         if sidecar {
-            count(container, &mut sidecar_restarts.0, &mut sidecar_restarts.1);
+            add_restarts(container, &mut sidecar_restarts.0, &mut sidecar_restarts.1);
         }
         let ended = &container["state"]["terminated"];
         if !ended.is_null() && int(&ended["exitCode"]) == 0 {
             continue;
         }
-        if sidecar && truth(&container["started"]) {
-            state.ready += usize::from(truth(&container["ready"]));
+        if sidecar && bool_or_false(&container["started"]) {
+            state.ready += usize::from(bool_or_false(&container["ready"]));
             continue;
         }
-        let waiting = filled(&container["state"]["waiting"]["reason"]);
+        let waiting = non_empty_text(&container["state"]["waiting"]["reason"]);
         state.reason = match waiting.filter(|reason| *reason != "PodInitializing") {
-            _ if !ended.is_null() => format!("Init:{}", how_ended(ended)),
+            _ if !ended.is_null() => format!("Init:{}", termination_reason(ended)),
             Some(waiting) => format!("Init:{waiting}"),
             None => format!("Init:{at}/{}", init.len()),
         };
@@ -68,8 +68,8 @@ pub fn state(pod: &Value) -> State {
         break;
     }
 
-    if !initializing || condition(status, "Initialized") == Some("True") {
-        (state.restarts, state.restarted) = sidecar_restarts;
+    if !initializing || condition_status(status, "Initialized") == Some("True") {
+        (state.restarts, state.last_restart) = sidecar_restarts;
         containers(status, &mut state);
     }
 
@@ -85,27 +85,27 @@ pub fn state(pod: &Value) -> State {
 }
 
 /// Evaluates the main containers, last to first, so that the first one takes precedence.
-fn containers(status: &Value, state: &mut State) {
+fn containers(status: &Value, state: &mut PodState) {
     let mut running = false;
     let mut failure = None;
     for container in items(&status["containerStatuses"]).iter().rev() {
-        count(container, &mut state.restarts, &mut state.restarted);
+        add_restarts(container, &mut state.restarts, &mut state.last_restart);
         let now = &container["state"];
         let ended = &now["terminated"];
-        if let Some(waiting) = filled(&now["waiting"]["reason"]) {
+        if let Some(waiting) = non_empty_text(&now["waiting"]["reason"]) {
             waiting.clone_into(&mut state.reason);
         } else if !ended.is_null() {
-            state.reason = how_ended(ended);
+            state.reason = termination_reason(ended);
             if int(&ended["exitCode"]) != 0 {
                 failure = Some(state.reason.clone());
             }
-        } else if truth(&container["ready"]) && !now["running"].is_null() {
+        } else if bool_or_false(&container["ready"]) && !now["running"].is_null() {
             running = true;
             state.ready += 1;
         }
     }
     if state.reason == "Completed" {
-        if running && condition(status, "Ready") == Some("True") {
+        if running && condition_status(status, "Ready") == Some("True") {
             "Running".clone_into(&mut state.reason);
         } else if let Some(failure) = failure {
             state.reason = failure;
@@ -116,13 +116,13 @@ fn containers(status: &Value, state: &mut State) {
 }
 
 /// Adds a container's restarts, and records the latest time.
-fn count(container: &Value, restarts: &mut i64, restarted: &mut Option<Timestamp>) {
+fn add_restarts(container: &Value, restarts: &mut i64, restarted: &mut Option<Timestamp>) {
     *restarts = restarts.saturating_add(int(&container["restartCount"]));
-    *restarted = (*restarted).max(moment(&container["lastState"]["terminated"]["finishedAt"]));
+    *restarted = (*restarted).max(parse_time(&container["lastState"]["terminated"]["finishedAt"]));
 }
 
-fn how_ended(ended: &Value) -> String {
-    match (filled(&ended["reason"]), int(&ended["signal"])) {
+fn termination_reason(ended: &Value) -> String {
+    match (non_empty_text(&ended["reason"]), int(&ended["signal"])) {
         (Some(reason), _) => reason.to_owned(),
         (None, 0) => format!("ExitCode:{}", int(&ended["exitCode"])),
         (None, signal) => format!("Signal:{signal}"),
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_word_for_a_pod() {
+    fn pod_state_shows_blocking_reason() {
         let waiting = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
         let ended = |code: i64, reason: &str| json!({"name": "i", "state": {"terminated": {"exitCode": code, "reason": reason}}});
         let up = json!({"ready": true, "state": {"running": {}}});
@@ -158,7 +158,7 @@ mod tests {
         ];
         for (expected, status) in table {
             let spec = json!({"containers": [{}], "initContainers": [{"name": "i"}]});
-            let shown = state(&json!({"spec": spec, "status": status}));
+            let shown = pod_state(&json!({"spec": spec, "status": status}));
             assert_eq!(format!("{}, {}/{}", shown.reason, shown.ready, shown.total), expected);
         }
     }

@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 
-use crate::rules::read::{entries, items, text, texts};
+use crate::rules::accessors::{entries, items, text, texts};
 
 /// `a=1,b=2`, or `<none>`.
 pub fn labels(labels: &Value) -> String {
-    or_none(pairs(labels))
+    text_or_none(join_labels(labels))
 }
 
 /// `a=1,b=2`
-pub fn pairs(labels: &Value) -> String {
+pub fn join_labels(labels: &Value) -> String {
     let pairs: Vec<_> = entries(labels).map(|(key, value)| format!("{key}={}", text(value))).collect();
     pairs.join(",")
 }
 
 /// A label selector in kubectl's syntax, or `<none>`.
 pub fn selector(selector: &Value) -> String {
-    or_none(requirements(selector))
+    text_or_none(requirements(selector))
 }
 
 /// A label selector in kubectl's syntax: `a=1,b in (x,y),!c`, sorted by key.
@@ -42,7 +42,7 @@ pub fn requirements(selector: &Value) -> String {
     all.into_iter().map(|(_, shown)| shown).collect::<Vec<_>>().join(",")
 }
 
-fn or_none(shown: String) -> String {
+fn text_or_none(shown: String) -> String {
     if shown.is_empty() { "<none>".to_owned() } else { shown }
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn selectors_read_as_typed() {
+    fn selectors_are_formatted_in_kubectl_syntax() {
         let both = json!({"matchLabels": {"b": "1"}, "matchExpressions": [
             {"key": "c", "operator": "Exists"},
             {"key": "a", "operator": "In", "values": ["y", "x"]},

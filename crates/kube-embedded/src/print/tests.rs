@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 
 fn resource(group: &str, kind: &str, columns: &[(&str, &str, &str)]) -> Resource {
-    let columns = columns.iter().map(|(name, ty, path)| Column {
+    let columns = columns.iter().map(|(name, ty, path)| PrinterColumn {
         name: (*name).into(),
         ty: (*ty).into(),
         format: "".into(),
@@ -39,16 +39,16 @@ fn now() -> Timestamp {
 }
 
 #[test]
-fn no_kind_has_two_rows() {
-    let mut kinds: Vec<_> = ROWS.iter().map(|(group, kind, _)| (group, kind)).collect();
+fn printers_are_unique_per_kind() {
+    let mut kinds: Vec<_> = PRINTERS.iter().map(|(group, kind, _)| (group, kind)).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    assert_eq!(kinds.len(), ROWS.len());
+    assert_eq!(kinds.len(), PRINTERS.len());
 }
 
 #[test]
-fn no_row_panics_on_an_empty_object() {
-    for (_, _, row) in ROWS {
+fn printers_do_not_panic_on_empty_object() {
+    for (_, _, row) in PRINTERS {
         for object in [json!({}), json!(null), json!([]), json!({"spec": [], "status": 3, "metadata": "x"})] {
             row(&object, now());
         }
@@ -56,7 +56,7 @@ fn no_row_panics_on_an_empty_object() {
 }
 
 #[test]
-fn rows_as_kubernetes_prints_them() {
+fn rows_are_those_of_kubernetes() {
     let made = json!({"name": "x", "creationTimestamp": "2026-01-01T23:58:00Z"});
     let port = json!({"port": 80, "nodePort": 30080, "protocol": "TCP"});
     let metric =
@@ -101,12 +101,12 @@ fn rows_as_kubernetes_prints_them() {
     ];
     for (group, kind, mut object, cells) in table {
         object["metadata"] = made.clone();
-        assert_eq!(Value::from(row(&resource(group, kind, &[]), &object, now())), cells, "{kind}");
+        assert_eq!(Value::from(super::cells(&resource(group, kind, &[]), &object, now())), cells, "{kind}");
     }
 }
 
 #[test]
-fn cells_of_custom_resources_follow_the_type_of_their_column() {
+fn custom_resource_cells_follow_column_type() {
     let columns = resource(
         "",
         "",
@@ -121,21 +121,21 @@ fn cells_of_custom_resources_follow_the_type_of_their_column() {
     );
     let object = json!({"metadata": {"name": "x", "creationTimestamp": "2026-01-01T00:00:00Z"},
                         "spec": {"size": 3, "list": [1, "a"]}});
-    let cells = custom_row(&columns.columns, &object, now());
+    let cells = custom_cells(&columns.columns, &object, now());
     assert_eq!(Value::from(cells), json!(["x", 3, "[1,\"a\"]", "24h", null, null]));
 }
 
 #[test]
-fn a_table_carries_what_was_asked_for() {
+fn table_includes_requested_objects() {
     let kind = resource("", "Pod", &[("Name", "string", "")]);
     let pod = json!({"metadata": {"name": "p", "resourceVersion": "7"}, "status": {"phase": "Failed"}});
-    let form = Form { include: Include::None, version: "v1", headers: false };
-    let told = table_of(&kind, &pod, form, now());
+    let form = TableOptions { include: IncludeObject::None, version: "v1", headers: false };
+    let told = single_object_table(&kind, &pod, form, now());
     assert_eq!(told["metadata"], json!({"resourceVersion": "7"}));
     assert_eq!(told["columnDefinitions"], Value::Null);
     assert_eq!(told["rows"][0]["object"], Value::Null);
     assert_eq!(told["rows"][0]["conditions"][0]["reason"], "Failed");
-    let form = Form { include: Include::Object, headers: true, ..form };
+    let form = TableOptions { include: IncludeObject::Object, headers: true, ..form };
     let told = table(&kind, [&pod], &json!({}), form, now());
     assert_eq!(told["rows"][0]["object"]["kind"], "Pod");
     assert_eq!(told["columnDefinitions"][0]["name"], "Name");
@@ -146,8 +146,8 @@ fn a_table_carries_what_was_asked_for() {
 }
 
 #[test]
-fn metadata_alone_has_no_stand_ins() {
+fn partial_metadata_has_no_compatibility_annotations() {
     let set =
         json!({"metadata": {"name": "a", "annotations": {"deprecated.daemonset.template.generation": "1"}}});
-    assert_eq!(partial(&set, "v1")["metadata"], json!({"name": "a"}));
+    assert_eq!(partial_object_metadata(&set, "v1")["metadata"], json!({"name": "a"}));
 }

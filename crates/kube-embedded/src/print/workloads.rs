@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::age::{human, moment, since};
+use super::age::{age_since, human_duration, parse_time};
 use super::selector::{labels, requirements, selector};
-use super::{Cells, age, condition, name, or};
-use crate::rules::read::{entries, filled, int, items, text, truth};
+use super::{Cells, age, condition_status, name, text_or_default};
+use crate::rules::accessors::{bool_or_false, entries, int, items, non_empty_text, text};
 
 /// Names and images of the containers below `spec`.
-fn containers(spec: &Value) -> (String, String) {
+fn container_names_and_images(spec: &Value) -> (String, String) {
     let join = |field: &str| {
         items(&spec["containers"]).iter().map(|c| text(&c[field])).collect::<Vec<_>>().join(",")
     };
@@ -18,15 +18,16 @@ fn containers(spec: &Value) -> (String, String) {
 
 pub fn pod(pod: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&pod["spec"], &pod["status"]);
-    let state = super::pod::state(pod);
-    let restarts = match state.restarted {
+    let state = super::pod::pod_state(pod);
+    let restarts = match state.last_restart {
         Some(at) if state.restarts != 0 => {
-            format!("{} ({} ago)", state.restarts, human(now.duration_since(at)))
+            format!("{} ({} ago)", state.restarts, human_duration(now.duration_since(at)))
         }
         _ => state.restarts.to_string(),
     };
     let gates = items(&spec["readinessGates"]);
-    let open = gates.iter().filter(|gate| condition(status, text(&gate["conditionType"])) == Some("True"));
+    let open =
+        gates.iter().filter(|gate| condition_status(status, text(&gate["conditionType"])) == Some("True"));
     let gates =
         if gates.is_empty() { "<none>".to_owned() } else { format!("{}/{}", open.count(), gates.len()) };
     vec![
@@ -35,16 +36,16 @@ pub fn pod(pod: &Value, now: Timestamp) -> Cells {
         state.reason.into(),
         restarts.into(),
         age(pod, now),
-        or(&status["podIPs"][0]["ip"], "<none>"),
-        or(&spec["nodeName"], "<none>"),
-        or(&status["nominatedNodeName"], "<none>"),
+        text_or_default(&status["podIPs"][0]["ip"], "<none>"),
+        text_or_default(&spec["nodeName"], "<none>"),
+        text_or_default(&status["nominatedNodeName"], "<none>"),
         gates.into(),
     ]
 }
 
 pub fn pod_template(template: &Value, _: Timestamp) -> Cells {
     let inner = &template["template"];
-    let (names, images) = containers(&inner["spec"]);
+    let (names, images) = container_names_and_images(&inner["spec"]);
     vec![name(template), names.into(), images.into(), labels(&inner["metadata"]["labels"]).into()]
 }
 
@@ -58,7 +59,7 @@ pub fn replica_set(object: &Value, now: Timestamp) -> Cells {
 
 fn replicas(object: &Value, now: Timestamp, selector: String) -> Cells {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let (names, images) = containers(&spec["template"]["spec"]);
+    let (names, images) = container_names_and_images(&spec["template"]["spec"]);
     vec![
         name(object),
         int(&spec["replicas"]).into(),
@@ -73,7 +74,7 @@ fn replicas(object: &Value, now: Timestamp, selector: String) -> Cells {
 
 pub fn deployment(object: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let (names, images) = containers(&spec["template"]["spec"]);
+    let (names, images) = container_names_and_images(&spec["template"]["spec"]);
     vec![
         name(object),
         format!("{}/{}", int(&status["readyReplicas"]), int(&spec["replicas"])).into(),
@@ -88,14 +89,14 @@ pub fn deployment(object: &Value, now: Timestamp) -> Cells {
 
 pub fn stateful_set(object: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let (names, images) = containers(&spec["template"]["spec"]);
+    let (names, images) = container_names_and_images(&spec["template"]["spec"]);
     let ready = format!("{}/{}", int(&status["readyReplicas"]), int(&spec["replicas"]));
     vec![name(object), ready.into(), age(object, now), names.into(), images.into()]
 }
 
 pub fn daemon_set(object: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let (names, images) = containers(&spec["template"]["spec"]);
+    let (names, images) = container_names_and_images(&spec["template"]["spec"]);
     vec![
         name(object),
         int(&status["desiredNumberScheduled"]).into(),
@@ -112,18 +113,18 @@ pub fn daemon_set(object: &Value, now: Timestamp) -> Cells {
 }
 
 /// The conditions shown as a Job's status; the first true one counts.
-const JOB_STATES: &[(&str, &str)] = &[("Complete", "Complete"), ("Failed", "Failed")];
-const JOB_LATER_STATES: &[&str] = &["Suspended", "FailureTarget", "SuccessCriteriaMet"];
+const FINAL_JOB_CONDITIONS: &[(&str, &str)] = &[("Complete", "Complete"), ("Failed", "Failed")];
+const OTHER_JOB_CONDITIONS: &[&str] = &["Suspended", "FailureTarget", "SuccessCriteriaMet"];
 
 pub fn job(job: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&job["spec"], &job["status"]);
-    let holds = |kind: &str| condition(status, kind) == Some("True");
-    let finished = JOB_STATES.iter().find(|(kind, _)| holds(kind)).map(|(_, shown)| *shown);
+    let holds = |kind: &str| condition_status(status, kind) == Some("True");
+    let finished = FINAL_JOB_CONDITIONS.iter().find(|(kind, _)| holds(kind)).map(|(_, shown)| *shown);
     let shown = finished.unwrap_or_else(|| {
         if !job["metadata"]["deletionTimestamp"].is_null() {
             return "Terminating";
         }
-        JOB_LATER_STATES.iter().find(|kind| holds(kind)).copied().unwrap_or("Running")
+        OTHER_JOB_CONDITIONS.iter().find(|kind| holds(kind)).copied().unwrap_or("Running")
     });
     let (succeeded, parallelism) = (int(&status["succeeded"]), int(&spec["parallelism"]));
     let completions = match spec["completions"].as_i64() {
@@ -131,11 +132,11 @@ pub fn job(job: &Value, now: Timestamp) -> Cells {
         None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         None => format!("{succeeded}/1"),
     };
-    let duration = moment(&status["startTime"]).map(|start| {
-        let end = moment(&status["completionTime"]).unwrap_or(now);
-        human(end.duration_since(start))
+    let duration = parse_time(&status["startTime"]).map(|start| {
+        let end = parse_time(&status["completionTime"]).unwrap_or(now);
+        human_duration(end.duration_since(start))
     });
-    let (names, images) = containers(&spec["template"]["spec"]);
+    let (names, images) = container_names_and_images(&spec["template"]["spec"]);
     vec![
         name(job),
         shown.into(),
@@ -151,14 +152,14 @@ pub fn job(job: &Value, now: Timestamp) -> Cells {
 pub fn cron_job(object: &Value, now: Timestamp) -> Cells {
     let (spec, status) = (&object["spec"], &object["status"]);
     let last = &status["lastScheduleTime"];
-    let last = if last.is_null() { "<none>".to_owned() } else { since(last, now) };
+    let last = if last.is_null() { "<none>".to_owned() } else { age_since(last, now) };
     let suspend = match spec["suspend"].as_bool() {
         Some(true) => "True",
         Some(false) => "False",
         None => "<unset>",
     };
     let template = &spec["jobTemplate"]["spec"];
-    let (names, images) = containers(&template["template"]["spec"]);
+    let (names, images) = container_names_and_images(&template["template"]["spec"]);
     vec![
         name(object),
         text(&spec["schedule"]).into(),
@@ -175,7 +176,7 @@ pub fn cron_job(object: &Value, now: Timestamp) -> Cells {
 
 pub fn controller_revision(object: &Value, now: Timestamp) -> Cells {
     let owners = items(&object["metadata"]["ownerReferences"]);
-    let owner = owners.iter().find(|owner| truth(&owner["controller"])).map(|owner| {
+    let owner = owners.iter().find(|owner| bool_or_false(&owner["controller"])).map(|owner| {
         let group = text(&owner["apiVersion"]).split_once('/').map_or("", |(group, _)| group);
         let kind = text(&owner["kind"]).to_lowercase();
         let kind = if group.is_empty() { kind } else { format!("{kind}.{group}") };
@@ -207,7 +208,7 @@ pub fn autoscaler(object: &Value, now: Timestamp) -> Cells {
     vec![
         name(object),
         format!("{}/{}", text(&target["kind"]), text(&target["name"])).into(),
-        targets(spec, status).into(),
+        metric_targets(spec, status).into(),
         fewest.map_or_else(|| "<unset>".to_owned(), |n| n.to_string()).into(),
         int(&spec["maxReplicas"]).into(),
         int(&status["currentReplicas"]).into(),
@@ -216,20 +217,21 @@ pub fn autoscaler(object: &Value, now: Timestamp) -> Cells {
 }
 
 /// Current and target values of an autoscaler: `cpu: 12%/80%`, at most two.
-fn targets(spec: &Value, status: &Value) -> String {
+fn metric_targets(spec: &Value, status: &Value) -> String {
     // Version 1 has one metric, in its own fields.
     let old = &spec["targetCPUUtilizationPercentage"];
     if old.is_number() {
         let target = json!({"metrics": [resource_metric(old)]});
         let current = &status["currentCPUUtilizationPercentage"];
         let current = json!({"currentMetrics": [{"resource": {"current": {"averageUtilization": current}}}]});
-        return targets(&target, &current);
+        return metric_targets(&target, &current);
     }
     let specs = items(&spec["metrics"]);
     if specs.is_empty() {
         return "<none>".to_owned();
     }
-    let shown = specs.iter().enumerate().map(|(at, metric)| aim(metric, &status["currentMetrics"][at]));
+    let shown =
+        specs.iter().enumerate().map(|(at, metric)| metric_text(metric, &status["currentMetrics"][at]));
     let first = shown.take(2).collect::<Vec<_>>().join(", ");
     if specs.len() > 2 { format!("{first} + {} more...", specs.len() - 2) } else { first }
 }
@@ -240,7 +242,7 @@ fn resource_metric(utilization: &Value) -> Value {
 }
 
 /// One metric: current and target value.
-fn aim(metric: &Value, status: &Value) -> String {
+fn metric_text(metric: &Value, status: &Value) -> String {
     let kind = text(&metric["type"]);
     let field = match kind {
         "External" => "external",
@@ -252,7 +254,7 @@ fn aim(metric: &Value, status: &Value) -> String {
     };
     let (wanted, current) = (&metric[field]["target"], &status[field]["current"]);
     let current = |of: &str| text_or(&current[of], "<unknown>");
-    let average = filled(&wanted["averageValue"]);
+    let average = non_empty_text(&wanted["averageValue"]);
     match (field, average) {
         ("pods", _) => format!("{}/{}", current("averageValue"), average.unwrap_or("0")),
         ("resource" | "containerResource", Some(average)) => {
@@ -271,7 +273,7 @@ fn aim(metric: &Value, status: &Value) -> String {
 }
 
 fn text_or(value: &Value, otherwise: &str) -> String {
-    filled(value).unwrap_or(otherwise).to_owned()
+    non_empty_text(value).unwrap_or(otherwise).to_owned()
 }
 
 pub fn quota(object: &Value, now: Timestamp) -> Cells {
@@ -279,7 +281,7 @@ pub fn quota(object: &Value, now: Timestamp) -> Cells {
     let line = |limits: bool| {
         let hard = entries(&status["hard"]).filter(|(of, _)| of.starts_with("limits.") == limits);
         let each = hard.map(|(of, hard)| {
-            let used = filled(&status["used"][of.as_str()]).unwrap_or("0");
+            let used = non_empty_text(&status["used"][of.as_str()]).unwrap_or("0");
             format!("{of}: {used}/{}", text(hard))
         });
         each.collect::<Vec<_>>().join(", ")
@@ -291,7 +293,7 @@ pub fn priority_class(object: &Value, now: Timestamp) -> Cells {
     vec![
         name(object),
         int(&object["value"]).into(),
-        truth(&object["globalDefault"]).into(),
+        bool_or_false(&object["globalDefault"]).into(),
         age(object, now),
         text(&object["preemptionPolicy"]).into(),
     ]

@@ -1,42 +1,43 @@
 //! Field checks shared by all kinds, with the exact messages of Kubernetes.
 //!
 //! Two layers. Functions that return `Vec<String>` check a string and return error messages. Functions that
-//! take an [`At`] check the value at a path of an object and report errors under that path. The rules of the kinds use the second layer.
+//! take a [`PathValue`] check the value at a path of an object and report errors under that path. The rules of the kinds use the second
+//! layer.
 //!
 //! Invariant: nothing here panics for any object. A value of the wrong JSON type
 //! counts as absent, because decoding has rejected it before.
 
-mod at;
+mod path_value;
 pub mod quantity;
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-pub use self::at::At;
+pub use self::path_value::PathValue;
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::selector::MOST_REQUIREMENTS;
+use crate::selector::MAX_REQUIREMENTS;
 
 pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 pub const POSITIVE: &str = "must be greater than zero";
 pub const IMMUTABLE: &str = "field is immutable";
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
-const LABEL_WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
+const LABEL_MESSAGE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
-const SUBDOMAIN_WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
-const UNDERSCORED: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
-const UNDERSCORED_WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character";
+const SUBDOMAIN_MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+const UNDERSCORED_SUBDOMAIN: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+const UNDERSCORED_SUBDOMAIN_MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character";
 const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
-const LABEL_1035_WORDS: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
+const LABEL_1035_MESSAGE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
 const WILDCARD: &str = "\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
-const WILDCARD_WORDS: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
+const WILDCARD_MESSAGE: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
 const KEY: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
-const KEY_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const KEY_MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
-const LABEL_VALUE_WORDS: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const LABEL_VALUE_MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
-fn with_pattern(words: &str, pattern: &str, examples: &[&str]) -> String {
+fn pattern_message(words: &str, pattern: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{words} (regex used for validation is '{pattern}')");
     }
@@ -62,7 +63,7 @@ fn lower_or_digit(byte: u8) -> bool {
 }
 
 /// Starts with `first`, ends with `last`, and has only `inner` in between.
-fn is_word(text: &str, first: fn(u8) -> bool, inner: fn(u8) -> bool, last: fn(u8) -> bool) -> bool {
+fn has_charset(text: &str, first: fn(u8) -> bool, inner: fn(u8) -> bool, last: fn(u8) -> bool) -> bool {
     match text.as_bytes() {
         [] => false,
         [only] => first(*only) && last(*only),
@@ -71,7 +72,7 @@ fn is_word(text: &str, first: fn(u8) -> bool, inner: fn(u8) -> bool, last: fn(u8
 }
 
 fn is_label(text: &str) -> bool {
-    is_word(text, lower_or_digit, |b| lower_or_digit(b) || b == b'-', lower_or_digit)
+    has_charset(text, lower_or_digit, |b| lower_or_digit(b) || b == b'-', lower_or_digit)
 }
 
 fn is_subdomain(text: &str) -> bool {
@@ -80,7 +81,7 @@ fn is_subdomain(text: &str) -> bool {
 
 fn is_key(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    is_word(text, |b| b.is_ascii_alphanumeric(), inner, |b| b.is_ascii_alphanumeric())
+    has_charset(text, |b| b.is_ascii_alphanumeric(), inner, |b| b.is_ascii_alphanumeric())
 }
 
 /// RFC 1123 label, 63 bytes.
@@ -93,7 +94,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
         wrong.push(if is_subdomain(text) {
             "must not contain dots".to_owned()
         } else {
-            with_pattern(LABEL_WORDS, LABEL, &["my-name", "123-abc"])
+            pattern_message(LABEL_MESSAGE, LABEL, &["my-name", "123-abc"])
         });
     }
     wrong
@@ -110,7 +111,7 @@ fn subdomain_within(text: &str, length_words: String) -> Vec<String> {
         wrong.push(length_words);
     }
     if !is_subdomain(text) {
-        wrong.push(with_pattern(SUBDOMAIN_WORDS, SUBDOMAIN, &["example.com"]));
+        wrong.push(pattern_message(SUBDOMAIN_MESSAGE, SUBDOMAIN, &["example.com"]));
     }
     wrong
 }
@@ -123,10 +124,10 @@ pub fn dns_subdomain_underscored(text: &str) -> Vec<String> {
     }
     let part = |part: &str| {
         let inner = |b: u8| lower_or_digit(b) || matches!(b, b'-' | b'_');
-        is_word(part.strip_prefix('_').unwrap_or(part), lower_or_digit, inner, lower_or_digit)
+        has_charset(part.strip_prefix('_').unwrap_or(part), lower_or_digit, inner, lower_or_digit)
     };
     if !text.split('.').all(part) {
-        wrong.push(with_pattern(UNDERSCORED_WORDS, UNDERSCORED, &["example.com"]));
+        wrong.push(pattern_message(UNDERSCORED_SUBDOMAIN_MESSAGE, UNDERSCORED_SUBDOMAIN, &["example.com"]));
     }
     wrong
 }
@@ -138,7 +139,7 @@ pub fn dns_1035_label(text: &str) -> Vec<String> {
         wrong.push(too_long(63));
     }
     if !is_label(text) || text.as_bytes().first().is_some_and(u8::is_ascii_digit) {
-        wrong.push(with_pattern(LABEL_1035_WORDS, LABEL_1035, &["my-name", "abc-123"]));
+        wrong.push(pattern_message(LABEL_1035_MESSAGE, LABEL_1035, &["my-name", "abc-123"]));
     }
     wrong
 }
@@ -150,7 +151,7 @@ pub fn dns_wildcard(text: &str) -> Vec<String> {
         wrong.push(too_long(253));
     }
     if !text.strip_prefix("*.").is_some_and(is_subdomain) {
-        wrong.push(with_pattern(WILDCARD_WORDS, WILDCARD, &["*.example.com"]));
+        wrong.push(pattern_message(WILDCARD_MESSAGE, WILDCARD, &["*.example.com"]));
     }
     wrong
 }
@@ -158,7 +159,7 @@ pub fn dns_wildcard(text: &str) -> Vec<String> {
 /// The key of a label or an annotation: `[prefix/]name`.
 pub fn qualified_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
-    let pattern = || with_pattern(KEY_WORDS, KEY, &["MyName", "my.name", "123-abc"]);
+    let pattern = || pattern_message(KEY_MESSAGE, KEY, &["MyName", "my.name", "123-abc"]);
     let parts: Vec<_> = text.split('/').collect();
     let name = match parts[..] {
         [name] => name,
@@ -195,7 +196,7 @@ pub fn label_value(text: &str) -> Vec<String> {
         wrong.push(too_many_bytes(63));
     }
     if !text.is_empty() && !is_key(text) {
-        wrong.push(with_pattern(LABEL_VALUE_WORDS, LABEL_VALUE, &["MyValue", "my_value", "12345"]));
+        wrong.push(pattern_message(LABEL_VALUE_MESSAGE, LABEL_VALUE, &["MyValue", "my_value", "12345"]));
     }
     wrong
 }
@@ -203,11 +204,11 @@ pub fn label_value(text: &str) -> Vec<String> {
 pub fn c_identifier(text: &str) -> Vec<String> {
     let first = |b: u8| b.is_ascii_alphabetic() || b == b'_';
     let inner = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    if is_word(text, first, inner, inner) {
+    if has_charset(text, first, inner, inner) {
         return Vec::new();
     }
     let words = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'";
-    vec![with_pattern(words, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
+    vec![pattern_message(words, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
 }
 
 /// The name of a port: an IANA service name.
@@ -254,7 +255,7 @@ pub fn config_key(text: &str) -> Vec<String> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'))
     {
         let words = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
-        wrong.push(with_pattern(words, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+        wrong.push(pattern_message(words, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
     }
     match text {
         "." => wrong.push("must not be '.'".to_owned()),
@@ -271,7 +272,7 @@ pub fn percent(text: &str) -> Vec<String> {
         return Vec::new();
     }
     let words = "a valid percent string must be a numeric string followed by an ending '%'";
-    vec![with_pattern(words, "[0-9]+%", &["1%", "93%"])]
+    vec![pattern_message(words, "[0-9]+%", &["1%", "93%"])]
 }
 
 pub fn http_header_name(text: &str) -> Vec<String> {
@@ -279,7 +280,7 @@ pub fn http_header_name(text: &str) -> Vec<String> {
         return Vec::new();
     }
     let words = "a valid HTTP header must consist of alphanumeric characters or '-'";
-    vec![with_pattern(words, "[-A-Za-z0-9]+", &["X-Header-Name"])]
+    vec![pattern_message(words, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
 /// A URL path segment.
@@ -299,13 +300,13 @@ pub fn ip(text: &str) -> Vec<String> {
 }
 
 /// Reports each message of `judge` about the string at `at`.
-pub fn text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
+pub fn text(at: &PathValue, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     let text = at.text();
     errs.extend(judge(text).into_iter().map(|words| FieldError::invalid(&at.path, text, words)));
 }
 
 /// A required string, checked by `judge`.
-pub fn required_text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
+pub fn required_text(at: &PathValue, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     if at.text().is_empty() {
         errs.push(FieldError::required(&at.path, ""));
     } else {
@@ -314,26 +315,26 @@ pub fn required_text(at: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldEr
 }
 
 /// A required value.
-pub fn required(at: &At, errs: &mut FieldErrors) {
+pub fn required(at: &PathValue, errs: &mut FieldErrors) {
     if at.is_empty() {
         errs.push(FieldError::required(&at.path, ""));
     }
 }
 
-pub fn not_negative(at: &At, errs: &mut FieldErrors) {
+pub fn not_negative(at: &PathValue, errs: &mut FieldErrors) {
     if at.int() < 0 {
         errs.push(FieldError::invalid(&at.path, at.int(), NOT_NEGATIVE));
     }
 }
 
-pub fn positive(at: &At, errs: &mut FieldErrors) {
+pub fn positive(at: &PathValue, errs: &mut FieldErrors) {
     if at.int() <= 0 {
         errs.push(FieldError::invalid(&at.path, at.int(), POSITIVE));
     }
 }
 
 /// An optional number within limits.
-pub fn within(at: &At, low: i64, high: i64, errs: &mut FieldErrors) {
+pub fn number_in_range(at: &PathValue, low: i64, high: i64, errs: &mut FieldErrors) {
     if let Some(number) = at.number()
         && !(low..=high).contains(&number)
     {
@@ -342,42 +343,42 @@ pub fn within(at: &At, low: i64, high: i64, errs: &mut FieldErrors) {
 }
 
 /// A port number; an absent one counts as 0.
-pub fn port_number(at: &At, errs: &mut FieldErrors) {
+pub fn port_number(at: &PathValue, errs: &mut FieldErrors) {
     if !(1..=65535).contains(&at.int()) {
         errs.push(FieldError::invalid(&at.path, at.int(), between(1, 65535)));
     }
 }
 
 /// A port by number or by name.
-pub fn port(at: &At, errs: &mut FieldErrors) {
+pub fn port(at: &PathValue, errs: &mut FieldErrors) {
     if at.value.is_some_and(Value::is_string) { text(at, port_name, errs) } else { port_number(at, errs) }
 }
 
 /// A number that is not negative, or a percentage.
-pub fn number_or_percent(at: &At, errs: &mut FieldErrors) {
+pub fn number_or_percent(at: &PathValue, errs: &mut FieldErrors) {
     if at.value.is_some_and(Value::is_string) { text(at, percent, errs) } else { not_negative(at, errs) }
 }
 
 /// The percentage at this path, if it is one.
-pub fn percent_of(at: &At) -> Option<i64> {
+pub fn percent_of(at: &PathValue) -> Option<i64> {
     at.text().strip_suffix('%').and_then(|digits| digits.parse().ok())
 }
 
-pub fn at_most_hundred_percent(at: &At, errs: &mut FieldErrors) {
+pub fn at_most_hundred_percent(at: &PathValue, errs: &mut FieldErrors) {
     if percent_of(at).is_some_and(|percent| percent > 100) {
-        errs.push(FieldError::invalid(&at.path, at.json(), "must not be greater than 100%"));
+        errs.push(FieldError::invalid(&at.path, at.to_json(), "must not be greater than 100%"));
     }
 }
 
 /// An enum value; `""` is unsupported as well.
-pub fn one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
+pub fn one_of(at: &PathValue, supported: &[&str], errs: &mut FieldErrors) {
     if !supported.contains(&at.text()) {
         errs.push(FieldError::unsupported(&at.path, at.text(), supported));
     }
 }
 
 /// A required enum value.
-pub fn required_one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
+pub fn required_one_of(at: &PathValue, supported: &[&str], errs: &mut FieldErrors) {
     if at.text().is_empty() {
         errs.push(FieldError::required(&at.path, ""));
     } else {
@@ -386,7 +387,7 @@ pub fn required_one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
 }
 
 /// The labels of an object, a template or a selector; errors are reported at the map.
-pub fn labels(at: &At, errs: &mut FieldErrors) {
+pub fn labels(at: &PathValue, errs: &mut FieldErrors) {
     for (key, value) in at.entries() {
         label_name(key, &at.path, errs);
         let value = value.text();
@@ -399,8 +400,8 @@ pub fn label_name(key: &str, path: &Path, errs: &mut FieldErrors) {
 }
 
 /// The annotations of an object or a template.
-pub fn annotations(at: &At, errs: &mut FieldErrors) {
-    const MOST: usize = 256 * 1024;
+pub fn annotations(at: &PathValue, errs: &mut FieldErrors) {
+    const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
     let mut size = 0;
     for (key, value) in at.entries() {
         size += key.len() + value.text().len();
@@ -409,13 +410,13 @@ pub fn annotations(at: &At, errs: &mut FieldErrors) {
             qualified_name(&lower).into_iter().map(|words| FieldError::invalid(&at.path, key, words)),
         );
     }
-    if size > MOST {
-        errs.push(FieldError::too_long(&at.path, MOST));
+    if size > MAX_ANNOTATION_BYTES {
+        errs.push(FieldError::too_long(&at.path, MAX_ANNOTATION_BYTES));
     }
 }
 
 /// Whether this is one of the four operators of every selector; reports values that do not match it.
-pub fn set_operator(operator: &At, values: &At, errs: &mut FieldErrors) -> bool {
+pub fn set_operator(operator: &PathValue, values: &PathValue, errs: &mut FieldErrors) -> bool {
     match operator.text() {
         "In" | "NotIn" => {
             if values.is_empty() {
@@ -437,12 +438,12 @@ pub fn set_operator(operator: &At, values: &At, errs: &mut FieldErrors) -> bool 
 /// `matchLabels` and `matchExpressions`.
 /// Validates a label selector. Controllers compare each requirement with many objects, so their number is limited as in queries;
 /// Kubernetes has no such limit.
-pub fn label_selector(at: &At, errs: &mut FieldErrors) {
+pub fn label_selector(at: &PathValue, errs: &mut FieldErrors) {
     let expressions = at.get("matchExpressions");
     let count = at.get("matchLabels").len() + expressions.len();
     let count = count + expressions.items().map(|expression| expression.get("values").len()).sum::<usize>();
-    if count > MOST_REQUIREMENTS {
-        errs.push(FieldError::too_many(&at.path, count, MOST_REQUIREMENTS));
+    if count > MAX_REQUIREMENTS {
+        errs.push(FieldError::too_many(&at.path, count, MAX_REQUIREMENTS));
         return;
     }
     labels(&at.get("matchLabels"), errs);
@@ -459,7 +460,7 @@ pub fn label_selector(at: &At, errs: &mut FieldErrors) {
 }
 
 /// Whether a label selector matches these labels. An invalid selector matches nothing.
-pub fn selector_picks(selector: &At, labels: &At) -> bool {
+pub fn selector_matches(selector: &PathValue, labels: &PathValue) -> bool {
     let label = |key: &str| labels.value.and_then(|map| map.get(key)).and_then(Value::as_str);
     let exact = selector.get("matchLabels").entries().all(|(key, value)| label(key) == Some(value.text()));
     exact
@@ -478,12 +479,12 @@ pub fn selector_picks(selector: &At, labels: &At) -> bool {
 }
 
 /// A selector without requirements.
-pub fn selector_is_empty(selector: &At) -> bool {
+pub fn selector_is_empty(selector: &PathValue) -> bool {
     selector.get("matchLabels").is_empty() && selector.get("matchExpressions").is_empty()
 }
 
 /// A list of `metav1.Condition`.
-pub fn conditions(list: &At, errs: &mut FieldErrors) {
+pub fn conditions(list: &PathValue, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for condition in list.items() {
         let (kind, reason) = (condition.get("type"), condition.get("reason"));
@@ -518,25 +519,25 @@ fn condition_reason(text: &str) -> Vec<String> {
     let inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b',' | b':');
     let last = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     let alone = text.len() == 1 && text.bytes().all(|b| b.is_ascii_alphabetic());
-    if alone || text.len() > 1 && is_word(text, |b| b.is_ascii_alphabetic(), inner, last) {
+    if alone || text.len() > 1 && has_charset(text, |b| b.is_ascii_alphabetic(), inner, last) {
         return Vec::new();
     }
     let words = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'";
     let examples = ["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"];
-    vec![with_pattern(words, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
+    vec![pattern_message(words, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)]
 }
 
 /// Reports `Invalid value: ...: field is immutable` if the values differ.
-pub fn immutable(new: &At, old: &At, errs: &mut FieldErrors) {
-    if new.json() != old.json() {
-        errs.push(FieldError::invalid(&new.path, new.json(), IMMUTABLE));
+pub fn immutable(new: &PathValue, old: &PathValue, errs: &mut FieldErrors) {
+    if new.to_json() != old.to_json() {
+        errs.push(FieldError::invalid(&new.path, new.to_json(), IMMUTABLE));
     }
 }
 
 /// As [`immutable`], for a Go struct.
-pub fn immutable_structure(new: &At, old: &At, errs: &mut FieldErrors) {
-    if new.json() != old.json() {
-        errs.push(FieldError::invalid(&new.path, new.go(), IMMUTABLE));
+pub fn immutable_structure(new: &PathValue, old: &PathValue, errs: &mut FieldErrors) {
+    if new.to_json() != old.to_json() {
+        errs.push(FieldError::invalid(&new.path, new.to_go_names(), IMMUTABLE));
     }
 }
 
@@ -547,10 +548,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_judged_as_kubernetes_judges_them() {
-        type Judge = fn(&str) -> Vec<String>;
+    fn string_checks_match_kubernetes() {
+        type StringCheck = fn(&str) -> Vec<String>;
         let long = "a".repeat(64);
-        let rows: &[(Judge, &str, &[&str])] = &[
+        let rows: &[(StringCheck, &str, &[&str])] = &[
             (dns_label, "a-1", &[]),
             (dns_label, "a.b", &["must not contain dots"]),
             (dns_label, &long, &["must be no more than 63 characters"]),
@@ -591,20 +592,20 @@ mod tests {
     }
 
     #[test]
-    fn a_label_selector_is_checked_and_matched() {
+    fn label_selector_is_validated_and_matched() {
         let object = json!({"s": {"matchLabels": {"a": "b"}, "matchExpressions": [
             {"key": "x", "operator": "NotIn", "values": ["1"]},
             {"key": "y", "operator": "Exists"},
         ]}, "l": {"a": "b", "y": ""}, "m": {"a": "b", "x": "1", "y": ""}});
-        let root = At::root(&object);
+        let root = PathValue::root(&object);
         let mut errs = FieldErrors::new();
         label_selector(&root.get("s"), &mut errs);
         assert!(errs.is_empty());
-        assert!(selector_picks(&root.get("s"), &root.get("l")));
-        assert!(!selector_picks(&root.get("s"), &root.get("m")));
+        assert!(selector_matches(&root.get("s"), &root.get("l")));
+        assert!(!selector_matches(&root.get("s"), &root.get("m")));
 
         let object = json!({"matchExpressions": [{"key": "a b", "operator": "Is", "values": ["!"]}, {"key": "k", "operator": "In"}]});
-        label_selector(&At::root(&object), &mut errs);
+        label_selector(&PathValue::root(&object), &mut errs);
         let places: Vec<_> = errs.iter().map(|e| e.path.as_str()).collect();
         assert_eq!(
             places,

@@ -7,124 +7,131 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 use x509_parser::prelude::FromDer;
 
-use super::check::{self, At};
-use super::read::{empty, fill, fill_text, go_duplicate, go_names, items, list_mut, maps_mut, members, text};
+use super::accessors::{
+    go_duplicate, go_names, is_empty_value, items, list_mut, maps_mut, members, set_if_absent, set_if_empty,
+    text,
+};
+use super::check::{self, PathValue};
 use super::workloads::podspec;
-use super::{Generation, Naming, PLAIN, Rules, meta};
+use super::{DEFAULT_RULES, GenerationPolicy, KindRules, NamePolicy, meta};
 use crate::field::{FieldError, FieldErrors, Path};
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: "coordination.k8s.io",
         kind: "Lease",
-        any_finalizer: true,
-        create: uncoordinated,
-        update: |new, _| uncoordinated(new),
+        allows_any_finalizer: true,
+        prepare_for_create: drop_coordination_fields,
+        prepare_for_update: |new, _| drop_coordination_fields(new),
         validate: validate_lease,
         validate_update: |new, _| validate_lease(new),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "node.k8s.io",
         kind: "RuntimeClass",
-        any_finalizer: true,
+        allows_any_finalizer: true,
         validate: validate_runtime_class,
         validate_update: |new, old| {
             let mut errs = meta::validate_custom_create(&new["metadata"], false);
             errs.extend(validate_runtime_class(new));
-            check::immutable(&At::root(new).get("handler"), &At::root(old).get("handler"), &mut errs);
+            check::immutable(
+                &PathValue::root(new).get("handler"),
+                &PathValue::root(old).get("handler"),
+                &mut errs,
+            );
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "certificates.k8s.io",
         kind: "CertificateSigningRequest",
-        naming: Naming::PathSegment,
-        create: |request| request["status"] = json!({}),
-        update: |new, old| new["spec"] = old["spec"].clone(),
+        naming: NamePolicy::PathSegment,
+        prepare_for_create: |request| request["status"] = json!({}),
+        prepare_for_update: |new, old| new["spec"] = old["spec"].clone(),
         validate: validate_request,
-        validate_update: |new, old| request_change(new, old, Setting::Nothing),
-        validate_status: |new, old| request_change(new, old, Setting::Certificate),
-        ..PLAIN
+        validate_update: |new, old| validate_request_update(new, old, CsrStatusField::Nothing),
+        validate_status: |new, old| validate_request_update(new, old, CsrStatusField::Certificate),
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "apiregistration.k8s.io",
         kind: "APIService",
-        naming: Naming::PathSegment,
+        naming: NamePolicy::PathSegment,
         default: |service| {
             if let Some(Value::Object(target)) = members(service, "spec").get_mut("service") {
-                fill(target, "port", 443);
+                set_if_absent(target, "port", 443);
             }
         },
         validate: validate_api_service,
         validate_update: |new, _| {
-            let mut errs = meta::validate_create(&new["metadata"], false, Naming::PathSegment);
+            let mut errs = meta::validate_create(&new["metadata"], false, NamePolicy::PathSegment);
             errs.extend(validate_api_service(new));
             errs
         },
         validate_status: |new, _| {
             let mut errs = FieldErrors::new();
-            for condition in At::root(new).down("status.conditions").items() {
+            for condition in PathValue::root(new).nested("status.conditions").items() {
                 check::one_of(&condition.get("status"), &["True", "False", "Unknown"], &mut errs);
             }
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "resource.k8s.io",
         kind: "DeviceClass",
-        generation: Generation::Content,
-        validate_update: |new, _| meta::validate_create(&new["metadata"], false, Naming::Subdomain),
-        ..PLAIN
+        generation: GenerationPolicy::Content,
+        validate_update: |new, _| meta::validate_create(&new["metadata"], false, NamePolicy::Subdomain),
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "resource.k8s.io",
         kind: "ResourceClaim",
         default: |claim| default_devices(claim),
-        validate: |claim| validate_devices(&At::root(claim).down("spec.devices")),
-        validate_update: |new, old| spec_stays(new, old),
-        ..PLAIN
+        validate: |claim| validate_devices(&PathValue::root(claim).nested("spec.devices")),
+        validate_update: |new, old| validate_immutable_spec(new, old),
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "resource.k8s.io",
         kind: "ResourceClaimTemplate",
         default: |template| {
             members(template, "spec");
             default_devices(&mut template["spec"]);
         },
-        validate: |template| validate_devices(&At::root(template).down("spec.spec.devices")),
-        validate_update: |new, old| spec_stays(new, old),
-        ..PLAIN
+        validate: |template| validate_devices(&PathValue::root(template).nested("spec.spec.devices")),
+        validate_update: |new, old| validate_immutable_spec(new, old),
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "resource.k8s.io",
         kind: "ResourceSlice",
-        generation: Generation::Content,
+        generation: GenerationPolicy::Content,
         validate: validate_slice,
         validate_update: |new, old| {
             let mut errs = validate_slice(new);
-            let (now, was) = (At::root(new).get("spec"), At::root(old).get("spec"));
+            let (now, was) = (PathValue::root(new).get("spec"), PathValue::root(old).get("spec"));
             for field in ["nodeName", "driver"] {
                 check::immutable(&now.get(field), &was.get(field), &mut errs);
             }
-            check::immutable(&now.down("pool.name"), &was.down("pool.name"), &mut errs);
+            check::immutable(&now.nested("pool.name"), &was.nested("pool.name"), &mut errs);
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
 ];
 
 /// Coordinated leader election is disabled, as by default in Kubernetes.
-fn uncoordinated(lease: &mut Value) {
+fn drop_coordination_fields(lease: &mut Value) {
     let spec = members(lease, "spec");
     spec.remove("strategy");
     spec.remove("preferredHolder");
 }
 
 fn validate_lease(lease: &Value) -> FieldErrors {
-    let root = At::root(lease);
+    let root = PathValue::root(lease);
     let spec = root.get("spec");
     let mut errs = FieldErrors::new();
     let duration = spec.get("leaseDurationSeconds");
@@ -136,14 +143,14 @@ fn validate_lease(lease: &Value) -> FieldErrors {
 }
 
 fn validate_runtime_class(class: &Value) -> FieldErrors {
-    let root = At::root(class);
+    let root = PathValue::root(class);
     let mut errs = FieldErrors::new();
     check::required_text(&root.get("handler"), check::dns_label, &mut errs);
-    podspec::overhead(&root.down("overhead.podFixed").named(Path::new("overhead")), &mut errs);
-    check::labels(&root.down("scheduling.nodeSelector"), &mut errs);
+    podspec::validate_overhead(&root.nested("overhead.podFixed").with_path(Path::new("overhead")), &mut errs);
+    check::labels(&root.nested("scheduling.nodeSelector"), &mut errs);
     let mut seen = HashSet::new();
-    for toleration in root.down("scheduling.tolerations").items() {
-        tolerated(&toleration, &mut errs);
+    for toleration in root.nested("scheduling.tolerations").items() {
+        validate_toleration(&toleration, &mut errs);
         let key: Vec<_> =
             ["key", "operator", "value", "effect"].iter().map(|field| toleration.get(field).text()).collect();
         if seen.contains(&key) {
@@ -154,7 +161,7 @@ fn validate_runtime_class(class: &Value) -> FieldErrors {
                 field("operator"),
                 field("value"),
                 field("effect"),
-                toleration.get("tolerationSeconds").json()
+                toleration.get("tolerationSeconds").to_json()
             );
             errs.push(go_duplicate(&toleration.path, shown));
         }
@@ -163,7 +170,7 @@ fn validate_runtime_class(class: &Value) -> FieldErrors {
     errs
 }
 
-fn tolerated(toleration: &At, errs: &mut FieldErrors) {
+fn validate_toleration(toleration: &PathValue, errs: &mut FieldErrors) {
     let (key, operator) = (toleration.get("key"), toleration.get("operator"));
     let (value, effect) = (toleration.get("value"), toleration.get("effect"));
     if !key.is_empty() {
@@ -205,11 +212,11 @@ const USAGES: &[&str] = &[
 ];
 
 fn validate_request(request: &Value) -> FieldErrors {
-    let root = At::root(request);
+    let root = PathValue::root(request);
     let spec = root.get("spec");
     let mut errs = FieldErrors::new();
     let pem = spec.get("request");
-    if let Some(words) = not_a_request(pem.text()) {
+    if let Some(words) = csr_pem_error(pem.text()) {
         errs.push(FieldError::invalid(&pem.path, pem.text(), words));
     }
     let usages = spec.get("usages");
@@ -222,18 +229,18 @@ fn validate_request(request: &Value) -> FieldErrors {
         }
         seen.insert(usage.text());
     }
-    signer_name(&spec.get("signerName"), &mut errs);
+    validate_signer_name(&spec.get("signerName"), &mut errs);
     let expiration = spec.get("expirationSeconds");
     if expiration.number().is_some_and(|seconds| seconds < 600) {
         let words = "may not specify a duration less than 600 seconds (10 minutes)";
         errs.push(FieldError::invalid(&expiration.path, expiration.int(), words));
     }
-    request_conditions(&root.down("status.conditions"), &mut errs);
+    validate_request_conditions(&root.nested("status.conditions"), &mut errs);
     errs
 }
 
 /// Returns the error of a base64-encoded PEM certificate request.
-fn not_a_request(encoded: &str) -> Option<&'static str> {
+fn csr_pem_error(encoded: &str) -> Option<&'static str> {
     let bytes = STANDARD.decode(encoded).unwrap_or_default();
     let Some(pem) = x509_parser::pem::Pem::iter_from_buffer(&bytes).next().and_then(Result::ok) else {
         return Some("PEM block type must be CERTIFICATE REQUEST");
@@ -247,7 +254,7 @@ fn not_a_request(encoded: &str) -> Option<&'static str> {
     }
 }
 
-fn signer_name(at: &At, errs: &mut FieldErrors) {
+fn validate_signer_name(at: &PathValue, errs: &mut FieldErrors) {
     const FORM: &str = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
     let name = at.text();
     if name.is_empty() {
@@ -263,19 +270,19 @@ fn signer_name(at: &At, errs: &mut FieldErrors) {
         errs.push(FieldError::invalid(&at.path, name, FORM));
         return;
     };
-    labels(at, domain, check::dns_label, errs);
+    validate_name_labels(at, domain, check::dns_label, errs);
     if !domain.contains('.') {
         let words = "should be a domain with at least two segments separated by dots";
         errs.push(FieldError::invalid(&at.path, domain, words));
     }
-    labels(at, path, check::dns_subdomain, errs);
+    validate_name_labels(at, path, check::dns_subdomain, errs);
     if name.len() > 571 {
         errs.push(FieldError::too_long(&at.path, 571));
     }
 }
 
 /// Reports the first invalid label of a part of the name.
-fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
+fn validate_name_labels(at: &PathValue, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
     let bad = part.split('.').map(|label| (label, judge(label))).find(|(_, wrong)| !wrong.is_empty());
     for (label, words) in
         bad.into_iter().flat_map(|(label, wrong)| wrong.into_iter().map(move |w| (label, w)))
@@ -285,7 +292,7 @@ fn labels(at: &At, part: &str, judge: fn(&str) -> Vec<String>, errs: &mut FieldE
     }
 }
 
-fn request_conditions(conditions: &At, errs: &mut FieldErrors) {
+fn validate_request_conditions(conditions: &PathValue, errs: &mut FieldErrors) {
     let mut seen: HashSet<&str> = HashSet::new();
     for condition in conditions.items() {
         let (kind, status) = (condition.get("type"), condition.get("status"));
@@ -311,14 +318,14 @@ fn request_conditions(conditions: &At, errs: &mut FieldErrors) {
 
 /// The status field that an update of a `CertificateSigningRequest` may set.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Setting {
+enum CsrStatusField {
     Nothing,
     Certificate,
 }
 
-fn request_change(new: &Value, old: &Value, setting: Setting) -> FieldErrors {
+fn validate_request_update(new: &Value, old: &Value, setting: CsrStatusField) -> FieldErrors {
     let mut errs = validate_request(new);
-    errs.extend(meta::validate_create(&new["metadata"], false, Naming::PathSegment));
+    errs.extend(meta::validate_create(&new["metadata"], false, NamePolicy::PathSegment));
     let path = Path::new("status.conditions");
     let conditions = |request: &Value, kind: &str| -> Vec<Value> {
         let all = items(&request["status"]["conditions"]).iter();
@@ -339,12 +346,12 @@ fn request_change(new: &Value, old: &Value, setting: Setting) -> FieldErrors {
     let (now, was) = (&new["status"]["certificate"], &old["status"]["certificate"]);
     if text(now) != text(was) {
         let path = Path::new("status.certificate");
-        if setting != Setting::Certificate {
+        if setting != CsrStatusField::Certificate {
             errs.push(FieldError::forbidden(&path, "updates may not set certificate content"));
-        } else if !empty(was) {
+        } else if !is_empty_value(was) {
             errs.push(FieldError::forbidden(&path, "updates may not modify existing certificate content"));
         }
-        if let Some(why) = not_certificates(text(now)) {
+        if let Some(why) = certificate_chain_error(text(now)) {
             errs.push(FieldError::invalid(&path, "<certificate data>", why));
         }
     }
@@ -352,7 +359,7 @@ fn request_change(new: &Value, old: &Value, setting: Setting) -> FieldErrors {
 }
 
 /// Returns why a base64-encoded value is no chain of certificates; an empty value is valid.
-fn not_certificates(encoded: &str) -> Option<String> {
+fn certificate_chain_error(encoded: &str) -> Option<String> {
     let pem = STANDARD.decode(encoded).unwrap_or_default();
     if pem.is_empty() {
         return None;
@@ -371,11 +378,11 @@ fn not_certificates(encoded: &str) -> Option<String> {
 }
 
 fn validate_api_service(service: &Value) -> FieldErrors {
-    let root = At::root(service);
+    let root = PathValue::root(service);
     let spec = root.get("spec");
     let (group, version) = (spec.get("group"), spec.get("version"));
     let mut errs = FieldErrors::new();
-    let name = root.down("metadata.name");
+    let name = root.nested("metadata.name");
     let wanted = format!("{}.{}", version.text(), group.text());
     if name.text() != wanted && check::path_segment(name.text()).is_empty() {
         let words = format!("must be `spec.version+\".\"+spec.group`: {wanted:?}");
@@ -405,7 +412,7 @@ fn validate_api_service(service: &Value) -> FieldErrors {
             let words = "local APIServices may not have a caBundle";
             errs.push(FieldError::invalid(&bundle.path, format!("{size} bytes"), words));
         }
-        if insecure.flag() {
+        if insecure.bool_or_false() {
             let words = "local APIServices may not have insecureSkipTLSVerify";
             errs.push(FieldError::invalid(&insecure.path, true, words));
         }
@@ -418,7 +425,7 @@ fn validate_api_service(service: &Value) -> FieldErrors {
         let words = format!("port is not valid: {}", check::between(1, 65_535));
         errs.push(FieldError::invalid(&port.path, port.int(), words));
     }
-    if insecure.flag() && !bundle.is_empty() {
+    if insecure.bool_or_false() && !bundle.is_empty() {
         let words = "may not be true if caBundle is present";
         errs.push(FieldError::invalid(&insecure.path, true, words));
     }
@@ -428,7 +435,7 @@ fn validate_api_service(service: &Value) -> FieldErrors {
 /// Device requests default to exactly one device.
 fn default_devices(claim: &mut Value) {
     fn complete(request: &mut Map<String, Value>) {
-        fill_text(request, "allocationMode", "ExactCount");
+        set_if_empty(request, "allocationMode", "ExactCount");
         if request.get("allocationMode").is_some_and(|mode| mode == "ExactCount")
             && request.get("count").is_none_or(|count| count == 0)
         {
@@ -436,7 +443,7 @@ fn default_devices(claim: &mut Value) {
         }
         for toleration in request.get_mut("tolerations").and_then(Value::as_array_mut).into_iter().flatten() {
             if let Some(fields) = toleration.as_object_mut() {
-                fill_text(fields, "operator", "Equal");
+                set_if_empty(fields, "operator", "Equal");
             }
         }
     }
@@ -449,12 +456,12 @@ fn default_devices(claim: &mut Value) {
     }
 }
 
-fn validate_devices(devices: &At) -> FieldErrors {
-    const MOST: usize = 32;
+fn validate_devices(devices: &PathValue) -> FieldErrors {
+    const MAX_DEVICE_REQUESTS: usize = 32;
     let mut errs = FieldErrors::new();
     let requests = devices.get("requests");
-    if requests.len() > MOST {
-        errs.push(FieldError::too_many(&requests.path, requests.len(), MOST));
+    if requests.len() > MAX_DEVICE_REQUESTS {
+        errs.push(FieldError::too_many(&requests.path, requests.len(), MAX_DEVICE_REQUESTS));
     }
     let mut names = HashSet::new();
     for request in requests.items() {
@@ -479,8 +486,8 @@ fn validate_devices(devices: &At) -> FieldErrors {
     errs
 }
 
-fn spec_stays(new: &Value, old: &Value) -> FieldErrors {
-    let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
+fn validate_immutable_spec(new: &Value, old: &Value) -> FieldErrors {
+    let mut errs = meta::validate_create(&new["metadata"], true, NamePolicy::Subdomain);
     if new["spec"] != old["spec"] {
         errs.push(FieldError::invalid(&Path::new("spec"), go_names(&new["spec"]), check::IMMUTABLE));
     }
@@ -488,20 +495,21 @@ fn spec_stays(new: &Value, old: &Value) -> FieldErrors {
 }
 
 fn validate_slice(slice: &Value) -> FieldErrors {
-    const PLACES: [&str; 4] = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
-    let root = At::root(slice);
+    const NODE_SELECTION_FIELDS: [&str; 4] =
+        ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
+    let root = PathValue::root(slice);
     let spec = root.get("spec");
     let mut errs = FieldErrors::new();
     check::required_text(&spec.get("driver"), check::dns_subdomain, &mut errs);
-    check::required(&spec.down("pool.name"), &mut errs);
-    let generation = spec.down("pool.generation");
+    check::required(&spec.nested("pool.name"), &mut errs);
+    let generation = spec.nested("pool.generation");
     if generation.int() < 0 {
         let words = "must be greater than or equal to zero";
         errs.push(FieldError::invalid(&generation.path, generation.int(), words));
     }
-    check::positive(&spec.down("pool.resourceSliceCount"), &mut errs);
-    let given: Vec<_> = PLACES.iter().filter(|place| spec.has(place)).collect();
-    let list = PLACES.map(|place| format!("`{place}`")).join(", ");
+    check::positive(&spec.nested("pool.resourceSliceCount"), &mut errs);
+    let given: Vec<_> = NODE_SELECTION_FIELDS.iter().filter(|place| spec.has(place)).collect();
+    let list = NODE_SELECTION_FIELDS.map(|place| format!("`{place}`")).join(", ");
     match given.len() {
         0 => errs.push(FieldError::required(&spec.path, format!("exactly one of {list} is required"))),
         1 => {}
@@ -525,10 +533,10 @@ fn validate_slice(slice: &Value) -> FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::told;
+    use crate::field::error_messages;
 
     #[test]
-    fn a_decision_on_a_request_is_made_once() {
+    fn csr_decision_is_immutable() {
         let request = |conditions: Value| json!({"metadata": {"name": "c"}, "spec": {}, "status": {"conditions": conditions}});
         let approved = request(json!([{"type": "Approved", "status": "True"}]));
         let open = request(json!([]));
@@ -537,27 +545,27 @@ mod tests {
             about.map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
-            about_conditions(request_change(&approved, &open, Setting::Certificate)),
+            about_conditions(validate_request_update(&approved, &open, CsrStatusField::Certificate)),
             ["status.conditions: Forbidden: updates may not add a condition of type \"Approved\""]
         );
         assert_eq!(
-            about_conditions(request_change(&open, &approved, Setting::Certificate)),
+            about_conditions(validate_request_update(&open, &approved, CsrStatusField::Certificate)),
             ["status.conditions: Forbidden: updates may not remove a condition of type \"Approved\""]
         );
     }
 
     #[test]
-    fn an_api_service_is_named_for_its_version_and_group() {
+    fn api_service_name_is_version_and_group() {
         let service = json!({"metadata": {"name": "v1.a"}, "spec": {"group": "a.b", "version": "v1",
             "groupPriorityMinimum": 1, "versionPriority": 1}});
         assert_eq!(
-            told(&validate_api_service(&service)),
+            error_messages(&validate_api_service(&service)),
             ["metadata.name: Invalid value: \"v1.a\": must be `spec.version+\".\"+spec.group`: \"v1.a.b\""]
         );
     }
 
     #[test]
-    fn device_requests_are_for_one() {
+    fn device_request_count_defaults_to_one() {
         let mut claim = json!({"spec": {"devices": {"requests": [{"name": "a", "exactly": {}}]}}});
         default_devices(&mut claim);
         let exactly = json!({"allocationMode": "ExactCount", "count": 1});

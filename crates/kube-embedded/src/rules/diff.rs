@@ -5,16 +5,16 @@ use std::fmt::Write;
 use std::ops::Range;
 
 /// Context lines around a change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// Above this many pairs of lines the whole text counts as changed.
-const MOST_PAIRS: usize = 1 << 22;
+const MAX_LINE_PAIRS: usize = 1 << 22;
 
 /// From this many lines on, frequent lines do not start a run.
-const LONG: usize = 200;
+const LONG_TEXT_LINES: usize = 200;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Line<'a> {
+enum DiffLine<'a> {
     Same(&'a str),
     Old(&'a str),
     New(&'a str),
@@ -23,23 +23,28 @@ enum Line<'a> {
 /// Returns hunks of the form `@@ -6,7 +6,7 @@`; empty if the texts are equal.
 pub fn unified(old: &str, new: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
-    let lines = script(&old, &new);
-    let changed: Vec<_> = (0..lines.len()).filter(|at| !matches!(lines[*at], Line::Same(_))).collect();
+    let lines = edit_script(&old, &new);
+    let changed: Vec<_> = (0..lines.len()).filter(|at| !matches!(lines[*at], DiffLine::Same(_))).collect();
     let mut text = String::new();
     let mut rest = changed.as_slice();
     while let Some(&first) = rest.first() {
         // Changes with touching context are one hunk.
-        let joined = rest.windows(2).take_while(|pair| pair[1] - pair[0] <= 2 * CONTEXT + 1).count();
+        let joined = rest.windows(2).take_while(|pair| pair[1] - pair[0] <= 2 * CONTEXT_LINES + 1).count();
         let last = rest[joined];
         rest = &rest[joined + 1..];
-        hunk(&lines, first.saturating_sub(CONTEXT), (last + CONTEXT + 1).min(lines.len()), &mut text);
+        hunk(
+            &lines,
+            first.saturating_sub(CONTEXT_LINES),
+            (last + CONTEXT_LINES + 1).min(lines.len()),
+            &mut text,
+        );
     }
     text
 }
 
-fn hunk(lines: &[Line<'_>], from: usize, to: usize, text: &mut String) {
-    let in_old = |line: &&Line<'_>| !matches!(line, Line::New(_));
-    let in_new = |line: &&Line<'_>| !matches!(line, Line::Old(_));
+fn hunk(lines: &[DiffLine<'_>], from: usize, to: usize, text: &mut String) {
+    let in_old = |line: &&DiffLine<'_>| !matches!(line, DiffLine::New(_));
+    let in_new = |line: &&DiffLine<'_>| !matches!(line, DiffLine::Old(_));
     let (before, inside) = (&lines[..from], &lines[from..to]);
     let range = |count: usize, before: usize| match count {
         0 => format!("{before},0"),
@@ -51,9 +56,9 @@ fn hunk(lines: &[Line<'_>], from: usize, to: usize, text: &mut String) {
     writeln!(text, "@@ -{old} +{new} @@").expect("writing to a String cannot fail");
     for line in inside {
         let (mark, line) = match line {
-            Line::Same(line) => (' ', line),
-            Line::Old(line) => ('-', line),
-            Line::New(line) => ('+', line),
+            DiffLine::Same(line) => (' ', line),
+            DiffLine::Old(line) => ('-', line),
+            DiffLine::New(line) => ('+', line),
         };
         writeln!(text, "{mark}{line}").expect("writing to a String cannot fail");
     }
@@ -61,13 +66,13 @@ fn hunk(lines: &[Line<'_>], from: usize, to: usize, text: &mut String) {
 
 /// The edit script, removals first. Common lines are found as in Python's `difflib`: the longest
 /// common run, the first of equals, then recursively on both sides of it.
-fn script<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
+fn edit_script<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<DiffLine<'a>> {
     let mut kept = Vec::new();
-    if old.len().saturating_mul(new.len()) <= MOST_PAIRS {
-        let places = places(new);
+    if old.len().saturating_mul(new.len()) <= MAX_LINE_PAIRS {
+        let places = line_positions(new);
         let mut open = vec![(0..old.len(), 0..new.len())];
         while let Some((olds, news)) = open.pop() {
-            let run = longest(old, new, olds.clone(), news.clone(), &places);
+            let run = longest_common_run(old, new, olds.clone(), news.clone(), &places);
             if run.length > 0 {
                 open.push((olds.start..run.old, news.start..run.new));
                 open.push((run.old + run.length..olds.end, run.new + run.length..news.end));
@@ -76,45 +81,45 @@ fn script<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
         }
         kept.sort_by_key(|run| run.old);
     }
-    kept.push(Run { old: old.len(), new: new.len(), length: 0 });
+    kept.push(CommonRun { old: old.len(), new: new.len(), length: 0 });
     let (mut i, mut j) = (0, 0);
     let mut lines = Vec::new();
     for run in kept {
-        lines.extend(old[i..run.old].iter().map(|line| Line::Old(line)));
-        lines.extend(new[j..run.new].iter().map(|line| Line::New(line)));
+        lines.extend(old[i..run.old].iter().map(|line| DiffLine::Old(line)));
+        lines.extend(new[j..run.new].iter().map(|line| DiffLine::New(line)));
         (i, j) = (run.old + run.length, run.new + run.length);
-        lines.extend(old[run.old..i].iter().map(|line| Line::Same(line)));
+        lines.extend(old[run.old..i].iter().map(|line| DiffLine::Same(line)));
     }
     lines
 }
 
 /// A run of common lines, by its start in each text.
-struct Run {
+struct CommonRun {
     old: usize,
     new: usize,
     length: usize,
 }
 
 /// The positions of each line in a text. In a long text, frequent lines do not start a run.
-fn places<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
+fn line_positions<'a>(lines: &[&'a str]) -> HashMap<&'a str, Vec<usize>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, line) in lines.iter().enumerate() {
         places.entry(line).or_default().push(at);
     }
-    if lines.len() >= LONG {
+    if lines.len() >= LONG_TEXT_LINES {
         places.retain(|_, at| at.len() <= lines.len() / 100 + 1);
     }
     places
 }
 
-fn longest(
+fn longest_common_run(
     old: &[&str],
     new: &[&str],
     olds: Range<usize>,
     news: Range<usize>,
     places: &HashMap<&str, Vec<usize>>,
-) -> Run {
-    let mut best = Run { old: olds.start, new: news.start, length: 0 };
+) -> CommonRun {
+    let mut best = CommonRun { old: olds.start, new: news.start, length: 0 };
     // Lengths of the runs that end at the previous line, by their end in the new text.
     let mut ending: HashMap<usize, usize> = HashMap::new();
     for i in olds.clone() {
@@ -123,16 +128,16 @@ fn longest(
             let length = j.checked_sub(1).and_then(|before| ending.get(&before)).unwrap_or(&0) + 1;
             next.insert(j, length);
             if length > best.length {
-                best = Run { old: i + 1 - length, new: j + 1 - length, length };
+                best = CommonRun { old: i + 1 - length, new: j + 1 - length, length };
             }
         }
         ending = next;
     }
     // Frequent lines extend an adjacent run.
     while best.old > olds.start && best.new > news.start && old[best.old - 1] == new[best.new - 1] {
-        best = Run { old: best.old - 1, new: best.new - 1, length: best.length + 1 };
+        best = CommonRun { old: best.old - 1, new: best.new - 1, length: best.length + 1 };
     }
-    let after = |run: &Run| (run.old + run.length, run.new + run.length);
+    let after = |run: &CommonRun| (run.old + run.length, run.new + run.length);
     while let (i, j) = after(&best)
         && i < olds.end
         && j < news.end
@@ -148,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_stand_in_their_surroundings() {
+    fn changes_are_shown_with_context_lines() {
         let old: Vec<_> = (1..=20).map(|n| n.to_string()).collect();
         let mut new = old.clone();
         "x".clone_into(&mut new[9]);

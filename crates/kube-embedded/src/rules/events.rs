@@ -5,34 +5,34 @@
 
 use serde_json::{Map, Value};
 
-use super::check::{self, At};
-use super::read::{empty, go_names, int, text};
-use super::{Naming, PLAIN, Rules};
+use super::accessors::{go_names, int, is_empty_value, text};
+use super::check::{self, PathValue};
+use super::{DEFAULT_RULES, KindRules, NamePolicy};
 use crate::field::{FieldError, FieldErrors, Path};
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: "",
         kind: "Event",
-        naming: Naming::PathSegment,
-        any_finalizer: true,
+        naming: NamePolicy::PathSegment,
+        allows_any_finalizer: true,
         validate: |event| validate_common(event, "reportingComponent"),
         validate_update: |new, _| validate_common(new, "reportingComponent"),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "events.k8s.io",
         kind: "Event",
-        naming: Naming::PathSegment,
-        any_finalizer: true,
+        naming: NamePolicy::PathSegment,
+        allows_any_finalizer: true,
         validate: validate_strict,
-        validate_update: validate_strict_change,
-        ..PLAIN
+        validate_update: validate_strict_update,
+        ..DEFAULT_RULES
     },
 ];
 
 /// The field names: core, events.k8s.io.
-const NAMES: &[(&str, &str)] = &[
+const FIELD_NAMES: &[(&str, &str)] = &[
     ("involvedObject", "regarding"),
     ("message", "note"),
     ("source", "deprecatedSource"),
@@ -44,20 +44,20 @@ const NAMES: &[(&str, &str)] = &[
 
 /// Converts an `events.k8s.io/v1` Event to a core one.
 pub fn to_core(event: &mut Value) {
-    rename(event, "v1", |(core, own)| (own, core));
+    rename_fields(event, "v1", |(core, own)| (own, core));
 }
 
 /// Converts a core Event to an `events.k8s.io/v1` one.
 pub fn from_core(event: &mut Value) {
-    rename(event, "events.k8s.io/v1", |(core, own)| (core, own));
+    rename_fields(event, "events.k8s.io/v1", |(core, own)| (core, own));
     // Only the core form always has the reporter.
     if let Some(fields) = event.as_object_mut() {
         let reporter = |name: &str| matches!(name, "reportingController" | "reportingInstance");
-        fields.retain(|name, value| !(reporter(name) && empty(value)));
+        fields.retain(|name, value| !(reporter(name) && is_empty_value(value)));
     }
 }
 
-fn rename(
+fn rename_fields(
     event: &mut Value,
     api_version: &str,
     order: fn((&'static str, &'static str)) -> (&'static str, &'static str),
@@ -65,7 +65,7 @@ fn rename(
     let Some(fields) = event.as_object_mut() else { return };
     fields.insert("apiVersion".to_owned(), api_version.into());
     let mut renamed = Map::new();
-    for (from, to) in NAMES.iter().copied().map(order) {
+    for (from, to) in FIELD_NAMES.iter().copied().map(order) {
         if let Some(value) = fields.remove(from) {
             renamed.insert(to.to_owned(), value);
         }
@@ -78,7 +78,7 @@ fn validate_common(event: &Value, reporter: &str) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let namespace = text(&event["metadata"]["namespace"]);
     let about = text(&event["involvedObject"]["namespace"]);
-    let mismatch = if empty(&event["eventTime"]) {
+    let mismatch = if is_empty_value(&event["eventTime"]) {
         if about.is_empty() { !matches!(namespace, "" | "default") } else { namespace != about }
     } else {
         about.is_empty() && !matches!(namespace, "default" | "kube-system")
@@ -87,9 +87,9 @@ fn validate_common(event: &Value, reporter: &str) -> FieldErrors {
         let path = Path::new("involvedObject.namespace");
         errs.push(FieldError::invalid(&path, about, "does not match event.namespace"));
     }
-    if !empty(&event["eventTime"]) {
-        let root = At::root(event);
-        let component = root.get("reportingComponent").named(Path::new(reporter));
+    if !is_empty_value(&event["eventTime"]) {
+        let root = PathValue::root(event);
+        let component = root.get("reportingComponent").with_path(Path::new(reporter));
         check::required(&component, &mut errs);
         check::text(&component, check::qualified_name, &mut errs);
         for (field, required, most) in [
@@ -115,8 +115,8 @@ fn validate_common(event: &Value, reporter: &str) -> FieldErrors {
 
 fn validate_strict(event: &Value) -> FieldErrors {
     let mut errs = validate_common(event, "reportingController");
-    series(event, &mut errs);
-    if empty(&event["eventTime"]) {
+    validate_series(event, &mut errs);
+    if is_empty_value(&event["eventTime"]) {
         errs.push(FieldError::required(&Path::new("eventTime"), ""));
     }
     let kind = text(&event["type"]);
@@ -125,10 +125,10 @@ fn validate_strict(event: &Value) -> FieldErrors {
     }
     let source = &event["source"];
     for (field, set) in [
-        ("firstTimestamp", !empty(&event["firstTimestamp"])),
-        ("lastTimestamp", !empty(&event["lastTimestamp"])),
+        ("firstTimestamp", !is_empty_value(&event["firstTimestamp"])),
+        ("lastTimestamp", !is_empty_value(&event["lastTimestamp"])),
         ("count", int(&event["count"]) != 0),
-        ("source", !empty(&source["component"]) || !empty(&source["host"])),
+        ("source", !is_empty_value(&source["component"]) || !is_empty_value(&source["host"])),
     ] {
         if set {
             errs.push(FieldError::invalid(&Path::new(field), "", "needs to be unset"));
@@ -137,7 +137,7 @@ fn validate_strict(event: &Value) -> FieldErrors {
     errs
 }
 
-fn series(event: &Value, errs: &mut FieldErrors) {
+fn validate_series(event: &Value, errs: &mut FieldErrors) {
     let series = &event["series"];
     if series.is_null() {
         return;
@@ -145,15 +145,15 @@ fn series(event: &Value, errs: &mut FieldErrors) {
     if int(&series["count"]) < 2 {
         errs.push(FieldError::invalid(&Path::new("series.count"), "", "should be at least 2"));
     }
-    if empty(&series["lastObservedTime"]) {
+    if is_empty_value(&series["lastObservedTime"]) {
         errs.push(FieldError::required(&Path::new("series.lastObservedTime"), ""));
     }
 }
 
-fn validate_strict_change(new: &Value, old: &Value) -> FieldErrors {
+fn validate_strict_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = validate_common(new, "reportingController");
     if new["series"] != old["series"] {
-        series(new, &mut errs);
+        validate_series(new, &mut errs);
     }
     for (field, shown) in [
         ("involvedObject", "involvedObject"),
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_say_the_same() {
+    fn event_conversion_round_trips() {
         let core = json!({"apiVersion": "v1", "involvedObject": {"name": "a"}, "message": "m", "reason": "r",
             "source": {"component": "c"}, "count": 2, "firstTimestamp": "t", "reportingComponent": "x"});
         let mut event = core.clone();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_group_demands_more() {
+    fn events_group_validates_more_strictly() {
         let event = json!({"metadata": {"name": "e", "namespace": "default"}, "count": 1});
         assert_eq!(validate_common(&event, "reportingComponent").len(), 0);
         let told: Vec<_> = validate_strict(&event).iter().map(ToString::to_string).collect();

@@ -14,60 +14,64 @@ const TABLE: &str = include_str!("go_structs.txt");
 
 /// The diff of two structs of a kind.
 pub fn difference(kind: &str, old: &Value, new: &Value) -> String {
-    diff::unified(&structure(kind, old, 0), &structure(kind, new, 0))
+    diff::unified(&format_struct(kind, old, 0), &format_struct(kind, new, 0))
 }
 
 /// Formats a struct at an indentation level of one space each.
-fn structure(kind: &str, value: &Value, level: usize) -> String {
+fn format_struct(kind: &str, value: &Value, level: usize) -> String {
     let row = TABLE.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(' ')).unwrap_or_default();
     let member = |entry: &str| {
         let (names, how) = entry.split_once(':')?;
         let (name, published) =
-            names.split_once('=').map_or((names, published(names)), |(a, b)| (a, b.into()));
+            names.split_once('=').map_or((names, json_name(names)), |(a, b)| (a, b.into()));
         let given = value.get(published).filter(|given| !given.is_null());
-        Some(format!("\"{name}\": {}", self::member(how, given, level + 1)))
+        Some(format!("\"{name}\": {}", self::format_member(how, given, level + 1)))
     };
-    lines(&row.split(' ').filter_map(member).collect::<Vec<_>>(), '{', '}', level)
+    format_block(&row.split(' ').filter_map(member).collect::<Vec<_>>(), '{', '}', level)
 }
 
-fn member(how: &str, given: Option<&Value>, level: usize) -> String {
+fn format_member(how: &str, given: Option<&Value>, level: usize) -> String {
     let kind = how.get(1..).unwrap_or_default();
     match (how.chars().next(), given) {
         (Some('s'), None) => "\"\"".to_owned(),
         (Some('b'), None) => "false".to_owned(),
         (Some('n'), None) => "0".to_owned(),
         (Some('q'), None) => "\"0\"".to_owned(),
-        (Some('='), given) => structure(kind, given.unwrap_or(&Value::Null), level),
+        (Some('='), given) => format_struct(kind, given.unwrap_or(&Value::Null), level),
         (_, None) => "null".to_owned(),
-        (Some('*'), Some(value)) => structure(kind, value, level),
-        (Some('['), Some(Value::Array(list))) => lines(
-            &list.iter().map(|value| structure(kind, value, level + 1)).collect::<Vec<_>>(),
+        (Some('*'), Some(value)) => format_struct(kind, value, level),
+        (Some('['), Some(Value::Array(list))) => format_block(
+            &list.iter().map(|value| format_struct(kind, value, level + 1)).collect::<Vec<_>>(),
             '[',
             ']',
             level,
         ),
         (Some('L'), Some(selector)) => {
-            let part = |name| Some(format!("\"{name}\": {}", plain(selector.get(name)?, level + 1)));
-            lines(
+            let part = |name| Some(format!("\"{name}\": {}", format_plain(selector.get(name)?, level + 1)));
+            format_block(
                 &["matchLabels", "matchExpressions"].into_iter().filter_map(part).collect::<Vec<_>>(),
                 '{',
                 '}',
                 level,
             )
         }
-        (_, Some(value)) => plain(value, level),
+        (_, Some(value)) => format_plain(value, level),
     }
 }
 
 /// Formats values without a Go struct: maps, lists, strings and numbers.
-fn plain(value: &Value, level: usize) -> String {
+fn format_plain(value: &Value, level: usize) -> String {
     match value {
-        Value::Array(list) => {
-            lines(&list.iter().map(|v| plain(v, level + 1)).collect::<Vec<_>>(), '[', ']', level)
-        }
+        Value::Array(list) => format_block(
+            &list.iter().map(|v| format_plain(v, level + 1)).collect::<Vec<_>>(),
+            '[',
+            ']',
+            level,
+        ),
         Value::Object(map) => {
-            let entry = |(key, v): (&String, &Value)| format!("{}: {}", json!(key), plain(v, level + 1));
-            lines(&map.iter().map(entry).collect::<Vec<_>>(), '{', '}', level)
+            let entry =
+                |(key, v): (&String, &Value)| format!("{}: {}", json!(key), format_plain(v, level + 1));
+            format_block(&map.iter().map(entry).collect::<Vec<_>>(), '{', '}', level)
         }
         // Go's encoder escapes HTML.
         text @ Value::String(_) => {
@@ -77,7 +81,7 @@ fn plain(value: &Value, level: usize) -> String {
     }
 }
 
-fn lines(parts: &[String], open: char, close: char, level: usize) -> String {
+fn format_block(parts: &[String], open: char, close: char, level: usize) -> String {
     if parts.is_empty() {
         return format!("{open}{close}");
     }
@@ -86,7 +90,7 @@ fn lines(parts: &[String], open: char, close: char, level: usize) -> String {
 }
 
 /// `dnsPolicy` for `DNSPolicy`: the leading capitals become lower case, except the one that begins a word.
-fn published(name: &str) -> String {
+fn json_name(name: &str) -> String {
     let capitals = name.chars().take_while(char::is_ascii_uppercase).count();
     let first = if capitals > 1 && capitals < name.len() { capitals - 1 } else { capitals };
     name.chars().enumerate().map(|(at, c)| if at < first { c.to_ascii_lowercase() } else { c }).collect()
@@ -97,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_structure_that_the_table_names_is_in_it() {
+    fn go_struct_table_is_complete() {
         let kinds: Vec<_> = TABLE.lines().filter_map(|line| line.split(' ').next()).collect();
         for entry in TABLE.lines().flat_map(|line| line.split(' ').skip(1)) {
             let how = entry.split_once(':').expect(entry).1;
@@ -105,13 +109,13 @@ mod tests {
             assert!(known, "{entry}");
         }
         assert_eq!(
-            ["DNSPolicy", "TTY", "Name", "HTTPGet"].map(published),
+            ["DNSPolicy", "TTY", "Name", "HTTPGet"].map(json_name),
             ["dnsPolicy", "tty", "name", "httpGet"]
         );
     }
 
     #[test]
-    fn a_difference_shows_members_in_their_order_and_absent_ones() {
+    fn struct_diff_shows_fields_in_go_order_and_absent_ones() {
         let old = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
         let mut new = old.clone();
         new["volumeName"] = json!("v<1>");

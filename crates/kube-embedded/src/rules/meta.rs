@@ -8,60 +8,60 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::Naming;
-use super::check::{self, At};
-use super::read::text;
-use crate::field::{Complaint, FieldError, FieldErrors, Path};
+use super::NamePolicy;
+use super::accessors::text;
+use super::check::{self, PathValue};
+use crate::field::{FieldError, FieldErrorType, FieldErrors, Path};
 
 /// Maximum length of a field manager's name.
-pub const MOST_MANAGER_BYTES: usize = 128;
+pub const MAX_MANAGER_BYTES: usize = 128;
 
 /// Finalizers without a domain.
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Errors of the metadata of an object of a built-in kind on create. A generated name
 /// is set already.
-pub fn validate_create(meta: &Value, namespaced: bool, naming: Naming) -> FieldErrors {
-    let mut errs = create_checks(meta, namespaced, naming);
-    standard_finalizers(meta, &mut errs);
+pub fn validate_create(meta: &Value, namespaced: bool, naming: NamePolicy) -> FieldErrors {
+    let mut errs = validate_for_create(meta, namespaced, naming);
+    validate_standard_finalizers(meta, &mut errs);
     errs
 }
 
 /// As [`validate_create`], for kinds whose finalizers may lack a domain.
-pub fn validate_lenient_create(meta: &Value, namespaced: bool, naming: Naming) -> FieldErrors {
-    create_checks(meta, namespaced, naming)
+pub fn validate_lenient_create(meta: &Value, namespaced: bool, naming: NamePolicy) -> FieldErrors {
+    validate_for_create(meta, namespaced, naming)
 }
 
 /// As [`validate_create`], for custom resources.
 pub fn validate_custom_create(meta: &Value, namespaced: bool) -> FieldErrors {
-    create_checks(meta, namespaced, Naming::Subdomain)
+    validate_for_create(meta, namespaced, NamePolicy::Subdomain)
 }
 
 /// Errors of changed metadata, as every kind checks it.
 pub fn validate_update(new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
     let mut errs = validate_custom_update(new, old, namespaced);
-    standard_finalizers(new, &mut errs);
+    validate_standard_finalizers(new, &mut errs);
     errs
 }
 
 /// As [`validate_update`], for custom resources, whose finalizers may lack a domain.
 pub fn validate_custom_update(new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
-    let mut errs = create_checks(new, namespaced, Naming::PathSegment);
+    let mut errs = validate_for_create(new, namespaced, NamePolicy::PathSegment);
     // Once for all kinds, once for the kind itself.
     for _ in 0..2 {
-        update_checks(new, old, &mut errs);
+        validate_for_update(new, old, &mut errs);
     }
     errs
 }
 
-fn at(meta: &Value) -> At<'_> {
-    At { value: Some(meta), path: Path::new("metadata") }
+fn metadata_value(meta: &Value) -> PathValue<'_> {
+    PathValue { value: Some(meta), path: Path::new("metadata") }
 }
 
-fn create_checks(meta: &Value, namespaced: bool, naming: Naming) -> FieldErrors {
-    let at = at(meta);
+fn validate_for_create(meta: &Value, namespaced: bool, naming: NamePolicy) -> FieldErrors {
+    let at = metadata_value(meta);
     let mut errs = FieldErrors::new();
-    name_checks(&at, naming, &mut errs);
+    validate_name(&at, naming, &mut errs);
     let namespace = at.get("namespace");
     match (namespaced, namespace.text().is_empty()) {
         (true, true) => errs.push(FieldError::required(&namespace.path, "")),
@@ -70,30 +70,30 @@ fn create_checks(meta: &Value, namespaced: bool, naming: Naming) -> FieldErrors 
         (false, true) => {}
     }
     check::not_negative(&at.get("generation"), &mut errs);
-    content_checks(&at, &mut errs);
-    finalizers(&at.get("finalizers"), &mut errs);
-    managed_fields(&at.get("managedFields"), &mut errs);
+    validate_content(&at, &mut errs);
+    validate_finalizers(&at.get("finalizers"), &mut errs);
+    validate_managed_fields(&at.get("managedFields"), &mut errs);
     errs
 }
 
-fn name_checks(at: &At, naming: Naming, errs: &mut FieldErrors) {
+fn validate_name(at: &PathValue, naming: NamePolicy, errs: &mut FieldErrors) {
     let prefix = at.get("generateName");
-    for words in naming.judge_prefix(prefix.text()) {
+    for words in naming.prefix_errors(prefix.text()) {
         errs.push(FieldError::invalid(&prefix.path, prefix.text(), words));
     }
     let name = at.get("name");
     if name.text().is_empty() {
         errs.push(FieldError::required(&name.path, "name or generateName is required"));
     } else {
-        for words in naming.judge(name.text()) {
+        for words in naming.name_errors(name.text()) {
             errs.push(FieldError::invalid(&name.path, name.text(), words));
         }
     }
 }
 
-impl Naming {
+impl NamePolicy {
     /// Returns the errors of a name.
-    pub fn judge(self, name: &str) -> Vec<String> {
+    pub fn name_errors(self, name: &str) -> Vec<String> {
         match self {
             Self::Subdomain => check::dns_subdomain(name),
             Self::Label => check::dns_label(name),
@@ -102,27 +102,27 @@ impl Naming {
     }
 
     /// Returns the errors of a `generateName` prefix.
-    fn judge_prefix(self, prefix: &str) -> Vec<String> {
+    fn prefix_errors(self, prefix: &str) -> Vec<String> {
         match (self, prefix) {
             (_, "") | (Self::PathSegment, "." | "..") => Vec::new(),
-            (Self::PathSegment, _) => self.judge(prefix),
+            (Self::PathSegment, _) => self.name_errors(prefix),
             (_, _) => match prefix.strip_suffix('-') {
                 // A dash at the end is cut off.
                 Some(head) if !head.is_empty() => {
                     let kept = head.char_indices().next_back().map_or(0, |(at, _)| at);
-                    self.judge(&format!("{}a", &head[..kept]))
+                    self.name_errors(&format!("{}a", &head[..kept]))
                 }
-                _ => self.judge(prefix),
+                _ => self.name_errors(prefix),
             },
         }
     }
 }
 
 /// Checks for create and update alike.
-fn content_checks(at: &At, errs: &mut FieldErrors) {
+fn validate_content(at: &PathValue, errs: &mut FieldErrors) {
     check::labels(&at.get("labels"), errs);
     check::annotations(&at.get("annotations"), errs);
-    owners(&at.get("ownerReferences"), errs);
+    validate_owners(&at.get("ownerReferences"), errs);
 }
 
 /// An owner reference with its fields in Go's order.
@@ -132,12 +132,12 @@ fn owner_text(owner: &Value) -> String {
     format!("{{{}}}", given.collect::<Vec<_>>().join(","))
 }
 
-fn ill_owned(path: &Path, shown: &str, words: &str) -> FieldError {
+fn owner_error(path: &Path, shown: &str, words: &str) -> FieldError {
     let detail = format!("{shown}: {words}");
-    FieldError { path: path.clone(), complaint: Complaint::Invalid, value: None, detail }
+    FieldError { path: path.clone(), error_type: FieldErrorType::Invalid, value: None, detail }
 }
 
-fn owners(at: &At, errs: &mut FieldErrors) {
+fn validate_owners(at: &PathValue, errs: &mut FieldErrors) {
     let mut controller: Option<String> = None;
     let mut is_reported = false;
     for owner in at.items() {
@@ -157,9 +157,9 @@ fn owners(at: &At, errs: &mut FieldErrors) {
         }
         if (group, version, kind) == ("", "v1", "Event") {
             let words = "/v1, Kind=Event is disallowed from being an owner";
-            errs.push(ill_owned(&at.path, &owner_text(&owner.json()), words));
+            errs.push(owner_error(&at.path, &owner_text(&owner.to_json()), words));
         }
-        if owner.get("controller").flag() {
+        if owner.get("controller").bool_or_false() {
             let this = format!("{kind}/{}", read("name"));
             if let Some(first) = &controller {
                 // The error shows all owners: one error for each would be quadratic.
@@ -170,8 +170,8 @@ fn owners(at: &At, errs: &mut FieldErrors) {
                 let words = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                let all: Vec<_> = at.items().map(|owner| owner_text(&owner.json())).collect();
-                errs.push(ill_owned(&at.path, &format!("[{}]", all.join(",")), &words));
+                let all: Vec<_> = at.items().map(|owner| owner_text(&owner.to_json())).collect();
+                errs.push(owner_error(&at.path, &format!("[{}]", all.join(",")), &words));
             } else {
                 controller = Some(this);
             }
@@ -179,25 +179,25 @@ fn owners(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn finalizers(at: &At, errs: &mut FieldErrors) {
+fn validate_finalizers(at: &PathValue, errs: &mut FieldErrors) {
     for finalizer in at.items() {
-        check::text(&finalizer.named(at.path.clone()), check::qualified_name, errs);
+        check::text(&finalizer.with_path(at.path.clone()), check::qualified_name, errs);
     }
     let has = |name: &str| at.items().any(|finalizer| finalizer.text() == name);
     if has("orphan") && has("foregroundDeletion") {
         let words = "finalizer orphan and foregroundDeletion cannot be both set";
-        errs.push(FieldError::invalid(&at.path, at.json(), words));
+        errs.push(FieldError::invalid(&at.path, at.to_json(), words));
     }
 }
 
-fn standard_finalizers(meta: &Value, errs: &mut FieldErrors) {
-    for finalizer in at(meta).get("finalizers").items() {
-        standard_finalizer(&finalizer, errs);
+fn validate_standard_finalizers(meta: &Value, errs: &mut FieldErrors) {
+    for finalizer in metadata_value(meta).get("finalizers").items() {
+        validate_standard_finalizer(&finalizer, errs);
     }
 }
 
 /// A finalizer is a standard one, or has a domain.
-pub fn standard_finalizer(at: &At, errs: &mut FieldErrors) {
+pub fn validate_standard_finalizer(at: &PathValue, errs: &mut FieldErrors) {
     let name = at.text();
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         let words = "name is neither a standard finalizer name nor is it fully qualified";
@@ -205,7 +205,7 @@ pub fn standard_finalizer(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn managed_fields(at: &At, errs: &mut FieldErrors) {
+fn validate_managed_fields(at: &PathValue, errs: &mut FieldErrors) {
     for entry in at.items() {
         let (operation, kind) = (entry.get("operation"), entry.get("fieldsType"));
         if !matches!(operation.text(), "Apply" | "Update") {
@@ -214,7 +214,7 @@ fn managed_fields(at: &At, errs: &mut FieldErrors) {
         if !matches!(kind.text(), "" | "FieldsV1") {
             errs.push(FieldError::invalid(&kind.path, kind.text(), "must be `FieldsV1`"));
         }
-        manager(&entry.get("manager"), errs);
+        validate_manager(&entry.get("manager"), errs);
         let subresource = entry.get("subresource");
         if subresource.len() > 256 {
             errs.push(FieldError::too_long(&subresource.path, 256));
@@ -222,16 +222,16 @@ fn managed_fields(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-/// Checks the name of a field manager: at most [`MOST_MANAGER_BYTES`], and printable.
+/// Checks the name of a field manager: at most [`MAX_MANAGER_BYTES`], and printable.
 ///
 /// Unlike in Kubernetes only the first unprintable character is an error: each error shows the whole name.
-pub fn manager(at: &At, errs: &mut FieldErrors) {
+pub fn validate_manager(at: &PathValue, errs: &mut FieldErrors) {
     let name = at.text();
-    if name.len() > MOST_MANAGER_BYTES {
-        errs.push(FieldError::too_long(&at.path, MOST_MANAGER_BYTES));
+    if name.len() > MAX_MANAGER_BYTES {
+        errs.push(FieldError::too_long(&at.path, MAX_MANAGER_BYTES));
         return;
     }
-    if let Some((position, c)) = name.char_indices().find(|(_, c)| !printable(*c)) {
+    if let Some((position, c)) = name.char_indices().find(|(_, c)| !is_printable(*c)) {
         let code = format!("U+{:04X}", u32::from(c));
         let words = format!("invalid character {code} (at position {position})");
         errs.push(FieldError::invalid(&at.path, name, words));
@@ -239,14 +239,14 @@ pub fn manager(at: &At, errs: &mut FieldErrors) {
 }
 
 /// As Go's `unicode.IsPrint`; a space is the only blank.
-fn printable(c: char) -> bool {
+fn is_printable(c: char) -> bool {
     c == ' ' || !(c.is_control() || c.is_whitespace() || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}'))
 }
 
-fn update_checks(new: &Value, old: &Value, errs: &mut FieldErrors) {
-    let (new, old) = (at(new), at(old));
+fn validate_for_update(new: &Value, old: &Value, errs: &mut FieldErrors) {
+    let (new, old) = (metadata_value(new), metadata_value(old));
     if old.has("deletionTimestamp") {
-        no_new_finalizers(&new.get("finalizers"), &old.get("finalizers"), errs);
+        validate_no_new_finalizers(&new.get("finalizers"), &old.get("finalizers"), errs);
     }
     let version = new.get("resourceVersion");
     if version.text().is_empty() {
@@ -262,11 +262,11 @@ fn update_checks(new: &Value, old: &Value, errs: &mut FieldErrors) {
     {
         check::immutable(&new.get(field), &old.get(field), errs);
     }
-    content_checks(&new, errs);
-    managed_fields(&new.get("managedFields"), errs);
+    validate_content(&new, errs);
+    validate_managed_fields(&new.get("managedFields"), errs);
 }
 
-fn no_new_finalizers(new: &At, old: &At, errs: &mut FieldErrors) {
+fn validate_no_new_finalizers(new: &PathValue, old: &PathValue, errs: &mut FieldErrors) {
     let old: HashSet<_> = old.items().map(|finalizer| finalizer.text()).collect();
     let mut added: Vec<_> = new.items().map(|f| f.text()).filter(|name| !old.contains(name)).collect();
     added.sort_unstable();
@@ -281,7 +281,7 @@ fn no_new_finalizers(new: &At, old: &At, errs: &mut FieldErrors) {
 }
 
 /// Whether the object is being deleted.
-pub fn deleting(object: &Value) -> bool {
+pub fn is_deleting(object: &Value) -> bool {
     !text(&object["metadata"]["deletionTimestamp"]).is_empty()
 }
 
@@ -305,14 +305,14 @@ mod tests {
             ],
             "managedFields": [{"operation": "Guess", "manager": "a\nb"}],
         });
-        insta::assert_snapshot!(places(&validate_create(&meta, true, Naming::Subdomain)).join("\n"));
+        insta::assert_snapshot!(places(&validate_create(&meta, true, NamePolicy::Subdomain)).join("\n"));
     }
 
     #[test]
     fn manager_with_thousands_of_unprintable_characters_is_one_error() {
         let errors = |name: String| {
             let mut errs = FieldErrors::new();
-            manager(&At { value: Some(&name.into()), path: Path::new("m") }, &mut errs);
+            validate_manager(&PathValue { value: Some(&name.into()), path: Path::new("m") }, &mut errs);
             errs.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(errors("\u{7f}".repeat(60_000)), ["m: Too long: may not be more than 128 bytes"]);
@@ -321,16 +321,16 @@ mod tests {
     }
 
     #[test]
-    fn owners_that_are_all_controllers_are_one_error() {
+    fn several_controller_owners_are_one_error() {
         let owner = |n: usize| json!({"apiVersion": "v1", "kind": "A", "name": format!("x{n}"), "uid": "1", "controller": true});
         let meta = json!({"name": "a", "ownerReferences": (0..5_000).map(owner).collect::<Vec<_>>()});
-        assert_eq!(validate_create(&meta, false, Naming::Subdomain).len(), 1);
+        assert_eq!(validate_create(&meta, false, NamePolicy::Subdomain).len(), 1);
     }
 
     #[test]
-    fn a_prefix_may_end_in_a_dash() {
+    fn generate_name_may_end_in_dash() {
         for (prefix, wrong) in [("a-", 0), ("a.-", 0), ("-", 1), ("é-", 0), ("A-b-", 1)] {
-            assert_eq!(Naming::Subdomain.judge_prefix(prefix).len(), wrong, "{prefix}");
+            assert_eq!(NamePolicy::Subdomain.prefix_errors(prefix).len(), wrong, "{prefix}");
         }
     }
 

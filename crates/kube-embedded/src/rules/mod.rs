@@ -1,19 +1,19 @@
-//! Rules of the kinds beyond their schema: defaulting, strategy and validation, one [`Rules`] per kind.
+//! Rules of the kinds beyond their schema: defaulting, strategy and validation, one [`KindRules`] per kind.
 //!
 //! Pure: no store, no clock, no randomness. Cluster IPs of Services,
-//! the default `StorageClass` and quota need those and are admission. Kinds without a row use [`PLAIN`].
+//! the default `StorageClass` and quota need those and are admission. Kinds without a row use [`DEFAULT_RULES`].
 
+pub mod accessors;
 pub mod check;
-pub mod conduct;
 pub mod diff;
 pub mod go_structs;
 pub mod meta;
-pub mod read;
+pub mod rest_strategy;
 
 pub mod cluster;
 pub mod core;
 pub mod events;
-pub mod flow;
+pub mod flow_control;
 pub mod mutating;
 pub mod network;
 pub mod rbac;
@@ -27,13 +27,13 @@ use crate::field::FieldErrors;
 
 /// When `metadata.generation` is incremented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
+pub enum GenerationPolicy {
     /// The kind has no generation.
     Absent,
     /// When anything except metadata and status changes.
     Content,
     /// The same, but new objects have none (`CSIDriver`).
-    ContentOnceChanged,
+    ContentAfterCreate,
     /// Also when the annotations change (Deployment).
     ContentAndAnnotations,
     /// Also when the labels change (`EndpointSlice`).
@@ -44,7 +44,7 @@ pub enum Generation {
 
 /// Valid names of a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Naming {
+pub enum NamePolicy {
     /// RFC 1123 subdomain, 253 bytes: most kinds.
     Subdomain,
     /// RFC 1123 label, 63 bytes: namespaces, services.
@@ -55,22 +55,22 @@ pub enum Naming {
 
 /// The rules of one kind. The functions get the object in the stored version of its kind.
 #[derive(Clone, Copy)]
-pub struct Rules {
+pub struct KindRules {
     pub group: &'static str,
     pub kind: &'static str,
-    pub naming: Naming,
-    pub generation: Generation,
+    pub naming: NamePolicy,
+    pub generation: GenerationPolicy,
     /// A create keeps the status, although there is a status subresource (Node).
-    pub status_on_create: bool,
+    pub keeps_status_on_create: bool,
     /// Finalizers need no domain.
-    pub any_finalizer: bool,
+    pub allows_any_finalizer: bool,
     /// Sets defaults; runs on every write, and on the decoded object before a patch.
     pub default: fn(&mut Value),
     /// Prepares an object for creation (initial status, derived fields). The generic strategy has
     /// already dropped the client's status.
-    pub create: fn(&mut Value),
+    pub prepare_for_create: fn(&mut Value),
     /// Prepares an update of the main resource: (new, old). The old status is already restored.
-    pub update: fn(&mut Value, &Value),
+    pub prepare_for_update: fn(&mut Value, &Value),
     /// Errors of an object to create (metadata is validated separately).
     pub validate: fn(&Value) -> FieldErrors,
     /// Errors of an update: (new, old). Includes those of `validate` where they apply to updates.
@@ -82,16 +82,16 @@ pub struct Rules {
 }
 
 /// The rules of a kind without a row.
-pub const PLAIN: Rules = Rules {
+pub const DEFAULT_RULES: KindRules = KindRules {
     group: "",
     kind: "",
-    naming: Naming::Subdomain,
-    generation: Generation::Absent,
-    status_on_create: false,
-    any_finalizer: false,
+    naming: NamePolicy::Subdomain,
+    generation: GenerationPolicy::Absent,
+    keeps_status_on_create: false,
+    allows_any_finalizer: false,
     default: |_| {},
-    create: |_| {},
-    update: |_, _| {},
+    prepare_for_create: |_| {},
+    prepare_for_update: |_, _| {},
     validate: |_| FieldErrors::new(),
     validate_update: |_, _| FieldErrors::new(),
     validate_status: |_, _| FieldErrors::new(),
@@ -99,7 +99,7 @@ pub const PLAIN: Rules = Rules {
 };
 
 /// The rules of all kinds with a row.
-const ALL: &[&[Rules]] = &[
+const ALL_RULES: &[&[KindRules]] = &[
     cluster::RULES,
     core::cluster::RULES,
     core::config::RULES,
@@ -107,7 +107,7 @@ const ALL: &[&[Rules]] = &[
     core::volume::RULES,
     events::RULES,
     network::ingress::RULES,
-    flow::RULES,
+    flow_control::RULES,
     mutating::RULES,
     network::traffic::RULES,
     rbac::RULES,
@@ -118,12 +118,13 @@ const ALL: &[&[Rules]] = &[
 ];
 
 /// Custom resources: all have a generation.
-pub const CUSTOM: Rules = Rules { generation: Generation::Content, ..PLAIN };
+pub const CUSTOM_RESOURCE_RULES: KindRules =
+    KindRules { generation: GenerationPolicy::Content, ..DEFAULT_RULES };
 
 /// All errors of creating an object of a built-in kind, metadata included.
-pub fn validate_create(rules: &Rules, object: &Value, namespaced: bool) -> FieldErrors {
+pub fn validate_create(rules: &KindRules, object: &Value, namespaced: bool) -> FieldErrors {
     let meta = &object["metadata"];
-    let mut errs = if rules.any_finalizer {
+    let mut errs = if rules.allows_any_finalizer {
         meta::validate_lenient_create(meta, namespaced, rules.naming)
     } else {
         meta::validate_create(meta, namespaced, rules.naming)
@@ -133,8 +134,8 @@ pub fn validate_create(rules: &Rules, object: &Value, namespaced: bool) -> Field
 }
 
 /// All errors of updating the main resource of a built-in kind, metadata included.
-pub fn validate_update(rules: &Rules, new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
-    let mut errs = if rules.any_finalizer {
+pub fn validate_update(rules: &KindRules, new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
+    let mut errs = if rules.allows_any_finalizer {
         meta::validate_custom_update(&new["metadata"], &old["metadata"], namespaced)
     } else {
         meta::validate_update(&new["metadata"], &old["metadata"], namespaced)
@@ -144,8 +145,13 @@ pub fn validate_update(rules: &Rules, new: &Value, old: &Value, namespaced: bool
 }
 
 /// The rules of a built-in kind.
-pub fn of(group: &str, kind: &str) -> &'static Rules {
-    ALL.iter().copied().flatten().find(|rules| rules.group == group && rules.kind == kind).unwrap_or(&PLAIN)
+pub fn for_kind(group: &str, kind: &str) -> &'static KindRules {
+    ALL_RULES
+        .iter()
+        .copied()
+        .flatten()
+        .find(|rules| rules.group == group && rules.kind == kind)
+        .unwrap_or(&DEFAULT_RULES)
 }
 
 /// The warning on every request for a deprecated kind, including reads and failed
@@ -165,31 +171,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_kind_has_two_rows() {
+    fn rules_are_unique_per_kind() {
         let mut kinds: Vec<_> =
-            ALL.iter().copied().flatten().map(|rules| (rules.group, rules.kind)).collect();
+            ALL_RULES.iter().copied().flatten().map(|rules| (rules.group, rules.kind)).collect();
         let all = kinds.len();
         kinds.sort_unstable();
         kinds.dedup();
         assert_eq!(kinds.len(), all);
-        assert_eq!(of("", "Service").naming, Naming::Label);
-        assert_eq!(of("no", "Such").kind, "");
+        assert_eq!(for_kind("", "Service").naming, NamePolicy::Label);
+        assert_eq!(for_kind("no", "Such").kind, "");
     }
 
     #[test]
-    fn no_rule_panics_on_an_odd_object() {
+    fn rules_do_not_panic_on_malformed_objects() {
         use serde_json::json;
         let odd = [
             json!({}),
             json!({"metadata": {}, "spec": {}, "status": {}}),
             json!({"metadata": {"name": 3}, "spec": {"ports": {}, "rules": [null, 1]}, "data": [], "webhooks": [[]]}),
         ];
-        for rules in ALL.iter().copied().flatten() {
+        for rules in ALL_RULES.iter().copied().flatten() {
             for object in &odd {
                 let (mut new, old) = (object.clone(), object.clone());
                 (rules.default)(&mut new);
-                (rules.create)(&mut new);
-                (rules.update)(&mut new, &old);
+                (rules.prepare_for_create)(&mut new);
+                (rules.prepare_for_update)(&mut new, &old);
                 let _ = validate_create(rules, &new, true);
                 let _ = validate_update(rules, &new, &old, false);
                 let _ = (rules.validate_status)(&new, &old);

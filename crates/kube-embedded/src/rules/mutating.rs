@@ -4,81 +4,82 @@
 
 use serde_json::Value;
 
-use super::check::{self, At};
-use super::webhooks::{binding_basis, default_binding, default_policy, policy_basis};
-use super::{Generation, PLAIN, Rules};
+use super::check::{self, PathValue};
+use super::webhooks::{default_binding, default_policy, validate_binding_common, validate_policy_common};
+use super::{DEFAULT_RULES, GenerationPolicy, KindRules};
 use crate::field::{FieldError, FieldErrors};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: GROUP,
         kind: "MutatingAdmissionPolicy",
-        any_finalizer: true,
-        generation: Generation::Content,
+        allows_any_finalizer: true,
+        generation: GenerationPolicy::Content,
         default: default_policy,
         validate: validate_policy,
         validate_update: |new, _| validate_policy(new),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "MutatingAdmissionPolicyBinding",
-        any_finalizer: true,
-        generation: Generation::Content,
+        allows_any_finalizer: true,
+        generation: GenerationPolicy::Content,
         default: default_binding,
         validate: validate_binding,
         validate_update: |new, _| validate_binding(new),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
 ];
 
 /// The forms of a mutation: the value of `patchType`, and the field of its expression.
-const FORMS: [(&str, &str); 2] = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
+const PATCH_TYPES: [(&str, &str); 2] =
+    [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
 
 fn validate_policy(policy: &Value) -> FieldErrors {
-    let spec = At::root(policy).get("spec");
+    let spec = PathValue::root(policy).get("spec");
     let mut errs = FieldErrors::new();
-    policy_basis(&spec, &mut errs);
-    operations(&spec.get("matchConstraints"), &mut errs);
+    validate_policy_common(&spec, &mut errs);
+    validate_operations(&spec.get("matchConstraints"), &mut errs);
     let mutations = spec.get("mutations");
     if mutations.is_empty() {
         errs.push(FieldError::required(&mutations.path, "mutations must contain at least one item"));
     }
     for mutation in mutations.items() {
-        one_mutation(&mutation, &mut errs);
+        validate_mutation(&mutation, &mut errs);
     }
     check::required_one_of(&spec.get("reinvocationPolicy"), &["IfNeeded", "Never"], &mut errs);
     errs
 }
 
 fn validate_binding(binding: &Value) -> FieldErrors {
-    let spec = At::root(binding).get("spec");
+    let spec = PathValue::root(binding).get("spec");
     let mut errs = FieldErrors::new();
-    binding_basis(&spec, &mut errs);
-    operations(&spec.get("matchResources"), &mut errs);
+    validate_binding_common(&spec, &mut errs);
+    validate_operations(&spec.get("matchResources"), &mut errs);
     errs
 }
 
 /// DELETE cannot be mutated.
-fn operations(matching: &At, errs: &mut FieldErrors) {
+fn validate_operations(matching: &PathValue, errs: &mut FieldErrors) {
     let rules = matching.get("resourceRules");
     let told_at = rules.path.field("operations");
     for rule in rules.items() {
         for operation in rule.get("operations").items() {
-            check::one_of(&operation.named(told_at.clone()), &["*", "CONNECT", "CREATE", "UPDATE"], errs);
+            check::one_of(&operation.with_path(told_at.clone()), &["*", "CONNECT", "CREATE", "UPDATE"], errs);
         }
     }
 }
 
-fn one_mutation(mutation: &At, errs: &mut FieldErrors) {
+fn validate_mutation(mutation: &PathValue, errs: &mut FieldErrors) {
     let kind = mutation.get("patchType");
-    check::required_one_of(&kind, &FORMS.map(|(word, _)| word), errs);
-    if !FORMS.iter().any(|(word, _)| *word == kind.text()) {
+    check::required_one_of(&kind, &PATCH_TYPES.map(|(word, _)| word), errs);
+    if !PATCH_TYPES.iter().any(|(word, _)| *word == kind.text()) {
         return;
     }
-    for (word, field) in FORMS {
+    for (word, field) in PATCH_TYPES {
         let form = mutation.get(field);
         if word != kind.text() {
             if form.exists() {
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_policy_and_a_mutation_of_two_minds_lack_this() {
+    fn mutating_policy_errors_when_empty_or_ambiguous() {
         let rules = json!([{"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
             "operations": ["DELETE"], "scope": "*"}]);
         let mutations = json!([{"patchType": "JSONPatch", "applyConfiguration": {"expression": "Object{}"}}]);

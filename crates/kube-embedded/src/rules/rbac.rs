@@ -2,49 +2,49 @@
 
 use serde_json::Value;
 
-use super::check::{self, At};
-use super::read::{fill_text, go_names, maps_mut, members};
-use super::{Naming, PLAIN, Rules, meta};
+use super::accessors::{go_names, maps_mut, members, set_if_empty};
+use super::check::{self, PathValue};
+use super::{DEFAULT_RULES, KindRules, NamePolicy, meta};
 use crate::field::{FieldError, FieldErrors, Path};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: GROUP,
         kind: "Role",
-        naming: Naming::PathSegment,
+        naming: NamePolicy::PathSegment,
         default: default_role,
-        validate: |role| rules(role, true),
-        validate_update: |new, _| again(new, true, rules),
-        ..PLAIN
+        validate: |role| validate_rules(role, true),
+        validate_update: |new, _| validate_update_as_create(new, true, validate_rules),
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "ClusterRole",
-        naming: Naming::PathSegment,
+        naming: NamePolicy::PathSegment,
         default: default_role,
-        validate: |role| rules(role, false),
-        validate_update: |new, _| again(new, false, rules),
-        ..PLAIN
+        validate: |role| validate_rules(role, false),
+        validate_update: |new, _| validate_update_as_create(new, false, validate_rules),
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "RoleBinding",
-        naming: Naming::PathSegment,
+        naming: NamePolicy::PathSegment,
         default: default_binding,
         validate: |binding| validate_binding(binding, true),
-        validate_update: |new, old| binding_change(new, old, true),
-        ..PLAIN
+        validate_update: |new, old| validate_binding_update(new, old, true),
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "ClusterRoleBinding",
-        naming: Naming::PathSegment,
+        naming: NamePolicy::PathSegment,
         default: default_binding,
         validate: |binding| validate_binding(binding, false),
-        validate_update: |new, old| binding_change(new, old, false),
-        ..PLAIN
+        validate_update: |new, old| validate_binding_update(new, old, false),
+        ..DEFAULT_RULES
     },
 ];
 
@@ -56,37 +56,41 @@ fn default_role(role: &mut Value) {
 }
 
 /// An update is validated as if the object were new.
-fn again(new: &Value, namespaced: bool, check: fn(&Value, bool) -> FieldErrors) -> FieldErrors {
-    let mut errs = meta::validate_create(&new["metadata"], namespaced, Naming::PathSegment);
+fn validate_update_as_create(
+    new: &Value,
+    namespaced: bool,
+    check: fn(&Value, bool) -> FieldErrors,
+) -> FieldErrors {
+    let mut errs = meta::validate_create(&new["metadata"], namespaced, NamePolicy::PathSegment);
     errs.extend(check(new, namespaced));
     errs
 }
 
 /// Maximum number of rules of one role, and of values in all its rules: authorisation compares each of them with a request. Not in
 /// Kubernetes.
-const MOST_RULES: usize = 5_000;
-const MOST_VALUES: usize = 50_000;
+const MAX_RULES: usize = 5_000;
+const MAX_VALUES: usize = 50_000;
 
 /// Maximum number of subjects of one binding. Not in Kubernetes.
-const MOST_SUBJECTS: usize = 5_000;
+const MAX_SUBJECTS: usize = 5_000;
 
-fn rules(role: &Value, namespaced: bool) -> FieldErrors {
-    let root = At::root(role);
+fn validate_rules(role: &Value, namespaced: bool) -> FieldErrors {
+    let root = PathValue::root(role);
     let mut errs = FieldErrors::new();
     let list = root.get("rules");
-    if list.len() > MOST_RULES {
-        errs.push(FieldError::too_many(&list.path, list.len(), MOST_RULES));
+    if list.len() > MAX_RULES {
+        errs.push(FieldError::too_many(&list.path, list.len(), MAX_RULES));
         return errs;
     }
     let fields = ["verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"];
     let values: usize =
         list.items().map(|rule| fields.map(|field| rule.get(field).len()).iter().sum::<usize>()).sum();
-    if values > MOST_VALUES {
-        errs.push(FieldError::too_many(&list.path, values, MOST_VALUES));
+    if values > MAX_VALUES {
+        errs.push(FieldError::too_many(&list.path, values, MAX_VALUES));
         return errs;
     }
     for rule in list.items() {
-        policy_rule(&rule, namespaced, &mut errs);
+        validate_policy_rule(&rule, namespaced, &mut errs);
     }
     let aggregation = root.get("aggregationRule");
     if !namespaced && aggregation.exists() {
@@ -106,7 +110,7 @@ fn rules(role: &Value, namespaced: bool) -> FieldErrors {
     errs
 }
 
-fn policy_rule(rule: &At, namespaced: bool, errs: &mut FieldErrors) {
+fn validate_policy_rule(rule: &PathValue, namespaced: bool, errs: &mut FieldErrors) {
     let mut require = |field: &str, words: &str| {
         if rule.get(field).is_empty() {
             errs.push(FieldError::required(&rule.path.field(field), words));
@@ -121,25 +125,25 @@ fn policy_rule(rule: &At, namespaced: bool, errs: &mut FieldErrors) {
     }
     if namespaced {
         let words = "namespaced rules cannot apply to non-resource URLs";
-        errs.push(FieldError::invalid(&urls.path, urls.json(), words));
+        errs.push(FieldError::invalid(&urls.path, urls.to_json(), words));
     }
     if ["apiGroups", "resources", "resourceNames"].iter().any(|field| !rule.get(field).is_empty()) {
         let words = "rules cannot apply to both regular resources and non-resource URLs";
-        errs.push(FieldError::invalid(&urls.path, urls.json(), words));
+        errs.push(FieldError::invalid(&urls.path, urls.to_json(), words));
     }
 }
 
 fn default_binding(binding: &mut Value) {
-    fill_text(members(binding, "roleRef"), "apiGroup", GROUP);
+    set_if_empty(members(binding, "roleRef"), "apiGroup", GROUP);
     for subject in maps_mut(binding, "subjects") {
         if matches!(subject.get("kind").and_then(Value::as_str), Some("User" | "Group")) {
-            fill_text(subject, "apiGroup", GROUP);
+            set_if_empty(subject, "apiGroup", GROUP);
         }
     }
 }
 
 fn validate_binding(binding: &Value, namespaced: bool) -> FieldErrors {
-    let root = At::root(binding);
+    let root = PathValue::root(binding);
     let role = root.get("roleRef");
     let mut errs = FieldErrors::new();
     check::one_of(&role.get("apiGroup"), &[GROUP], &mut errs);
@@ -147,8 +151,8 @@ fn validate_binding(binding: &Value, namespaced: bool) -> FieldErrors {
     check::one_of(&role.get("kind"), kinds, &mut errs);
     check::required_text(&role.get("name"), check::path_segment, &mut errs);
     let subjects = root.get("subjects");
-    if subjects.len() > MOST_SUBJECTS {
-        errs.push(FieldError::too_many(&subjects.path, subjects.len(), MOST_SUBJECTS));
+    if subjects.len() > MAX_SUBJECTS {
+        errs.push(FieldError::too_many(&subjects.path, subjects.len(), MAX_SUBJECTS));
         return errs;
     }
     for subject in subjects.items() {
@@ -171,8 +175,8 @@ fn validate_binding(binding: &Value, namespaced: bool) -> FieldErrors {
     errs
 }
 
-fn binding_change(new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
-    let mut errs = again(new, namespaced, validate_binding);
+fn validate_binding_update(new: &Value, old: &Value, namespaced: bool) -> FieldErrors {
+    let mut errs = validate_update_as_create(new, namespaced, validate_binding);
     if new["roleRef"] != old["roleRef"] {
         errs.push(FieldError::invalid(
             &Path::new("roleRef"),
@@ -190,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_about_resources_or_about_urls() {
+    fn rbac_rule_has_resources_or_urls() {
         let table = [
             (json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}), true, 0),
             (json!({"verbs": ["get"], "nonResourceURLs": ["/a"]}), false, 0),
@@ -199,12 +203,12 @@ mod tests {
             (json!({}), true, 3),
         ];
         for (rule, namespaced, wrong) in table {
-            assert_eq!(rules(&json!({"rules": [rule]}), namespaced).len(), wrong, "{rule}");
+            assert_eq!(validate_rules(&json!({"rules": [rule]}), namespaced).len(), wrong, "{rule}");
         }
     }
 
     #[test]
-    fn bindings_are_completed_and_keep_their_role() {
+    fn binding_is_defaulted_and_role_ref_immutable() {
         let mut binding = json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": [
             {"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]});
         default_binding(&mut binding);
@@ -215,19 +219,19 @@ mod tests {
         let mut other = binding.clone();
         other["metadata"] = json!({"name": "b", "namespace": "n"});
         other["roleRef"]["name"] = "q".into();
-        let errs = binding_change(&other, &binding, true);
+        let errs = validate_binding_update(&other, &binding, true);
         assert_eq!(errs.len(), 1);
         assert_eq!(errs[0].detail, "cannot change roleRef");
     }
 
     #[test]
-    fn binding_has_a_bounded_number_of_subjects() {
+    fn binding_subjects_are_limited() {
         let subject = json!({"kind": "User", "apiGroup": GROUP, "name": "jane"});
         let role = json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"});
         let binding = |subjects: usize| json!({"roleRef": role, "subjects": vec![subject.clone(); subjects]});
-        assert_eq!(validate_binding(&binding(MOST_SUBJECTS), true), []);
-        let refused = validate_binding(&binding(MOST_SUBJECTS + 1), true);
-        let told: Vec<String> = refused.iter().map(FieldError::body).collect();
+        assert_eq!(validate_binding(&binding(MAX_SUBJECTS), true), []);
+        let refused = validate_binding(&binding(MAX_SUBJECTS + 1), true);
+        let told: Vec<String> = refused.iter().map(FieldError::message_body).collect();
         assert_eq!(told, ["Too many: 5001: must have at most 5000 items"]);
     }
 }

@@ -4,39 +4,39 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use super::check::{self, At, quantity};
+use super::accessors::{go_names, is_empty_value, items, members, set_if_absent, text};
+use super::check::{self, PathValue, quantity};
 use super::core::volume::driver_name;
-use super::read::{empty, fill, go_names, items, members, text};
-use super::{Generation, Naming, PLAIN, Rules, meta};
+use super::{DEFAULT_RULES, GenerationPolicy, KindRules, NamePolicy, meta};
 use crate::field::{FieldError, FieldErrors, Path};
 
 const GROUP: &str = "storage.k8s.io";
 
-const TOKENS_IN_ATTRIBUTES: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+const TOKENS_IN_ATTRIBUTES_WARNING: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: GROUP,
         kind: "StorageClass",
         default: |class| {
             if let Some(fields) = class.as_object_mut() {
-                fill(fields, "reclaimPolicy", "Delete");
-                fill(fields, "volumeBindingMode", "Immediate");
+                set_if_absent(fields, "reclaimPolicy", "Delete");
+                set_if_absent(fields, "volumeBindingMode", "Immediate");
             }
         },
         validate: validate_class,
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            let mut errs = meta::validate_create(&new["metadata"], false, NamePolicy::Subdomain);
             errs.extend(validate_class(new));
-            let (now, was) = (At::root(new), At::root(old));
+            let (now, was) = (PathValue::root(new), PathValue::root(old));
             for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
                 check::immutable(&now.get(field), &was.get(field), &mut errs);
             }
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "VolumeAttributesClass",
         validate: validate_attributes_class,
@@ -48,53 +48,54 @@ pub const RULES: &[Rules] = &[
                     FieldError::forbidden(&Path::new(field), format!("updates to {field} are forbidden."))
                 })
                 .collect();
-            errs.extend(meta::validate_create(&new["metadata"], false, Naming::Subdomain));
+            errs.extend(meta::validate_create(&new["metadata"], false, NamePolicy::Subdomain));
             errs.extend(validate_attributes_class(new));
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "CSIDriver",
-        generation: Generation::ContentOnceChanged,
+        generation: GenerationPolicy::ContentAfterCreate,
         default: default_driver,
-        validate: |driver| validate_driver(&At::root(driver).get("spec")),
+        validate: |driver| validate_driver(&PathValue::root(driver).get("spec")),
         validate_update: |new, old| {
-            let (now, was) = (At::root(new).get("spec"), At::root(old).get("spec"));
+            let (now, was) = (PathValue::root(new).get("spec"), PathValue::root(old).get("spec"));
             let mut errs = validate_driver(&now);
             for (field, shown) in
                 [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
             {
                 let path = Path::new("spec").field(shown);
-                check::immutable(&now.get(field).named(path), &was.get(field), &mut errs);
+                check::immutable(&now.get(field).with_path(path), &was.get(field), &mut errs);
             }
             errs
         },
         warnings: |driver, old| {
             let spec = &driver["spec"];
             let asks = old.is_none_or(|old| old["spec"]["tokenRequests"] != spec["tokenRequests"]);
-            let silent =
-                asks && !empty(&spec["tokenRequests"]) && spec["serviceAccountTokenInSecrets"].is_null();
-            silent.then(|| TOKENS_IN_ATTRIBUTES.to_owned()).into_iter().collect()
+            let silent = asks
+                && !is_empty_value(&spec["tokenRequests"])
+                && spec["serviceAccountTokenInSecrets"].is_null();
+            silent.then(|| TOKENS_IN_ATTRIBUTES_WARNING.to_owned()).into_iter().collect()
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "CSINode",
         validate: validate_node,
         validate_update: |new, old| {
             let mut errs = validate_node(new);
-            errs.extend(node_change(new, old));
+            errs.extend(validate_node_update(new, old));
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "VolumeAttachment",
-        create: |attachment| attachment["status"] = json!({"attached": false}),
+        prepare_for_create: |attachment| attachment["status"] = json!({"attached": false}),
         validate: validate_attachment,
         validate_update: |new, old| {
             let mut errs = validate_attachment(new);
@@ -103,14 +104,14 @@ pub const RULES: &[Rules] = &[
             }
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "CSIStorageCapacity",
-        generation: Generation::Absent,
+        generation: GenerationPolicy::Absent,
         validate: |capacity| {
-            let root = At::root(capacity);
+            let root = PathValue::root(capacity);
             let mut errs = FieldErrors::new();
             check::label_selector(&root.get("nodeTopology"), &mut errs);
             check::text(&root.get("storageClassName"), check::dns_subdomain, &mut errs);
@@ -120,18 +121,22 @@ pub const RULES: &[Rules] = &[
             errs
         },
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
+            let mut errs = meta::validate_create(&new["metadata"], true, NamePolicy::Subdomain);
             for field in ["nodeTopology", "storageClassName"] {
-                check::immutable(&At::root(new).get(field), &At::root(old).get(field), &mut errs);
+                check::immutable(
+                    &PathValue::root(new).get(field),
+                    &PathValue::root(old).get(field),
+                    &mut errs,
+                );
             }
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
 ];
 
 /// The name of a provisioner or driver.
-fn provisioner(at: &At, errs: &mut FieldErrors) {
+fn validate_provisioner(at: &PathValue, errs: &mut FieldErrors) {
     check::required(at, errs);
     if !at.is_empty() {
         let name = at.text().to_lowercase();
@@ -140,19 +145,19 @@ fn provisioner(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn parameters(at: &At, required: bool, errs: &mut FieldErrors) {
-    const MOST: usize = 512;
-    const MOST_BYTES: usize = 256 * 1024;
-    if at.len() > MOST {
-        errs.push(FieldError::too_long(&at.path, MOST));
+fn validate_parameters(at: &PathValue, required: bool, errs: &mut FieldErrors) {
+    const MAX_PARAMETERS: usize = 512;
+    const MAX_PARAMETER_BYTES: usize = 256 * 1024;
+    if at.len() > MAX_PARAMETERS {
+        errs.push(FieldError::too_long(&at.path, MAX_PARAMETERS));
         return;
     }
     if at.entries().any(|(key, _)| key.is_empty()) {
         errs.push(FieldError::invalid(&at.path, "", "field can not be empty."));
     }
     let size: usize = at.entries().map(|(key, value)| key.len() + value.len()).sum();
-    if size > MOST_BYTES {
-        errs.push(FieldError::too_long(&at.path, MOST_BYTES));
+    if size > MAX_PARAMETER_BYTES {
+        errs.push(FieldError::too_long(&at.path, MAX_PARAMETER_BYTES));
     }
     if required && at.is_empty() {
         errs.push(FieldError::required(&at.path, "must contain at least one key/value pair"));
@@ -160,10 +165,10 @@ fn parameters(at: &At, required: bool, errs: &mut FieldErrors) {
 }
 
 fn validate_class(class: &Value) -> FieldErrors {
-    let root = At::root(class);
+    let root = PathValue::root(class);
     let mut errs = FieldErrors::new();
-    provisioner(&root.get("provisioner"), &mut errs);
-    parameters(&root.get("parameters"), false, &mut errs);
+    validate_provisioner(&root.get("provisioner"), &mut errs);
+    validate_parameters(&root.get("parameters"), false, &mut errs);
     let policy = root.get("reclaimPolicy");
     if !policy.is_empty() {
         check::one_of(&policy, &["Delete", "Retain"], &mut errs);
@@ -197,26 +202,26 @@ fn validate_class(class: &Value) -> FieldErrors {
 }
 
 fn validate_attributes_class(class: &Value) -> FieldErrors {
-    let root = At::root(class);
+    let root = PathValue::root(class);
     let mut errs = FieldErrors::new();
-    provisioner(&root.get("driverName"), &mut errs);
-    parameters(&root.get("parameters"), true, &mut errs);
+    validate_provisioner(&root.get("driverName"), &mut errs);
+    validate_parameters(&root.get("parameters"), true, &mut errs);
     errs
 }
 
 fn default_driver(driver: &mut Value) {
     let spec = members(driver, "spec");
-    fill(spec, "attachRequired", true);
+    set_if_absent(spec, "attachRequired", true);
     for field in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
-        fill(spec, field, false);
+        set_if_absent(spec, field, false);
     }
-    fill(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
-    if spec.get("volumeLifecycleModes").is_none_or(empty) {
+    set_if_absent(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
+    if spec.get("volumeLifecycleModes").is_none_or(is_empty_value) {
         spec.insert("volumeLifecycleModes".to_owned(), json!(["Persistent"]));
     }
 }
 
-fn validate_driver(spec: &At) -> FieldErrors {
+fn validate_driver(spec: &PathValue) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let policy = spec.get("fsGroupPolicy");
     if policy.exists() {
@@ -240,7 +245,7 @@ fn validate_driver(spec: &At) -> FieldErrors {
     }
     let modes = spec.get("volumeLifecycleModes");
     for mode in modes.items() {
-        check::one_of(&mode.named(modes.path.clone()), &["Persistent", "Ephemeral"], &mut errs);
+        check::one_of(&mode.with_path(modes.path.clone()), &["Persistent", "Ephemeral"], &mut errs);
     }
     let period = spec.get("nodeAllocatableUpdatePeriodSeconds");
     if period.number().is_some_and(|seconds| seconds < 10) {
@@ -250,32 +255,36 @@ fn validate_driver(spec: &At) -> FieldErrors {
     let secrets = spec.get("serviceAccountTokenInSecrets");
     if secrets.exists() && requests.is_empty() {
         let words = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
-        errs.push(FieldError::invalid(&secrets.path, secrets.json(), words));
+        errs.push(FieldError::invalid(&secrets.path, secrets.to_json(), words));
     }
     errs
 }
 
 fn validate_node(node: &Value) -> FieldErrors {
-    const MOST: usize = 256;
-    let root = At::root(node);
+    const MAX_DRIVERS: usize = 256;
+    let root = PathValue::root(node);
     let mut errs = FieldErrors::new();
     let mut names = HashSet::new();
-    for driver in root.down("spec.drivers").items() {
+    for driver in root.nested("spec.drivers").items() {
         let (name, id) = (driver.get("name"), driver.get("nodeID"));
         check::required(&name, &mut errs);
         driver_name(&name, &mut errs);
         check::required(&id, &mut errs);
-        if id.len() > MOST {
-            errs.push(FieldError::invalid(&id.path, id.text(), format!("must be {MOST} characters or less")));
+        if id.len() > MAX_DRIVERS {
+            errs.push(FieldError::invalid(
+                &id.path,
+                id.text(),
+                format!("must be {MAX_DRIVERS} characters or less"),
+            ));
         }
-        check::not_negative(&driver.down("allocatable.count"), &mut errs);
+        check::not_negative(&driver.nested("allocatable.count"), &mut errs);
         if names.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
         names.insert(name.text());
         let mut keys = HashSet::new();
         for key in driver.get("topologyKeys").items() {
-            let key = key.named(driver.path.clone());
+            let key = key.with_path(driver.path.clone());
             check::required(&key, &mut errs);
             if keys.contains(&key.text()) {
                 errs.push(FieldError::duplicate(&key.path, key.text()));
@@ -288,7 +297,7 @@ fn validate_node(node: &Value) -> FieldErrors {
 }
 
 /// Of an existing driver only `allocatable` may change.
-fn node_change(new: &Value, old: &Value) -> FieldErrors {
+fn validate_node_update(new: &Value, old: &Value) -> FieldErrors {
     let fixed = |driver: &Value| {
         let mut driver = driver.clone();
         if let Some(fields) = driver.as_object_mut() {
@@ -314,7 +323,7 @@ fn node_change(new: &Value, old: &Value) -> FieldErrors {
 
 fn validate_attachment(attachment: &Value) -> FieldErrors {
     const EXACTLY_ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-    let root = At::root(attachment);
+    let root = PathValue::root(attachment);
     let spec = root.get("spec");
     let mut errs = FieldErrors::new();
     check::required(&spec.get("attacher"), &mut errs);
@@ -339,12 +348,14 @@ fn validate_attachment(attachment: &Value) -> FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::told;
+    use crate::field::error_messages;
 
     #[test]
-    fn a_class_needs_a_provisioner() {
+    fn storage_class_requires_provisioner() {
         assert_eq!(
-            told(&validate_class(&json!({"reclaimPolicy": "Recycle", "volumeBindingMode": "Immediate"}))),
+            error_messages(&validate_class(
+                &json!({"reclaimPolicy": "Recycle", "volumeBindingMode": "Immediate"})
+            )),
             [
                 "provisioner: Required value",
                 "reclaimPolicy: Unsupported value: \"Recycle\": supported values: \"Delete\", \"Retain\""
@@ -353,9 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn drivers_of_a_node_keep_their_identity() {
+    fn csi_node_drivers_are_immutable() {
         let node = |id: &str, count: i64| json!({"spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
-        assert_eq!(node_change(&node("a", 2), &node("a", 1)), []);
-        assert_eq!(node_change(&node("b", 1), &node("a", 1)).len(), 1);
+        assert_eq!(validate_node_update(&node("a", 2), &node("a", 1)), []);
+        assert_eq!(validate_node_update(&node("b", 1), &node("a", 1)).len(), 1);
     }
 }

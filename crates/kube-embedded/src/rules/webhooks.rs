@@ -7,62 +7,62 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::check::{self, At};
-use super::read::{fill, maps_mut, members, text};
-use super::{Generation, PLAIN, Rules};
+use super::accessors::{maps_mut, members, set_if_absent, text};
+use super::check::{self, PathValue};
+use super::{DEFAULT_RULES, GenerationPolicy, KindRules};
 use crate::field::{FieldError, FieldErrors};
 
 const GROUP: &str = "admissionregistration.k8s.io";
-const NOT_CALLED: &str = "kube-embedded stores this object but does not call admission webhooks";
+const NOT_CALLED_WARNING: &str = "kube-embedded stores this object but does not call admission webhooks";
 
-pub const RULES: &[Rules] = &[
-    Rules { kind: "ValidatingWebhookConfiguration", default: |c| default_webhooks(c, false), ..WEBHOOKS },
-    Rules { kind: "MutatingWebhookConfiguration", default: |c| default_webhooks(c, true), ..WEBHOOKS },
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules { kind: "ValidatingWebhookConfiguration", default: |c| default_webhooks(c, false), ..WEBHOOKS },
+    KindRules { kind: "MutatingWebhookConfiguration", default: |c| default_webhooks(c, true), ..WEBHOOKS },
+    KindRules {
         group: GROUP,
         kind: "ValidatingAdmissionPolicy",
-        any_finalizer: true,
-        generation: Generation::Content,
+        allows_any_finalizer: true,
+        generation: GenerationPolicy::Content,
         default: default_policy,
-        validate: whole_policy,
-        validate_update: |new, _| whole_policy(new),
-        ..PLAIN
+        validate: validate_policy_with_expressions,
+        validate_update: |new, _| validate_policy_with_expressions(new),
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: GROUP,
         kind: "ValidatingAdmissionPolicyBinding",
-        any_finalizer: true,
-        generation: Generation::Content,
+        allows_any_finalizer: true,
+        generation: GenerationPolicy::Content,
         default: default_binding,
         validate: validate_binding,
         validate_update: |new, _| validate_binding(new),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
 ];
 
-const WEBHOOKS: Rules = Rules {
+const WEBHOOKS: KindRules = KindRules {
     group: GROUP,
-    any_finalizer: true,
-    generation: Generation::Content,
+    allows_any_finalizer: true,
+    generation: GenerationPolicy::Content,
     validate: validate_webhooks,
     validate_update: |new, _| validate_webhooks(new),
-    warnings: |_, old| if old.is_none() { vec![NOT_CALLED.to_owned()] } else { Vec::new() },
-    ..PLAIN
+    warnings: |_, old| if old.is_none() { vec![NOT_CALLED_WARNING.to_owned()] } else { Vec::new() },
+    ..DEFAULT_RULES
 };
 
 fn default_webhooks(configuration: &mut Value, mutating: bool) {
     for hook in maps_mut(configuration, "webhooks") {
-        fill(hook, "failurePolicy", "Fail");
-        fill(hook, "matchPolicy", "Equivalent");
-        fill(hook, "namespaceSelector", json!({}));
-        fill(hook, "objectSelector", json!({}));
-        fill(hook, "timeoutSeconds", 10);
+        set_if_absent(hook, "failurePolicy", "Fail");
+        set_if_absent(hook, "matchPolicy", "Equivalent");
+        set_if_absent(hook, "namespaceSelector", json!({}));
+        set_if_absent(hook, "objectSelector", json!({}));
+        set_if_absent(hook, "timeoutSeconds", 10);
         if mutating {
-            fill(hook, "reinvocationPolicy", "Never");
+            set_if_absent(hook, "reinvocationPolicy", "Never");
         }
         let service = hook.get_mut("clientConfig").and_then(|config| config.get_mut("service"));
         if let Some(Value::Object(service)) = service {
-            fill(service, "port", 443);
+            set_if_absent(service, "port", 443);
         }
         default_scopes(hook, "rules");
     }
@@ -70,7 +70,7 @@ fn default_webhooks(configuration: &mut Value, mutating: bool) {
 
 pub(super) fn default_policy(policy: &mut Value) {
     let spec = members(policy, "spec");
-    fill(spec, "failurePolicy", "Fail");
+    set_if_absent(spec, "failurePolicy", "Fail");
     if let Some(Value::Object(matching)) = spec.get_mut("matchConstraints") {
         default_matching(matching);
     }
@@ -83,9 +83,9 @@ pub(super) fn default_binding(binding: &mut Value) {
 }
 
 fn default_matching(matching: &mut Map<String, Value>) {
-    fill(matching, "matchPolicy", "Equivalent");
-    fill(matching, "namespaceSelector", json!({}));
-    fill(matching, "objectSelector", json!({}));
+    set_if_absent(matching, "matchPolicy", "Equivalent");
+    set_if_absent(matching, "namespaceSelector", json!({}));
+    set_if_absent(matching, "objectSelector", json!({}));
     default_scopes(matching, "resourceRules");
     default_scopes(matching, "excludeResourceRules");
 }
@@ -93,19 +93,19 @@ fn default_matching(matching: &mut Map<String, Value>) {
 fn default_scopes(holder: &mut Map<String, Value>, field: &str) {
     for rule in holder.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(rule) = rule.as_object_mut() {
-            fill(rule, "scope", "*");
+            set_if_absent(rule, "scope", "*");
         }
     }
 }
 
 fn validate_webhooks(configuration: &Value) -> FieldErrors {
-    let root = At::root(configuration);
+    let root = PathValue::root(configuration);
     let mut errs = FieldErrors::new();
     let mut names = HashSet::new();
     for hook in root.get("webhooks").items() {
         let name = hook.get("name");
-        webhook(&hook, &mut errs);
-        review_versions(&hook.get("admissionReviewVersions"), &mut errs);
+        validate_webhook(&hook, &mut errs);
+        validate_review_versions(&hook.get("admissionReviewVersions"), &mut errs);
         if !name.is_empty() && names.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
@@ -114,12 +114,12 @@ fn validate_webhooks(configuration: &Value) -> FieldErrors {
     errs
 }
 
-fn webhook(hook: &At, errs: &mut FieldErrors) {
-    qualified(&hook.get("name"), errs);
+fn validate_webhook(hook: &PathValue, errs: &mut FieldErrors) {
+    validate_qualified_name(&hook.get("name"), errs);
     for rule in hook.get("rules").items() {
-        operations_rule(&rule, errs);
+        validate_operations_rule(&rule, errs);
     }
-    policies(hook, errs);
+    validate_failure_and_match_policy(hook, errs);
     let effects = hook.get("sideEffects");
     if effects.exists() {
         check::one_of(&effects, &["None", "NoneOnDryRun"], errs);
@@ -139,14 +139,14 @@ fn webhook(hook: &At, errs: &mut FieldErrors) {
     }
     let config = hook.get("clientConfig");
     match (config.has("url"), config.has("service")) {
-        (true, false) => url(&config.get("url"), errs),
-        (false, true) => service(&config.get("service"), errs),
+        (true, false) => validate_url(&config.get("url"), errs),
+        (false, true) => validate_service(&config.get("service"), errs),
         _ => errs.push(FieldError::required(&config.path, "exactly one of url or service is required")),
     }
-    match_conditions(&hook.get("matchConditions"), errs);
+    validate_match_conditions(&hook.get("matchConditions"), errs);
 }
 
-fn policies(at: &At, errs: &mut FieldErrors) {
+fn validate_failure_and_match_policy(at: &PathValue, errs: &mut FieldErrors) {
     for (field, supported) in
         [("failurePolicy", &["Fail", "Ignore"]), ("matchPolicy", &["Equivalent", "Exact"])]
     {
@@ -158,7 +158,7 @@ fn policies(at: &At, errs: &mut FieldErrors) {
 }
 
 /// A name of at least three labels.
-fn qualified(at: &At, errs: &mut FieldErrors) {
+fn validate_qualified_name(at: &PathValue, errs: &mut FieldErrors) {
     let name = at.text();
     let wrong = check::dns_subdomain(name);
     if name.is_empty() {
@@ -171,7 +171,7 @@ fn qualified(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn review_versions(versions: &At, errs: &mut FieldErrors) {
+fn validate_review_versions(versions: &PathValue, errs: &mut FieldErrors) {
     const ACCEPTED: &[&str] = &["v1", "v1beta1"];
     if versions.is_empty() {
         errs.push(FieldError::required(&versions.path, "must specify one of v1, v1beta1"));
@@ -188,27 +188,27 @@ fn review_versions(versions: &At, errs: &mut FieldErrors) {
     }
     if !seen.iter().any(|version| ACCEPTED.contains(version)) {
         let words = "must include at least one of v1, v1beta1";
-        errs.push(FieldError::invalid(&versions.path, versions.json(), words));
+        errs.push(FieldError::invalid(&versions.path, versions.to_json(), words));
     }
 }
 
 /// The operations, groups, versions and resources of a rule.
-fn operations_rule(rule: &At, errs: &mut FieldErrors) {
+fn validate_operations_rule(rule: &PathValue, errs: &mut FieldErrors) {
     let operations = rule.get("operations");
     check::required(&operations, errs);
-    alone(&operations, "operations", errs);
+    validate_wildcard_alone(&operations, "operations", errs);
     for operation in operations.items() {
         check::one_of(&operation, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"], errs);
     }
     for (field, what) in [("apiGroups", "API groups"), ("apiVersions", "API versions")] {
         let list = rule.get(field);
         check::required(&list, errs);
-        alone(&list, what, errs);
+        validate_wildcard_alone(&list, what, errs);
     }
     for version in rule.get("apiVersions").items() {
         check::required(&version, errs);
     }
-    resources(&rule.get("resources"), errs);
+    validate_resources(&rule.get("resources"), errs);
     let scope = rule.get("scope");
     if scope.exists() {
         check::one_of(&scope, &["*", "Cluster", "Namespaced"], errs);
@@ -216,14 +216,14 @@ fn operations_rule(rule: &At, errs: &mut FieldErrors) {
 }
 
 /// A `*` must be the only element.
-fn alone(list: &At, what: &str, errs: &mut FieldErrors) {
+fn validate_wildcard_alone(list: &PathValue, what: &str, errs: &mut FieldErrors) {
     if list.len() > 1 && list.items().any(|item| item.text() == "*") {
         let words = format!("if '*' is present, must not specify other {what}");
-        errs.push(FieldError::invalid(&list.path, list.json(), words));
+        errs.push(FieldError::invalid(&list.path, list.to_json(), words));
     }
 }
 
-fn resources(list: &At, errs: &mut FieldErrors) {
+fn validate_resources(list: &PathValue, errs: &mut FieldErrors) {
     check::required(list, errs);
     let (mut all_of, mut of_all) = (HashSet::new(), HashSet::new());
     let mut plain = false;
@@ -252,15 +252,15 @@ fn resources(list: &At, errs: &mut FieldErrors) {
     let has = |name: &str| list.items().any(|item| item.text() == name);
     if list.len() > 1 && has("*/*") {
         let words = "if '*/*' is present, must not specify other resources";
-        errs.push(FieldError::invalid(&list.path, list.json(), words));
+        errs.push(FieldError::invalid(&list.path, list.to_json(), words));
     }
     if has("*") && plain {
         let words = "if '*' is present, must not specify other resources without subresources";
-        errs.push(FieldError::invalid(&list.path, list.json(), words));
+        errs.push(FieldError::invalid(&list.path, list.to_json(), words));
     }
 }
 
-fn url(at: &At, errs: &mut FieldErrors) {
+fn validate_url(at: &PathValue, errs: &mut FieldErrors) {
     const FORM: &str = "; desired format: https://host[/path]";
     let given = at.text();
     let (scheme, rest) = given.split_once(':').unwrap_or(("", given));
@@ -284,7 +284,7 @@ fn url(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn service(at: &At, errs: &mut FieldErrors) {
+fn validate_service(at: &PathValue, errs: &mut FieldErrors) {
     check::required(&at.get("name"), errs);
     check::required(&at.get("namespace"), errs);
     let port = at.get("port");
@@ -318,10 +318,10 @@ fn service(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn match_conditions(conditions: &At, errs: &mut FieldErrors) {
-    const MOST: usize = 64;
-    if conditions.len() > MOST {
-        errs.push(FieldError::too_many(&conditions.path, conditions.len(), MOST));
+fn validate_match_conditions(conditions: &PathValue, errs: &mut FieldErrors) {
+    const MAX_MATCH_CONDITIONS: usize = 64;
+    if conditions.len() > MAX_MATCH_CONDITIONS {
+        errs.push(FieldError::too_many(&conditions.path, conditions.len(), MAX_MATCH_CONDITIONS));
     }
     let mut names = HashSet::new();
     for condition in conditions.items() {
@@ -338,24 +338,24 @@ fn match_conditions(conditions: &At, errs: &mut FieldErrors) {
 }
 
 /// Validates a policy including its expressions.
-fn whole_policy(policy: &Value) -> FieldErrors {
+fn validate_policy_with_expressions(policy: &Value) -> FieldErrors {
     let mut errors = validate_policy(policy);
     errors.extend(crate::policy::check_policy(policy));
     errors
 }
 
 /// Common fields of validating and mutating policies: match conditions and variables.
-pub(super) fn policy_basis(spec: &At, errs: &mut FieldErrors) {
+pub(super) fn validate_policy_common(spec: &PathValue, errs: &mut FieldErrors) {
     check::one_of(&spec.get("failurePolicy"), &["Fail", "Ignore"], errs);
-    param_kind(&spec.get("paramKind"), errs);
+    validate_param_kind(&spec.get("paramKind"), errs);
     let matching = spec.get("matchConstraints");
     if matching.exists() {
-        matching_resources(&matching, errs);
+        validate_matching_resources(&matching, errs);
         check::required(&matching.get("resourceRules"), errs);
     } else {
         check::required(&matching, errs);
     }
-    match_conditions(&spec.get("matchConditions"), errs);
+    validate_match_conditions(&spec.get("matchConditions"), errs);
     for variable in spec.get("variables").items() {
         let (name, expression) = (variable.get("name"), variable.get("expression"));
         if name.text().trim().is_empty() {
@@ -370,9 +370,9 @@ pub(super) fn policy_basis(spec: &At, errs: &mut FieldErrors) {
 }
 
 fn validate_policy(policy: &Value) -> FieldErrors {
-    let spec = At::root(policy).get("spec");
+    let spec = PathValue::root(policy).get("spec");
     let mut errs = FieldErrors::new();
-    policy_basis(&spec, &mut errs);
+    validate_policy_common(&spec, &mut errs);
     let (validations, annotations) = (spec.get("validations"), spec.get("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let words = "validations or auditAnnotations must contain at least one item";
@@ -380,13 +380,13 @@ fn validate_policy(policy: &Value) -> FieldErrors {
         errs.push(FieldError::required(&annotations.path, words));
     }
     for validation in validations.items() {
-        one_validation(&validation, &mut errs);
+        validate_validation(&validation, &mut errs);
     }
-    audit_annotations(&annotations, text(&policy["metadata"]["name"]), &mut errs);
+    validate_audit_annotations(&annotations, text(&policy["metadata"]["name"]), &mut errs);
     errs
 }
 
-fn one_validation(validation: &At, errs: &mut FieldErrors) {
+fn validate_validation(validation: &PathValue, errs: &mut FieldErrors) {
     let (expression, message) = (validation.get("expression"), validation.get("message"));
     if expression.text().trim().is_empty() {
         errs.push(FieldError::required(&expression.path, "expression is not specified"));
@@ -407,12 +407,12 @@ fn one_validation(validation: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn audit_annotations(annotations: &At, policy: &str, errs: &mut FieldErrors) {
-    const MOST: usize = 20;
-    const MOST_BYTES: usize = 5 * 1024;
-    if annotations.len() > MOST {
-        let words = format!("must not have more than {MOST} auditAnnotations");
-        errs.push(FieldError::invalid(&annotations.path, annotations.json(), words));
+fn validate_audit_annotations(annotations: &PathValue, policy: &str, errs: &mut FieldErrors) {
+    const MAX_AUDIT_ANNOTATIONS: usize = 20;
+    const MAX_AUDIT_ANNOTATION_BYTES: usize = 5 * 1024;
+    if annotations.len() > MAX_AUDIT_ANNOTATIONS {
+        let words = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
+        errs.push(FieldError::invalid(&annotations.path, annotations.to_json(), words));
     }
     let mut keys = HashSet::new();
     for annotation in annotations.items() {
@@ -423,8 +423,8 @@ fn audit_annotations(annotations: &At, policy: &str, errs: &mut FieldErrors) {
         let trimmed = expression.text().trim();
         if trimmed.is_empty() {
             errs.push(FieldError::required(&expression.path, "valueExpression is not specified"));
-        } else if trimmed.len() > MOST_BYTES {
-            let words = format!("must not exceed {MOST_BYTES} bytes in length");
+        } else if trimmed.len() > MAX_AUDIT_ANNOTATION_BYTES {
+            let words = format!("must not exceed {MAX_AUDIT_ANNOTATION_BYTES} bytes in length");
             errs.push(FieldError::required(&expression.path, words));
         }
         if keys.contains(&key.text()) {
@@ -434,7 +434,7 @@ fn audit_annotations(annotations: &At, policy: &str, errs: &mut FieldErrors) {
     }
 }
 
-fn param_kind(at: &At, errs: &mut FieldErrors) {
+fn validate_param_kind(at: &PathValue, errs: &mut FieldErrors) {
     if !at.exists() {
         return;
     }
@@ -469,8 +469,8 @@ fn param_kind(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn matching_resources(matching: &At, errs: &mut FieldErrors) {
-    policies(matching, errs);
+fn validate_matching_resources(matching: &PathValue, errs: &mut FieldErrors) {
+    validate_failure_and_match_policy(matching, errs);
     check::label_selector(&matching.get("namespaceSelector"), errs);
     check::label_selector(&matching.get("objectSelector"), errs);
     for rule in matching.get("resourceRules").items().chain(matching.get("excludeResourceRules").items()) {
@@ -482,23 +482,23 @@ fn matching_resources(matching: &At, errs: &mut FieldErrors) {
             }
             names.insert(name.text());
         }
-        operations_rule(&rule, errs);
+        validate_operations_rule(&rule, errs);
     }
 }
 
 /// Common fields of both kinds of bindings: the policy, its parameters and the matched resources.
-pub(super) fn binding_basis(spec: &At, errs: &mut FieldErrors) {
+pub(super) fn validate_binding_common(spec: &PathValue, errs: &mut FieldErrors) {
     check::required_text(&spec.get("policyName"), check::dns_subdomain, errs);
-    param_ref(&spec.get("paramRef"), errs);
+    validate_param_ref(&spec.get("paramRef"), errs);
     if spec.has("matchResources") {
-        matching_resources(&spec.get("matchResources"), errs);
+        validate_matching_resources(&spec.get("matchResources"), errs);
     }
 }
 
 fn validate_binding(binding: &Value) -> FieldErrors {
-    let spec = At::root(binding).get("spec");
+    let spec = PathValue::root(binding).get("spec");
     let mut errs = FieldErrors::new();
-    binding_basis(&spec, &mut errs);
+    validate_binding_common(&spec, &mut errs);
     let actions = spec.get("validationActions");
     let mut seen = HashSet::new();
     for action in actions.items() {
@@ -510,7 +510,7 @@ fn validate_binding(binding: &Value) -> FieldErrors {
     }
     if seen.contains(&"Deny") && seen.contains(&"Warn") {
         let words = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
-        errs.push(FieldError::invalid(&actions.path, actions.json(), words));
+        errs.push(FieldError::invalid(&actions.path, actions.to_json(), words));
     }
     if seen.is_empty() {
         errs.push(FieldError::required(&actions.path, "at least one validation action is required"));
@@ -518,7 +518,7 @@ fn validate_binding(binding: &Value) -> FieldErrors {
     errs
 }
 
-fn param_ref(at: &At, errs: &mut FieldErrors) {
+fn validate_param_ref(at: &PathValue, errs: &mut FieldErrors) {
     const ONE: &str = "name and selector are mutually exclusive";
     if !at.exists() {
         return;
@@ -544,12 +544,12 @@ fn param_ref(at: &At, errs: &mut FieldErrors) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::told;
+    use crate::field::error_messages;
 
     #[test]
-    fn a_bare_webhook_lacks_this() {
+    fn empty_webhook_errors() {
         assert_eq!(
-            told(&validate_webhooks(&json!({"webhooks": [{"name": "x"}]}))),
+            error_messages(&validate_webhooks(&json!({"webhooks": [{"name": "x"}]}))),
             [
                 "webhooks[0].name: Invalid value: \"x\": should be a domain with at least three segments separated by dots",
                 "webhooks[0].sideEffects: Required value: must specify one of None, NoneOnDryRun",
@@ -560,11 +560,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_policy_and_a_bare_binding_lack_this() {
+    fn empty_policy_and_binding_errors() {
         let mut policy = json!({"spec": {}});
         (RULES[2].default)(&mut policy);
         assert_eq!(
-            told(&validate_policy(&policy)),
+            error_messages(&validate_policy(&policy)),
             [
                 "spec.matchConstraints: Required value",
                 "spec.validations: Required value: validations or auditAnnotations must contain at least one item",
@@ -572,7 +572,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told(&validate_binding(&json!({"spec": {}}))),
+            error_messages(&validate_binding(&json!({"spec": {}}))),
             [
                 "spec.policyName: Required value",
                 "spec.validationActions: Required value: at least one validation action is required"
@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_https_and_nothing_but_a_place() {
+    fn webhook_url_is_https_without_query_or_user() {
         for (given, wrong) in [
             ("https://a.b/c", 0),
             ("http://a.b", 1),
@@ -590,7 +590,10 @@ mod tests {
             ("https://a?b#c", 2),
         ] {
             let mut errs = FieldErrors::new();
-            url(&At { value: Some(&json!(given)), path: crate::field::Path::new("url") }, &mut errs);
+            validate_url(
+                &PathValue { value: Some(&json!(given)), path: crate::field::Path::new("url") },
+                &mut errs,
+            );
             assert_eq!(errs.len(), wrong, "{given}");
         }
     }

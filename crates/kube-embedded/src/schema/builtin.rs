@@ -9,29 +9,29 @@ use std::{
 };
 
 use super::{
-    resources::{Column, Resource, Subresource, api_version},
-    table::{self, Table},
-    types::{TypeId, TypeRef, Types},
+    resources::{PrinterColumn, Resource, Subresource, api_version},
+    table::{self, TypeTable},
+    types::{TypeArena, TypeId, TypeRef},
 };
 
-struct Builtin {
-    types: Arc<Types>,
+struct BuiltinTypes {
+    types: Arc<TypeArena>,
     kinds: HashMap<Box<str>, TypeId>,
 }
 
-static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| {
-    let Table { types, kinds } = table::read(include_str!("../../data/schema.txt"));
-    Builtin { types: Arc::new(types), kinds }
+static BUILTIN: LazyLock<BuiltinTypes> = LazyLock::new(|| {
+    let TypeTable { types, kinds } = table::parse(include_str!("../../data/schema.txt"));
+    BuiltinTypes { types: Arc::new(types), kinds }
 });
 
 static RESOURCES: LazyLock<Vec<Resource>> =
-    LazyLock::new(|| read_resources(include_str!("../../data/resources.txt")));
+    LazyLock::new(|| parse_resources(include_str!("../../data/resources.txt")));
 
 /// The default roles and bindings, as a JSON array of objects without uid, version or times.
 pub const RBAC_DEFAULTS: &str = include_str!("../../data/rbac-defaults.json");
 
 /// All types of built-in kinds.
-pub fn types() -> &'static Arc<Types> {
+pub fn types() -> &'static Arc<TypeArena> {
     &BUILTIN.types
 }
 
@@ -39,7 +39,7 @@ pub fn types() -> &'static Arc<Types> {
 pub fn type_of(group: &str, version: &str, kind: &str) -> Option<TypeRef<'static>> {
     let key = format!("{}/{kind}", api_version(group, version));
     let id = BUILTIN.kinds.get(key.as_str()).or_else(|| BUILTIN.kinds.get(format!("*/{kind}").as_str()))?;
-    Some(BUILTIN.types.at(*id))
+    Some(BUILTIN.types.get(*id))
 }
 
 /// The group versions of a kind: `apps/v1`, or `*` for a kind of all groups.
@@ -73,18 +73,18 @@ pub fn group_order() -> &'static [Box<str>] {
     &GROUPS
 }
 
-fn read_resources(text: &str) -> Vec<Resource> {
+fn parse_resources(text: &str) -> Vec<Resource> {
     let mut rows: Vec<Resource> = Vec::new();
     let mut subresources = Vec::new();
     let mut columns = Vec::new();
     // In reverse: the details of a resource are below its line.
     for line in text.lines().rev().filter(|line| !line.starts_with('#')) {
         if let Some(rest) = line.strip_prefix(" sub ") {
-            subresources.push(subresource(rest));
+            subresources.push(parse_subresource(rest));
         } else if let Some(rest) = line.strip_prefix(" column ") {
-            columns.push(column(rest));
+            columns.push(parse_column(rest));
         } else {
-            let mut row = resource(line);
+            let mut row = parse_resource(line);
             row.subresources = subresources.drain(..).rev().collect();
             row.columns = columns.drain(..).rev().collect();
             rows.push(row);
@@ -95,22 +95,22 @@ fn read_resources(text: &str) -> Vec<Resource> {
 }
 
 /// Parses `apps/v1 deployments deployment Deployment io.k8s.api.apps.v1.Deployment namespaced create,... short=deploy`.
-fn resource(line: &str) -> Resource {
+fn parse_resource(line: &str) -> Resource {
     let mut words = line.split(' ');
     let mut next = || words.next().unwrap_or_else(|| panic!("resources.txt: too short: `{line}`"));
-    let (group, version) = split_version(next());
+    let (group, version) = split_api_version(next());
     let (name, singular, kind) = (next(), next(), next());
-    let ty = types().named(next()).unwrap_or_else(|| panic!("resources.txt: no type: `{line}`")).id();
+    let ty = types().by_name(next()).unwrap_or_else(|| panic!("resources.txt: no type: `{line}`")).id();
     let (namespaced, verbs) = (next() == "namespaced", next());
     let (mut short_names, mut categories) = (Box::default(), Box::default());
     for word in words {
         match word.split_once('=') {
-            Some(("short", names)) => short_names = list(names),
-            Some(("categories", names)) => categories = list(names),
+            Some(("short", names)) => short_names = parse_list(names),
+            Some(("categories", names)) => categories = parse_list(names),
             _ => panic!("resources.txt: what is `{word}`?"),
         }
     }
-    let (storage, storage_version) = stored(group, version, name);
+    let (storage, storage_version) = storage_of(group, version, name);
     Resource {
         group: group.into(),
         version: version.into(),
@@ -121,7 +121,7 @@ fn resource(line: &str) -> Resource {
         namespaced,
         short_names,
         categories,
-        verbs: list(verbs),
+        verbs: parse_list(verbs),
         subresources: Box::default(),
         columns: Box::default(),
         storage: storage.into(),
@@ -133,7 +133,7 @@ fn resource(line: &str) -> Resource {
 }
 
 /// The storage and the storage version. Two kinds are served in two group versions each.
-fn stored(group: &str, version: &str, name: &str) -> (String, String) {
+fn storage_of(group: &str, version: &str, name: &str) -> (String, String) {
     match (group, name) {
         ("events.k8s.io", "events") => ("events".to_owned(), "v1".to_owned()),
         ("autoscaling", "horizontalpodautoscalers") => (format!("{name}.{group}"), "v2".to_owned()),
@@ -143,25 +143,25 @@ fn stored(group: &str, version: &str, name: &str) -> (String, String) {
 }
 
 /// Parses `scale autoscaling/v1/Scale get,patch,update`.
-fn subresource(rest: &str) -> Subresource {
+fn parse_subresource(rest: &str) -> Subresource {
     let words: Vec<_> = rest.split(' ').collect();
     let [name, kind, verbs] = words[..] else { panic!("resources.txt: sub {rest}") };
     let (version, kind) = kind.rsplit_once('/').unwrap_or(("", kind));
-    let (group, version) = split_version(version);
+    let (group, version) = split_api_version(version);
     Subresource {
         name: name.into(),
         group: group.into(),
         version: version.into(),
         kind: kind.into(),
-        verbs: list(verbs),
+        verbs: parse_list(verbs),
     }
 }
 
 /// Parses `string name 0 Nominated Node`.
-fn column(rest: &str) -> Column {
+fn parse_column(rest: &str) -> PrinterColumn {
     let words: Vec<_> = rest.splitn(4, ' ').collect();
     let [ty, format, priority, name] = words[..] else { panic!("resources.txt: column {rest}") };
-    Column {
+    PrinterColumn {
         name: name.into(),
         ty: ty.into(),
         format: if format == "-" { Box::default() } else { format.into() },
@@ -171,12 +171,12 @@ fn column(rest: &str) -> Column {
     }
 }
 
-fn list(text: &str) -> Box<[Box<str>]> {
+fn parse_list(text: &str) -> Box<[Box<str>]> {
     text.split(',').map(Box::from).collect()
 }
 
 /// Splits `apps/v1` into group and version; the core group is empty.
-fn split_version(api_version: &str) -> (&str, &str) {
+fn split_api_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 

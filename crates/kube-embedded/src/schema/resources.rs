@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::types::{TypeId, TypeRef, Types};
+use super::types::{TypeArena, TypeId, TypeRef};
 use crate::crd::CustomKind;
 
 /// A served resource (discovery's `APIResource`).
@@ -21,14 +21,14 @@ pub struct Resource {
     pub categories: Box<[Box<str>]>,
     pub verbs: Box<[Box<str>]>,
     pub subresources: Box<[Subresource]>,
-    pub columns: Box<[Column]>,
+    pub columns: Box<[PrinterColumn]>,
     /// The storage of its objects: `<plural>` or `<plural>.<group>`. Two resources with the same objects (events, HPAs, the versions of a
     /// CRD) share one.
     pub storage: Arc<str>,
     /// The version of stored objects; `apiVersion` in the store.
     pub storage_version: Box<str>,
     /// The type of its objects.
-    pub types: Arc<Types>,
+    pub types: Arc<TypeArena>,
     pub ty: TypeId,
     /// For custom resources: the other properties of this CRD version.
     pub custom: Option<Arc<CustomKind>>,
@@ -47,7 +47,7 @@ pub struct Subresource {
 
 /// A column of a Table.
 #[derive(Clone, Debug)]
-pub struct Column {
+pub struct PrinterColumn {
     pub name: Box<str>,
     /// `string`, `integer`, `number`, `boolean`, `date`.
     pub ty: Box<str>,
@@ -64,8 +64,8 @@ impl Resource {
         api_version(&self.group, &self.version)
     }
 
-    pub fn root(&self) -> TypeRef<'_> {
-        self.types.at(self.ty)
+    pub fn root_type(&self) -> TypeRef<'_> {
+        self.types.get(self.ty)
     }
 
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
@@ -77,7 +77,7 @@ impl Resource {
     }
 
     /// Whether stored objects must be converted: another version, or events of the other group.
-    pub fn is_view(&self) -> bool {
+    pub fn needs_conversion(&self) -> bool {
         self.version != self.storage_version || (self.name.as_ref() == "events" && !self.group.is_empty())
     }
 

@@ -5,26 +5,26 @@
 
 use std::collections::HashMap;
 
-use super::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types};
+use super::types::{Field, List, ListMerge, Mapping, PatchStrategy, Shape, Struct, Type, TypeArena, TypeId};
 
 /// The arena, and the type of each kind: keys are `apps/v1/Deployment`, `*/DeleteOptions`.
-pub struct Table {
-    pub types: Types,
+pub struct TypeTable {
+    pub types: TypeArena,
     pub kinds: HashMap<Box<str>, TypeId>,
 }
 
 /// A field that overrides how its struct is merged.
-struct Override {
+struct AtomicOverride {
     owner: TypeId,
     field: usize,
     atomic: bool,
 }
 
 /// Types may be referenced before their definition, so all names get their id first.
-pub fn read(text: &str) -> Table {
-    let mut reader = Reader { types: Types::default(), ids: HashMap::new(), package: String::new() };
+pub fn parse(text: &str) -> TypeTable {
+    let mut reader = TableParser { types: TypeArena::default(), ids: HashMap::new(), package: String::new() };
     let mut kinds = HashMap::new();
-    for (word, rest) in heads(text) {
+    for (word, rest) in top_level_lines(text) {
         if word == "package" {
             rest.clone_into(&mut reader.package);
             continue;
@@ -36,26 +36,26 @@ pub fn read(text: &str) -> Table {
         }
     }
     reader.define(text);
-    Table { types: reader.types, kinds }
+    TypeTable { types: reader.types, kinds }
 }
 
 /// The top-level lines, as keyword and rest.
-fn heads(text: &str) -> impl Iterator<Item = (&str, &str)> {
+fn top_level_lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.lines()
         .filter(|line| !line.starts_with(['#', ' ']))
         .map(|line| line.split_once(' ').expect("a line has a word and a name"))
 }
 
-struct Reader {
-    types: Types,
+struct TableParser {
+    types: TypeArena,
     /// All parsed type expressions, by their text with qualified names.
     ids: HashMap<String, TypeId>,
     package: String,
 }
 
-impl Reader {
+impl TableParser {
     fn declare(&mut self, name: &str) -> TypeId {
-        let whole = self.whole(name);
+        let whole = self.qualified_expression(name);
         let id = self.types.add(Type { name: whole.as_str().into(), shape: Shape::Any });
         self.ids.insert(whole, id);
         id
@@ -71,20 +71,20 @@ impl Reader {
                 name.clone_into(&mut self.package);
                 continue;
             }
-            let id = self.ids[&self.whole(name)];
+            let id = self.ids[&self.qualified_expression(name)];
             let shape = match word {
-                "scalar" => scalar(words.next().unwrap_or_default()).expect("a scalar is a known word"),
+                "scalar" => scalar_shape(words.next().unwrap_or_default()).expect("a scalar is a known word"),
                 "list" => {
-                    let element = self.expression(words.next().unwrap_or_default(), "");
+                    let element = self.type_of_expression(words.next().unwrap_or_default(), "");
                     Shape::List(List { element, merge: ListMerge::Atomic })
                 }
                 "struct" => {
                     let atomic = words.next() == Some("atomic");
                     let mut fields = Vec::new();
                     while let Some(line) = lines.next_if(|line| line.starts_with(' ')) {
-                        let (field, variant) = self.field(line);
+                        let (field, variant) = self.parse_field(line);
                         if let Some(atomic) = variant {
-                            overrides.push(Override { owner: id, field: fields.len(), atomic });
+                            overrides.push(AtomicOverride { owner: id, field: fields.len(), atomic });
                         }
                         fields.push(field);
                     }
@@ -95,13 +95,13 @@ impl Reader {
             self.types.set(id, shape);
         }
         for one in overrides {
-            self.vary(&one);
+            self.apply_override(&one);
         }
     }
 
     /// Parses ` ports 6 []ContainerPort omitempty keys=containerPort,protocol patch=merge:containerPort`, and
     /// returns whether the field overrides the atomicity of its struct.
-    fn field(&mut self, line: &str) -> (Field, Option<bool>) {
+    fn parse_field(&mut self, line: &str) -> (Field, Option<bool>) {
         let (line, default) = match line.split_once(" default=") {
             Some((line, json)) => (line, Some(serde_json::from_str(json).expect("a default is JSON"))),
             None => (line, None),
@@ -117,7 +117,7 @@ impl Reader {
             omitempty: false,
             numbers: numbers.split('.').filter_map(|number| number.parse().ok()).collect(),
             default,
-            patch: Patch::default(),
+            patch: PatchStrategy::default(),
         };
         let mut merges = "";
         for word in words {
@@ -125,20 +125,26 @@ impl Reader {
                 "required" => field.required = true,
                 "pointer" => field.pointer = true,
                 "omitempty" => field.omitempty = true,
-                _ if word.starts_with("patch=") => field.patch = patch(&word["patch=".len()..]),
+                _ if word.starts_with("patch=") => {
+                    field.patch = parse_patch_strategy(&word["patch=".len()..]);
+                }
                 _ => merges = word,
             }
         }
-        field.ty = self.expression(expression, merges);
+        field.ty = self.type_of_expression(expression, merges);
         let is_named = !expression.starts_with("[]") && !expression.starts_with("map:");
         let variant = (is_named && !merges.is_empty()).then_some(merges == "atomic");
         (field, variant)
     }
 
     /// The type of an expression; equal expressions have the same type.
-    fn expression(&mut self, text: &str, merges: &str) -> TypeId {
+    fn type_of_expression(&mut self, text: &str, merges: &str) -> TypeId {
         let compound = text.starts_with("[]") || text.starts_with("map:");
-        let key = if compound { format!("{} {merges}", self.whole(text)) } else { self.whole(text) };
+        let key = if compound {
+            format!("{} {merges}", self.qualified_expression(text))
+        } else {
+            self.qualified_expression(text)
+        };
         if let Some(&id) = self.ids.get(&key) {
             return id;
         }
@@ -148,20 +154,20 @@ impl Reader {
                 None if merges == "set" => ListMerge::Set,
                 None => ListMerge::Atomic,
             };
-            Shape::List(List { element: self.expression(element, ""), merge })
+            Shape::List(List { element: self.type_of_expression(element, ""), merge })
         } else if let Some(value) = text.strip_prefix("map:") {
-            Shape::Map(Mapping { value: self.expression(value, ""), atomic: merges == "atomic" })
+            Shape::Map(Mapping { value: self.type_of_expression(value, ""), atomic: merges == "atomic" })
         } else {
-            scalar(text).unwrap_or_else(|| panic!("schema.txt: no type `{text}`"))
+            scalar_shape(text).unwrap_or_else(|| panic!("schema.txt: no type `{text}`"))
         };
         let id = self.types.add(Type { name: Box::default(), shape });
         self.ids.insert(key, id);
         id
     }
 
-    fn vary(&mut self, one: &Override) {
-        let Shape::Struct(mut owner) = self.types.at(one.owner).shape().clone() else { return };
-        let original = self.types.at(owner.fields[one.field].ty);
+    fn apply_override(&mut self, one: &AtomicOverride) {
+        let Shape::Struct(mut owner) = self.types.get(one.owner).shape().clone() else { return };
+        let original = self.types.get(owner.fields[one.field].ty);
         let Shape::Struct(body) = original.shape() else { return };
         if body.atomic == one.atomic {
             return;
@@ -173,7 +179,7 @@ impl Reader {
     }
 
     /// The expression with the package added to an unqualified name.
-    fn whole(&self, expression: &str) -> String {
+    fn qualified_expression(&self, expression: &str) -> String {
         let at = expression.rfind([']', ':']).map_or(0, |at| at + 1);
         let (before, name) = expression.split_at(at);
         if name.starts_with(|c: char| c.is_ascii_uppercase()) {
@@ -184,7 +190,7 @@ impl Reader {
     }
 }
 
-fn scalar(word: &str) -> Option<Shape> {
+fn scalar_shape(word: &str) -> Option<Shape> {
     Some(match word {
         "string" => Shape::String,
         "int32" => Shape::Int32,
@@ -203,8 +209,13 @@ fn scalar(word: &str) -> Option<Shape> {
 }
 
 /// Parses `merge,retainKeys:name`.
-fn patch(text: &str) -> Patch {
+fn parse_patch_strategy(text: &str) -> PatchStrategy {
     let (strategies, key) = text.split_once(':').map_or((text, None), |(s, key)| (s, Some(key.into())));
     let has = |strategy| strategies.split(',').any(|one| one == strategy);
-    Patch { merge: has("merge"), retain_keys: has("retainKeys"), replace: has("replace"), merge_key: key }
+    PatchStrategy {
+        merge: has("merge"),
+        retain_keys: has("retainKeys"),
+        replace: has("replace"),
+        merge_key: key,
+    }
 }

@@ -14,7 +14,7 @@ pub type TypeId = u32;
 
 /// An arena: the types of one custom kind, or of all built-in kinds.
 #[derive(Debug, Default)]
-pub struct Types {
+pub struct TypeArena {
     types: Vec<Type>,
     names: HashMap<Box<str>, TypeId>,
 }
@@ -53,7 +53,7 @@ pub enum Shape {
 #[derive(Debug, Clone, Default)]
 pub struct Struct {
     pub fields: Box<[Field]>,
-    /// Server-side apply treats it as one value. Strategic merge uses only [`Patch`].
+    /// Server-side apply treats it as one value. Strategic merge uses only [`PatchStrategy`].
     pub atomic: bool,
     /// Unlisted fields are kept (custom resources only).
     pub preserve_unknown: bool,
@@ -96,12 +96,12 @@ pub struct Field {
     /// A default in the schema (`protocol: TCP`).
     pub default: Option<Value>,
     /// Strategic merge patch.
-    pub patch: Patch,
+    pub patch: PatchStrategy,
 }
 
 /// How strategic merge patch treats a field.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Patch {
+pub struct PatchStrategy {
     /// `x-kubernetes-patch-strategy` contains `merge`.
     pub merge: bool,
     /// `x-kubernetes-patch-strategy` contains `retainKeys`.
@@ -112,7 +112,7 @@ pub struct Patch {
     pub merge_key: Option<Box<str>>,
 }
 
-impl Types {
+impl TypeArena {
     pub fn add(&mut self, ty: Type) -> TypeId {
         let name = ty.name.clone();
         let id = self.add_variant(ty);
@@ -135,11 +135,11 @@ impl Types {
         self.types[id as usize].shape = shape;
     }
 
-    pub fn named(&self, name: &str) -> Option<TypeRef<'_>> {
-        self.names.get(name).map(|&id| self.at(id))
+    pub fn by_name(&self, name: &str) -> Option<TypeRef<'_>> {
+        self.names.get(name).map(|&id| self.get(id))
     }
 
-    pub fn at(&self, id: TypeId) -> TypeRef<'_> {
+    pub fn get(&self, id: TypeId) -> TypeRef<'_> {
         TypeRef { types: self, id }
     }
 
@@ -155,7 +155,7 @@ impl Types {
 /// A type together with its arena.
 #[derive(Clone, Copy)]
 pub struct TypeRef<'a> {
-    types: &'a Types,
+    types: &'a TypeArena,
     id: TypeId,
 }
 
@@ -181,14 +181,14 @@ impl<'a> TypeRef<'a> {
 
     /// Another type of the same arena.
     #[must_use]
-    pub fn follow(self, id: TypeId) -> Self {
+    pub fn with_id(self, id: TypeId) -> Self {
         Self { types: self.types, id }
     }
 
     /// The named type of the same package.
     pub fn sibling(self, short_name: &str) -> Option<Self> {
         let (package, _) = self.name().rsplit_once('.')?;
-        self.types.named(&format!("{package}.{short_name}"))
+        self.types.by_name(&format!("{package}.{short_name}"))
     }
 
     /// The field `name`, if this is a struct that has it.
@@ -200,8 +200,8 @@ impl<'a> TypeRef<'a> {
     /// The type of a struct's field or of a map's value.
     pub fn child(self, name: &str) -> Option<Self> {
         match self.shape() {
-            Shape::Struct(body) => body.field(name).map(|field| self.follow(field.ty)),
-            Shape::Map(map) => Some(self.follow(map.value)),
+            Shape::Struct(body) => body.field(name).map(|field| self.with_id(field.ty)),
+            Shape::Map(map) => Some(self.with_id(map.value)),
             _ => None,
         }
     }
@@ -209,7 +209,7 @@ impl<'a> TypeRef<'a> {
     /// The element type of a list.
     pub fn element(self) -> Option<Self> {
         let Shape::List(list) = self.shape() else { return None };
-        Some(self.follow(list.element))
+        Some(self.with_id(list.element))
     }
 }
 

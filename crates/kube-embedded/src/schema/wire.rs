@@ -5,7 +5,7 @@
 
 /// The payload of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wire<'a> {
+pub enum WireValue<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -22,7 +22,7 @@ pub fn records(message: &[u8]) -> Records<'_> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Result<(u32, Wire<'a>), String>;
+    type Item = Result<(u32, WireValue<'a>), String>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -37,18 +37,18 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    fn record(&mut self) -> Result<(u32, Wire<'a>), String> {
+    fn record(&mut self) -> Result<(u32, WireValue<'a>), String> {
         let tag = self.varint()?;
         let number = u32::try_from(tag >> 3).ok().filter(|&number| number > 0);
         let number = number.ok_or_else(|| format!("proto: illegal tag {tag}"))?;
         let wire = match tag & 7 {
-            0 => Wire::Varint(self.varint()?),
-            1 => Wire::Fixed64(u64::from_le_bytes(self.array()?)),
+            0 => WireValue::Varint(self.varint()?),
+            1 => WireValue::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
-                let length = usize::try_from(self.varint()?).map_err(|_| cut_short())?;
-                Wire::Bytes(self.take(length)?)
+                let length = usize::try_from(self.varint()?).map_err(|_| unexpected_eof())?;
+                WireValue::Bytes(self.take(length)?)
             }
-            5 => Wire::Fixed32(u32::from_le_bytes(self.array()?)),
+            5 => WireValue::Fixed32(u32::from_le_bytes(self.array()?)),
             other => return Err(format!("proto: wrong wireType = {other} for field {number}")),
         };
         Ok((number, wire))
@@ -61,13 +61,13 @@ impl<'a> Records<'a> {
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(cut_short)?;
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or_else(unexpected_eof)?;
         self.rest = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
-        let (taken, rest) = self.rest.split_first_chunk().ok_or_else(cut_short)?;
+        let (taken, rest) = self.rest.split_first_chunk().ok_or_else(unexpected_eof)?;
         self.rest = rest;
         Ok(*taken)
     }
@@ -92,9 +92,9 @@ fn varint(bytes: &[u8]) -> Result<(u64, &[u8]), String> {
             return Ok((value, &bytes[at + 1..]));
         }
     }
-    Err(if bytes.len() < 10 { cut_short() } else { "proto: integer overflow".to_owned() })
+    Err(if bytes.len() < 10 { unexpected_eof() } else { "proto: integer overflow".to_owned() })
 }
 
-fn cut_short() -> String {
+fn unexpected_eof() -> String {
     "unexpected EOF".to_owned()
 }

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::decode::json as reader;
 
 /// Go ignores unused trailing bits.
-const LENIENT: GeneralPurpose =
+const LENIENT_BASE64: GeneralPurpose =
     GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-const VERSION: &str = "meta.k8s.io/v1";
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
@@ -24,23 +24,24 @@ pub struct ContinueToken {
     pub version: i64,
     /// Empty if the list is of one namespace, or of cluster-scoped objects.
     pub namespace: String,
-    /// Name of the last returned object; `after` is whether to continue after it (as issued tokens do) or with it.
+    /// Name of the last returned object; `is_exclusive` is whether to continue after it (as issued tokens do) or with it.
     pub name: String,
-    pub after: bool,
+    pub is_exclusive: bool,
 }
 
 impl ContinueToken {
     /// Continues after the object `name`; `namespace` only for lists across namespaces.
     pub fn after(version: i64, namespace: &str, name: &str) -> Self {
-        Self { version, namespace: namespace.to_owned(), name: name.to_owned(), after: true }
+        Self { version, namespace: namespace.to_owned(), name: name.to_owned(), is_exclusive: true }
     }
 
     pub fn encode(&self) -> String {
         let namespace =
             if self.namespace.is_empty() { String::new() } else { format!("/{}", self.namespace) };
-        let end = if self.after { "\0" } else { "" };
+        let end = if self.is_exclusive { "\0" } else { "" };
         let start = json!(format!("{namespace}/{}{end}", self.name));
-        URL_SAFE_NO_PAD.encode(format!("{{\"v\":\"{VERSION}\",\"rv\":{},\"start\":{start}}}", self.version))
+        URL_SAFE_NO_PAD
+            .encode(format!("{{\"v\":\"{TOKEN_VERSION}\",\"rv\":{},\"start\":{start}}}", self.version))
     }
 
     /// Decodes a token; `all_namespaces` says whether its key starts with a namespace. The error is the text after the prefix
@@ -48,14 +49,14 @@ impl ContinueToken {
     pub fn decode(token: &str, all_namespaces: bool) -> Result<Self, String> {
         const INVALID: &str = "continue key is not valid:";
         let bytes: Vec<u8> = token.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-        let bytes = LENIENT
+        let bytes = LENIENT_BASE64
             .decode(&bytes)
             .map_err(|error| format!("{INVALID} illegal base64 data at input byte {}", offset(&error)))?;
-        let value = reader::read(&bytes).map_err(|why| format!("{INVALID} {why}"))?.value;
+        let value = reader::parse(&bytes).map_err(|why| format!("{INVALID} {why}"))?.value;
         let text = |name: &str| match &value[name] {
             Value::Null => Ok(""),
             Value::String(text) => Ok(text.as_str()),
-            other => Err(wrong(other, name, "string")),
+            other => Err(type_error(other, name, "string")),
         };
         if !matches!(value, Value::Object(_) | Value::Null) {
             let word = crate::go::json_kind(&value);
@@ -66,16 +67,18 @@ impl ContinueToken {
         let (written_by, start) = (text("v")?, text("start")?);
         let version = match &value["rv"] {
             Value::Null => 0,
-            other => other.as_i64().ok_or_else(|| wrong(other, "rv", "int64"))?,
+            other => other.as_i64().ok_or_else(|| type_error(other, "rv", "int64"))?,
         };
-        if written_by != VERSION {
+        if written_by != TOKEN_VERSION {
             return Err(format!("{INVALID} server does not recognize this encoded version {written_by}"));
         }
         if version == 0 {
-            return Err(format!("{INVALID} incorrect encoded start resourceVersion (version {VERSION})"));
+            return Err(format!(
+                "{INVALID} incorrect encoded start resourceVersion (version {TOKEN_VERSION})"
+            ));
         }
         if start.is_empty() {
-            return Err(format!("{INVALID} encoded start key empty (version {VERSION})"));
+            return Err(format!("{INVALID} encoded start key empty (version {TOKEN_VERSION})"));
         }
         let key = start.strip_prefix('/').unwrap_or(start);
         let strange = |part: &str| matches!(part, "" | "." | "..");
@@ -89,12 +92,12 @@ impl ContinueToken {
             version,
             namespace: namespace.to_owned(),
             name: name.strip_suffix('\0').unwrap_or(name).to_owned(),
-            after,
+            is_exclusive: after,
         })
     }
 }
 
-fn wrong(given: &Value, name: &str, wanted: &str) -> String {
+fn type_error(given: &Value, name: &str, wanted: &str) -> String {
     let word = crate::go::json_kind(given);
     format!(
         "continue key is not valid: json: cannot unmarshal {word} into Go struct field continueToken.{name} of \
@@ -117,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_look_like_those_of_kubernetes() {
+    fn tokens_have_kubernetes_format() {
         let token = ContinueToken::after(632, "h-kinds-a", "m").encode();
         assert_eq!(token, "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NjMyLCJzdGFydCI6Ii9oLWtpbmRzLWEvbVx1MDAwMCJ9");
         let token = ContinueToken::after(632, "", "default").encode();
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_in_known_words() {
+    fn invalid_tokens_have_kubernetes_messages() {
         #[rustfmt::skip]
         let table = [
             (r#"{"v":"meta.k8s.io/v1","rv":1,"start":""}"#, "encoded start key empty (version meta.k8s.io/v1)"),

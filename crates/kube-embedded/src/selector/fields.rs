@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 
 use serde_json::Value;
 
-use super::MOST_BYTES;
+use super::MAX_SELECTOR_BYTES;
 use crate::store::{Fields, Object};
 
 const NAME: &str = "metadata.name";
@@ -18,97 +18,97 @@ const NAMESPACE: &str = "metadata.namespace";
 
 /// Error text of an unsupported field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+enum UnsupportedFieldFormat {
     /// `field label not supported: x`
-    Plain,
+    Default,
     /// `field label "x" not supported for Job`
     Job,
     /// `field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: x`
-    Slice,
+    ResourceSlice,
 }
 
 /// A kind with selectable fields beyond metadata.
-struct Row {
+struct SelectableKind {
     group: &'static str,
     kind: &'static str,
     /// Whether `metadata.namespace` is supported.
     namespaced: bool,
-    refusal: Refusal,
-    fields: &'static [Selectable],
+    error_format: UnsupportedFieldFormat,
+    fields: &'static [SelectableField],
 }
 
 /// A selectable field: its name in selectors, its stored name, the paths of which the first with a value counts, and the default.
-struct Selectable(&'static str, &'static str, &'static [&'static str], &'static str);
+struct SelectableField(&'static str, &'static str, &'static [&'static str], &'static str);
 
-const fn same(name: &'static str, path: &'static [&'static str]) -> Selectable {
-    Selectable(name, name, path, "")
+const fn same_name(name: &'static str, path: &'static [&'static str]) -> SelectableField {
+    SelectableField(name, name, path, "")
 }
 
 /// Events of both groups are stored as core Events, with the field names of the core group.
 #[rustfmt::skip]
-const KINDS: &[Row] = &[
-    Row { group: "", kind: "Pod", namespaced: true, refusal: Refusal::Plain, fields: &[
-        same("spec.nodeName", &["spec.nodeName"]), Selectable("spec.host", "spec.nodeName", &["spec.nodeName"], ""),
-        same("spec.restartPolicy", &["spec.restartPolicy"]), same("spec.schedulerName", &["spec.schedulerName"]),
-        same("spec.serviceAccountName", &["spec.serviceAccountName"]),
-        Selectable("spec.hostNetwork", "spec.hostNetwork", &["spec.hostNetwork"], "false"),
-        same("status.phase", &["status.phase"]), same("status.podIP", &["status.podIPs.0.ip", "status.podIP"]),
-        same("status.podIPs", &[]), same("status.nominatedNodeName", &["status.nominatedNodeName"]),
+const KINDS: &[SelectableKind] = &[
+    SelectableKind { group: "", kind: "Pod", namespaced: true, error_format: UnsupportedFieldFormat::Default, fields: &[
+        same_name("spec.nodeName", &["spec.nodeName"]), SelectableField("spec.host", "spec.nodeName", &["spec.nodeName"], ""),
+        same_name("spec.restartPolicy", &["spec.restartPolicy"]), same_name("spec.schedulerName", &["spec.schedulerName"]),
+        same_name("spec.serviceAccountName", &["spec.serviceAccountName"]),
+        SelectableField("spec.hostNetwork", "spec.hostNetwork", &["spec.hostNetwork"], "false"),
+        same_name("status.phase", &["status.phase"]), same_name("status.podIP", &["status.podIPs.0.ip", "status.podIP"]),
+        same_name("status.podIPs", &[]), same_name("status.nominatedNodeName", &["status.nominatedNodeName"]),
     ] },
-    Row { group: "", kind: "Node", namespaced: false, refusal: Refusal::Plain, fields: &[
-        Selectable("spec.unschedulable", "spec.unschedulable", &["spec.unschedulable"], "false"),
+    SelectableKind { group: "", kind: "Node", namespaced: false, error_format: UnsupportedFieldFormat::Default, fields: &[
+        SelectableField("spec.unschedulable", "spec.unschedulable", &["spec.unschedulable"], "false"),
     ] },
-    Row { group: "", kind: "ReplicationController", namespaced: true, refusal: Refusal::Plain, fields: &[
-        Selectable("status.replicas", "status.replicas", &["status.replicas"], "0"),
+    SelectableKind { group: "", kind: "ReplicationController", namespaced: true, error_format: UnsupportedFieldFormat::Default, fields: &[
+        SelectableField("status.replicas", "status.replicas", &["status.replicas"], "0"),
     ] },
-    Row { group: "", kind: "Event", namespaced: true, refusal: Refusal::Plain, fields: &[
-        same("involvedObject.kind", &["involvedObject.kind", "regarding.kind"]),
-        same("involvedObject.namespace", &["involvedObject.namespace", "regarding.namespace"]),
-        same("involvedObject.name", &["involvedObject.name", "regarding.name"]),
-        same("involvedObject.uid", &["involvedObject.uid", "regarding.uid"]),
-        same("involvedObject.apiVersion", &["involvedObject.apiVersion", "regarding.apiVersion"]),
-        same("involvedObject.resourceVersion", &["involvedObject.resourceVersion", "regarding.resourceVersion"]),
-        same("involvedObject.fieldPath", &["involvedObject.fieldPath", "regarding.fieldPath"]),
-        same("reason", &["reason"]), same("type", &["type"]),
-        same("reportingComponent", &["reportingComponent", "reportingController"]),
-        same("source", &["source.component", "deprecatedSource.component", "reportingComponent", "reportingController"]),
+    SelectableKind { group: "", kind: "Event", namespaced: true, error_format: UnsupportedFieldFormat::Default, fields: &[
+        same_name("involvedObject.kind", &["involvedObject.kind", "regarding.kind"]),
+        same_name("involvedObject.namespace", &["involvedObject.namespace", "regarding.namespace"]),
+        same_name("involvedObject.name", &["involvedObject.name", "regarding.name"]),
+        same_name("involvedObject.uid", &["involvedObject.uid", "regarding.uid"]),
+        same_name("involvedObject.apiVersion", &["involvedObject.apiVersion", "regarding.apiVersion"]),
+        same_name("involvedObject.resourceVersion", &["involvedObject.resourceVersion", "regarding.resourceVersion"]),
+        same_name("involvedObject.fieldPath", &["involvedObject.fieldPath", "regarding.fieldPath"]),
+        same_name("reason", &["reason"]), same_name("type", &["type"]),
+        same_name("reportingComponent", &["reportingComponent", "reportingController"]),
+        same_name("source", &["source.component", "deprecatedSource.component", "reportingComponent", "reportingController"]),
     ] },
-    Row { group: "events.k8s.io", kind: "Event", namespaced: true, refusal: Refusal::Plain, fields: &[
-        Selectable("regarding.kind", "involvedObject.kind", &["involvedObject.kind", "regarding.kind"], ""),
-        Selectable("regarding.namespace", "involvedObject.namespace", &["involvedObject.namespace", "regarding.namespace"], ""),
-        Selectable("regarding.name", "involvedObject.name", &["involvedObject.name", "regarding.name"], ""),
-        Selectable("regarding.uid", "involvedObject.uid", &["involvedObject.uid", "regarding.uid"], ""),
-        Selectable("regarding.apiVersion", "involvedObject.apiVersion", &["involvedObject.apiVersion", "regarding.apiVersion"], ""),
-        Selectable("regarding.resourceVersion", "involvedObject.resourceVersion", &["involvedObject.resourceVersion", "regarding.resourceVersion"], ""),
-        Selectable("regarding.fieldPath", "involvedObject.fieldPath", &["involvedObject.fieldPath", "regarding.fieldPath"], ""),
-        same("reason", &["reason"]), same("type", &["type"]),
-        Selectable("reportingController", "reportingComponent", &["reportingComponent", "reportingController"], ""),
+    SelectableKind { group: "events.k8s.io", kind: "Event", namespaced: true, error_format: UnsupportedFieldFormat::Default, fields: &[
+        SelectableField("regarding.kind", "involvedObject.kind", &["involvedObject.kind", "regarding.kind"], ""),
+        SelectableField("regarding.namespace", "involvedObject.namespace", &["involvedObject.namespace", "regarding.namespace"], ""),
+        SelectableField("regarding.name", "involvedObject.name", &["involvedObject.name", "regarding.name"], ""),
+        SelectableField("regarding.uid", "involvedObject.uid", &["involvedObject.uid", "regarding.uid"], ""),
+        SelectableField("regarding.apiVersion", "involvedObject.apiVersion", &["involvedObject.apiVersion", "regarding.apiVersion"], ""),
+        SelectableField("regarding.resourceVersion", "involvedObject.resourceVersion", &["involvedObject.resourceVersion", "regarding.resourceVersion"], ""),
+        SelectableField("regarding.fieldPath", "involvedObject.fieldPath", &["involvedObject.fieldPath", "regarding.fieldPath"], ""),
+        same_name("reason", &["reason"]), same_name("type", &["type"]),
+        SelectableField("reportingController", "reportingComponent", &["reportingComponent", "reportingController"], ""),
     ] },
-    Row { group: "", kind: "Namespace", namespaced: false, refusal: Refusal::Plain, fields: &[
-        same("status.phase", &["status.phase"]),
+    SelectableKind { group: "", kind: "Namespace", namespaced: false, error_format: UnsupportedFieldFormat::Default, fields: &[
+        same_name("status.phase", &["status.phase"]),
     ] },
-    Row { group: "", kind: "Secret", namespaced: true, refusal: Refusal::Plain, fields: &[same("type", &["type"])] },
-    Row { group: "", kind: "Service", namespaced: true, refusal: Refusal::Plain, fields: &[
-        same("spec.clusterIP", &["spec.clusterIP"]), same("spec.type", &["spec.type"]),
+    SelectableKind { group: "", kind: "Secret", namespaced: true, error_format: UnsupportedFieldFormat::Default, fields: &[same_name("type", &["type"])] },
+    SelectableKind { group: "", kind: "Service", namespaced: true, error_format: UnsupportedFieldFormat::Default, fields: &[
+        same_name("spec.clusterIP", &["spec.clusterIP"]), same_name("spec.type", &["spec.type"]),
     ] },
-    Row { group: "batch", kind: "Job", namespaced: true, refusal: Refusal::Job, fields: &[
-        Selectable("status.successful", "status.successful", &["status.succeeded"], "0"),
+    SelectableKind { group: "batch", kind: "Job", namespaced: true, error_format: UnsupportedFieldFormat::Job, fields: &[
+        SelectableField("status.successful", "status.successful", &["status.succeeded"], "0"),
     ] },
-    Row { group: "certificates.k8s.io", kind: "CertificateSigningRequest", namespaced: false, refusal: Refusal::Plain, fields: &[
-        same("spec.signerName", &["spec.signerName"]),
+    SelectableKind { group: "certificates.k8s.io", kind: "CertificateSigningRequest", namespaced: false, error_format: UnsupportedFieldFormat::Default, fields: &[
+        same_name("spec.signerName", &["spec.signerName"]),
     ] },
-    Row { group: "resource.k8s.io", kind: "ResourceSlice", namespaced: false, refusal: Refusal::Slice, fields: &[
-        same("spec.nodeName", &["spec.nodeName"]), same("spec.driver", &["spec.driver"]),
+    SelectableKind { group: "resource.k8s.io", kind: "ResourceSlice", namespaced: false, error_format: UnsupportedFieldFormat::ResourceSlice, fields: &[
+        same_name("spec.nodeName", &["spec.nodeName"]), same_name("spec.driver", &["spec.driver"]),
     ] },
 ];
 
-fn kind_of(group: &str, kind: &str) -> Option<&'static Row> {
+fn selectable_kind(group: &str, kind: &str) -> Option<&'static SelectableKind> {
     KINDS.iter().find(|row| (row.group, row.kind) == (group, kind))
 }
 
 /// The kind that a selector applies to.
 #[derive(Clone, Copy, Debug)]
-pub enum Selected<'a> {
+pub enum SelectorTarget<'a> {
     Builtin {
         group: &'a str,
         kind: &'a str,
@@ -121,35 +121,39 @@ pub enum Selected<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Term {
+struct FieldRequirement {
     field: Box<str>,
     value: Box<str>,
-    equal: bool,
+    is_equal: bool,
 }
 
 /// A conjunction of requirements; an empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    terms: Vec<Term>,
+    terms: Vec<FieldRequirement>,
 }
 
 impl FieldSelector {
     /// Parses a `fieldSelector` parameter for a kind.
-    pub fn parse(text: &str, kind: Selected<'_>) -> Result<Self, String> {
-        Self::read(text)?.resolve(kind)
+    pub fn parse(text: &str, kind: SelectorTarget<'_>) -> Result<Self, String> {
+        Self::parse_terms(text)?.resolve(kind)
     }
 
     /// Parses the grammar only.
-    pub fn read(text: &str) -> Result<Self, String> {
+    pub fn parse_terms(text: &str) -> Result<Self, String> {
         super::check_length("fieldSelector", text)?;
         let mut terms = Vec::new();
         for part in split_terms(text).into_iter().filter(|part| !part.is_empty()) {
             let misunderstood = || format!("invalid selector: '{text}'; can't understand '{part}'");
-            let at = part.find(['!', '=']).and_then(|first| operator_at(part, first));
+            let at = part.find(['!', '=']).and_then(|first| split_at_operator(part, first));
             let (field, operator, value) = at.ok_or_else(misunderstood)?;
             let value = unescape(value)?;
             if !(field.is_empty() && value.is_empty()) {
-                terms.push(Term { field: field.into(), value: value.into(), equal: operator != "!=" });
+                terms.push(FieldRequirement {
+                    field: field.into(),
+                    value: value.into(),
+                    is_equal: operator != "!=",
+                });
             }
         }
         super::check_count("fieldSelector", "requirements", terms.len())?;
@@ -157,19 +161,19 @@ impl FieldSelector {
     }
 
     /// Checks the fields for a kind, and replaces them by their stored names.
-    pub fn resolve(mut self, selected: Selected<'_>) -> Result<Self, String> {
+    pub fn resolve(mut self, selected: SelectorTarget<'_>) -> Result<Self, String> {
         for term in &mut self.terms {
             let field = term.field.as_ref();
             let known = match selected {
-                Selected::Custom { namespaced, fields } => {
+                SelectorTarget::Custom { namespaced, fields } => {
                     let known = field == NAME || field == NAMESPACE && namespaced || fields.contains(&field);
                     known.then_some(field).ok_or_else(|| format!("field label not supported: {field}"))
                 }
-                Selected::Builtin { group, kind } => builtin_field(group, kind, field),
+                SelectorTarget::Builtin { group, kind } => builtin_field(group, kind, field),
             }?;
             term.field = known.into();
         }
-        self.terms.sort_by_key(|term| !is_of_metadata(&term.field));
+        self.terms.sort_by_key(|term| !is_metadata_field(&term.field));
         Ok(self)
     }
 
@@ -178,18 +182,18 @@ impl FieldSelector {
     }
 
     /// Number of requirements.
-    pub fn size(&self) -> usize {
+    pub fn requirement_count(&self) -> usize {
         self.terms.len()
     }
 
     /// Whether matching needs more than name and namespace of an object.
     pub fn reads_objects(&self) -> bool {
-        self.terms.iter().any(|term| !is_of_metadata(&term.field))
+        self.terms.iter().any(|term| !is_metadata_field(&term.field))
     }
 
     /// Returns the value that the selector requires of a field.
     pub fn required(&self, field: &str) -> Option<&str> {
-        let mut terms = self.terms.iter().filter(|term| term.equal && term.field.as_ref() == field);
+        let mut terms = self.terms.iter().filter(|term| term.is_equal && term.field.as_ref() == field);
         terms.next().map(|term| term.value.as_ref())
     }
 
@@ -204,7 +208,7 @@ impl FieldSelector {
 
     /// Whether the fields match; an absent field is empty.
     pub fn matches<'f>(&self, lookup: impl Fn(&str) -> &'f str) -> bool {
-        self.terms.iter().all(|term| (lookup(&term.field) == term.value.as_ref()) == term.equal)
+        self.terms.iter().all(|term| (lookup(&term.field) == term.value.as_ref()) == term.is_equal)
     }
 
     /// Whether a stored object matches. `compute` returns its [`fields_of`]; it is called at most once, on demand.
@@ -233,7 +237,7 @@ impl FieldSelector {
     }
 }
 
-fn is_of_metadata(field: &str) -> bool {
+fn is_metadata_field(field: &str) -> bool {
     matches!(field, NAME | NAMESPACE)
 }
 
@@ -242,7 +246,7 @@ fn value_of<'f>(fields: &'f Fields, name: &str) -> &'f str {
 }
 
 fn builtin_field<'f>(group: &str, kind: &str, field: &'f str) -> Result<&'f str, String> {
-    let Some(row) = kind_of(group, kind) else {
+    let Some(row) = selectable_kind(group, kind) else {
         return if matches!(field, NAME | NAMESPACE) {
             Ok(field)
         } else {
@@ -252,13 +256,13 @@ fn builtin_field<'f>(group: &str, kind: &str, field: &'f str) -> Result<&'f str,
     if field == NAME || field == NAMESPACE && row.namespaced {
         return Ok(field);
     }
-    if let Some(Selectable(_, kept, ..)) = row.fields.iter().find(|selectable| selectable.0 == field) {
+    if let Some(SelectableField(_, kept, ..)) = row.fields.iter().find(|selectable| selectable.0 == field) {
         return Ok(kept);
     }
-    Err(match row.refusal {
-        Refusal::Plain => format!("field label not supported: {field}"),
-        Refusal::Job => format!("field label {field:?} not supported for Job"),
-        Refusal::Slice => {
+    Err(match row.error_format {
+        UnsupportedFieldFormat::Default => format!("field label not supported: {field}"),
+        UnsupportedFieldFormat::Job => format!("field label {field:?} not supported for Job"),
+        UnsupportedFieldFormat::ResourceSlice => {
             format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {field}")
         }
     })
@@ -266,8 +270,8 @@ fn builtin_field<'f>(group: &str, kind: &str, field: &'f str) -> Result<&'f str,
 
 /// Returns the selectable fields of an object, beyond name and namespace.
 pub fn fields_of(group: &str, kind: &str, object: &Value) -> Fields {
-    let rows = kind_of(group, kind).map_or(&[][..], |row| row.fields);
-    let value = |selectable: &Selectable| {
+    let rows = selectable_kind(group, kind).map_or(&[][..], |row| row.fields);
+    let value = |selectable: &SelectableField| {
         let found = selectable.2.iter().map(|path| text_at(object, path)).find(|text| !text.is_empty());
         (selectable.1.into(), found.unwrap_or_else(|| selectable.3.to_owned()).into())
     };
@@ -291,7 +295,7 @@ fn text_at(object: &Value, path: &str) -> String {
     });
     match found {
         Some(Value::String(text)) => {
-            let end = (MOST_BYTES..text.len()).find(|end| text.is_char_boundary(*end));
+            let end = (MAX_SELECTOR_BYTES..text.len()).find(|end| text.is_char_boundary(*end));
             text[..end.unwrap_or(text.len())].to_owned()
         }
         Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
@@ -321,7 +325,7 @@ fn split_terms(text: &str) -> Vec<&str> {
 }
 
 /// Splits a term at the first operator from `first` on into field, operator and value; a lone `!` is part of the field.
-fn operator_at(part: &str, first: usize) -> Option<(&str, &'static str, &str)> {
+fn split_at_operator(part: &str, first: usize) -> Option<(&str, &'static str, &str)> {
     let (mut at, mut rest) = (first, &part[first..]);
     loop {
         if let Some(operator) = ["!=", "==", "="].into_iter().find(|operator| rest.starts_with(operator)) {
@@ -362,15 +366,15 @@ mod tests {
 
     use super::*;
 
-    const CONFIG_MAP: Selected<'_> = Selected::Builtin { group: "", kind: "ConfigMap" };
+    const CONFIG_MAP: SelectorTarget<'_> = SelectorTarget::Builtin { group: "", kind: "ConfigMap" };
 
-    fn builtin<'a>(group: &'a str, kind: &'a str) -> Selected<'a> {
-        Selected::Builtin { group, kind }
+    fn builtin<'a>(group: &'a str, kind: &'a str) -> SelectorTarget<'a> {
+        SelectorTarget::Builtin { group, kind }
     }
 
     #[test]
-    fn each_kind_refuses_in_its_own_words() {
-        let custom = Selected::Custom { namespaced: false, fields: &["spec.color"] };
+    fn unsupported_field_errors_depend_on_kind() {
+        let custom = SelectorTarget::Custom { namespaced: false, fields: &["spec.color"] };
         #[rustfmt::skip]
         let table = [
             (CONFIG_MAP, "metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"),
@@ -395,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_objects_are_chosen_by_their_fields() {
+    fn field_selector_matches_stored_objects() {
         let pod = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"nodeName": "x"},
             "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]}});
         let pod = Object::new(pod, 1);
@@ -427,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_name_asked_for_is_known() {
+    fn required_name_and_namespace_are_extracted() {
         let selector = FieldSelector::parse("metadata.name=a\\=b,metadata.namespace!=n", CONFIG_MAP).unwrap();
         assert_eq!((selector.name(), selector.namespace()), (Some("a=b"), None));
     }
@@ -443,7 +447,7 @@ mod tests {
 
         #[test]
         fn no_text_stops_it(text in "\\PC*", near in "[a=!\\\\,é]{0,12}") {
-            let _ = (FieldSelector::read(&text), FieldSelector::read(&near));
+            let _ = (FieldSelector::parse_terms(&text), FieldSelector::parse_terms(&near));
         }
     }
 }

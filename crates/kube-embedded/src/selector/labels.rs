@@ -7,56 +7,56 @@
 
 use serde_json::Value;
 
-use super::labels::Operator::{Absent, Exists, GreaterThan, In, LessThan, NotIn};
+use super::labels::LabelOperator::{DoesNotExist, Exists, GreaterThan, In, LessThan, NotIn};
 use crate::field::{FieldError, Path};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
+pub enum LabelOperator {
     In,
     NotIn,
     Exists,
-    Absent,
+    DoesNotExist,
     GreaterThan,
     LessThan,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
+pub struct LabelRequirement {
     pub key: Box<str>,
-    pub operator: Operator,
+    pub operator: LabelOperator,
     /// Sorted and unique.
     pub values: Box<[Box<str>]>,
 }
 
 /// A conjunction of requirements; an empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels {
-    requirements: Vec<Requirement>,
+pub struct LabelSelector {
+    requirements: Vec<LabelRequirement>,
     /// Whether the selector matches nothing, as an absent selector object does.
-    nothing: bool,
+    matches_nothing: bool,
 }
 
-impl Labels {
+impl LabelSelector {
     pub fn everything() -> Self {
         Self::default()
     }
 
     pub fn nothing() -> Self {
-        Self { requirements: Vec::new(), nothing: true }
+        Self { requirements: Vec::new(), matches_nothing: true }
     }
 
     /// Parses a `labelSelector` parameter.
     pub fn parse(text: &str) -> Result<Self, String> {
         super::check_length("labelSelector", text)?;
-        let mut requirements = Parser { tokens: scan(text), at: 0 }.selector()?;
+        let mut requirements = LabelSelectorParser { tokens: scan(text), at: 0 }.selector()?;
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        let selector = Self { requirements, nothing: false };
-        super::check_count("labelSelector", "requirements and values", selector.size())?;
+        let selector = Self { requirements, matches_nothing: false };
+        super::check_count("labelSelector", "requirements and values", selector.requirement_weight())?;
         Ok(selector)
     }
 
     /// Parses a `LabelSelector` object; `null` matches nothing, `{}` everything.
-    pub fn from_object(selector: &Value) -> Result<Self, String> {
+    pub fn from_label_selector_object(selector: &Value) -> Result<Self, String> {
         if selector.is_null() {
             return Ok(Self::nothing());
         }
@@ -69,7 +69,7 @@ impl Labels {
                 "In" => In,
                 "NotIn" => NotIn,
                 "Exists" => Exists,
-                "DoesNotExist" => Absent,
+                "DoesNotExist" => DoesNotExist,
                 other => return Err(format!("{other:?} is not a valid label selector operator")),
             };
             let values = expression["values"].as_array().into_iter().flatten();
@@ -81,27 +81,28 @@ impl Labels {
             )?);
         }
         requirements.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(Self { requirements, nothing: false })
+        Ok(Self { requirements, matches_nothing: false })
     }
 
     pub fn is_everything(&self) -> bool {
-        !self.nothing && self.requirements.is_empty()
+        !self.matches_nothing && self.requirements.is_empty()
     }
 
-    pub fn requirements(&self) -> &[Requirement] {
+    pub fn requirements(&self) -> &[LabelRequirement] {
         &self.requirements
     }
 
     /// Number of requirements, plus the values of requirements with several.
-    pub fn size(&self) -> usize {
+    pub fn requirement_weight(&self) -> usize {
         let values =
-            |required: &Requirement| if required.values.len() > 1 { required.values.len() } else { 0 };
+            |required: &LabelRequirement| if required.values.len() > 1 { required.values.len() } else { 0 };
         self.requirements.iter().map(|required| 1 + values(required)).sum()
     }
 
     /// Whether the labels match.
     pub fn matches<'l>(&self, lookup: impl Fn(&str) -> Option<&'l str>) -> bool {
-        !self.nothing && self.requirements.iter().all(|required| required.holds(lookup(&required.key)))
+        !self.matches_nothing
+            && self.requirements.iter().all(|required| required.matches_label(lookup(&required.key)))
     }
 
     /// Like [`Self::matches`], for a labels object or null.
@@ -110,8 +111,8 @@ impl Labels {
     }
 }
 
-impl Requirement {
-    fn holds(&self, value: Option<&str>) -> bool {
+impl LabelRequirement {
+    fn matches_label(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.binary_search_by(|other| other.as_ref().cmp(value)).is_ok();
         let compare = |right: fn(&i64, &i64) -> bool| {
             let limit = self.values.first().and_then(|limit| go_integer(limit));
@@ -121,7 +122,7 @@ impl Requirement {
             In => value.is_some_and(listed),
             NotIn => !value.is_some_and(listed),
             Exists => value.is_some(),
-            Absent => value.is_none(),
+            DoesNotExist => value.is_none(),
             GreaterThan => compare(i64::gt),
             LessThan => compare(i64::lt),
         }
@@ -133,7 +134,7 @@ fn go_integer(text: &str) -> Option<i64> {
 }
 
 /// Creates a requirement with valid key and values, or returns all errors.
-fn requirement(key: &str, operator: Operator, values: &[&str]) -> Result<Requirement, String> {
+fn requirement(key: &str, operator: LabelOperator, values: &[&str]) -> Result<LabelRequirement, String> {
     let mut errors = Vec::new();
     if let Err(why) = check_key(key) {
         errors.push(FieldError::invalid(&Path::new("key"), key, why));
@@ -144,7 +145,7 @@ fn requirement(key: &str, operator: Operator, values: &[&str]) -> Result<Require
             let why = "for 'in', 'notin' operators, values set can't be empty";
             errors.push(FieldError::invalid(&at, Value::from(values), why));
         }
-        Exists | Absent if !values.is_empty() => {
+        Exists | DoesNotExist if !values.is_empty() => {
             let why = "values set must be empty for exists and does not exist";
             errors.push(FieldError::invalid(&at, Value::from(values), why));
         }
@@ -154,7 +155,7 @@ fn requirement(key: &str, operator: Operator, values: &[&str]) -> Result<Require
                 errors.push(FieldError::invalid(&at.index(index), *value, why));
             }
         }
-        In | NotIn | Exists | Absent => {}
+        In | NotIn | Exists | DoesNotExist => {}
     }
     for (index, value) in values.iter().enumerate() {
         if let Err(why) = check_value(value) {
@@ -167,20 +168,20 @@ fn requirement(key: &str, operator: Operator, values: &[&str]) -> Result<Require
             let mut values: Vec<Box<str>> = values.iter().map(|&value| value.into()).collect();
             values.sort_unstable();
             values.dedup();
-            Ok(Requirement { key: key.into(), operator, values: values.into() })
+            Ok(LabelRequirement { key: key.into(), operator, values: values.into() })
         }
         [only] => Err(only.clone()),
         many => Err(format!("[{}]", many.join(", "))),
     }
 }
 
-const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+const NAME_MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+const VALUE_MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
     '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', \
     regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
+const SUBDOMAIN_MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, \
     '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for \
     validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
@@ -213,14 +214,14 @@ pub fn check_key(key: &str) -> Result<(), String> {
                     errors.push("prefix part must be no more than 253 bytes".to_owned());
                 }
                 if !is_subdomain(prefix) {
-                    errors.push(format!("prefix part {SUBDOMAIN}"));
+                    errors.push(format!("prefix part {SUBDOMAIN_MESSAGE}"));
                 }
             }
             *name
         }
         _ => {
             return Err(format!(
-                "a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. \
+                "a valid label key {NAME_MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. \
                  'example.com/MyName')"
             ));
         }
@@ -231,7 +232,7 @@ pub fn check_key(key: &str) -> Result<(), String> {
         errors.push("name part must be no more than 63 bytes".to_owned());
     }
     if !is_name(name) {
-        errors.push(format!("name part {NAME}"));
+        errors.push(format!("name part {NAME_MESSAGE}"));
     }
     if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
 }
@@ -243,31 +244,31 @@ pub fn check_value(value: &str) -> Result<(), String> {
         errors.push("must be no more than 63 bytes");
     }
     if !value.is_empty() && !is_name(value) {
-        errors.push(VALUE);
+        errors.push(VALUE_MESSAGE);
     }
     if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
 }
 
 /// A token of the selector text; the end has empty text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token<'a> {
+enum SelectorToken<'a> {
     Word(&'a str),
-    Sign(&'a str),
+    Symbol(&'a str),
     End,
 }
 
-impl<'a> Token<'a> {
+impl<'a> SelectorToken<'a> {
     fn text(self) -> &'a str {
         match self {
-            Token::Word(text) | Token::Sign(text) => text,
-            Token::End => "",
+            SelectorToken::Word(text) | SelectorToken::Symbol(text) => text,
+            SelectorToken::End => "",
         }
     }
 }
 
-const SIGNS: &[&str] = &["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
+const SYMBOLS: &[&str] = &["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
-fn scan(text: &str) -> Vec<Token<'_>> {
+fn scan(text: &str) -> Vec<SelectorToken<'_>> {
     let is_space = |c: char| matches!(c, ' ' | '\t' | '\r' | '\n');
     let is_sign = |c: char| matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<');
     // Go treats NUL as the end.
@@ -278,49 +279,49 @@ fn scan(text: &str) -> Vec<Token<'_>> {
         if rest.is_empty() {
             return tokens;
         }
-        let (token, length) = if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
-            (Token::Sign(sign), sign.len())
+        let (token, length) = if let Some(sign) = SYMBOLS.iter().find(|sign| rest.starts_with(**sign)) {
+            (SelectorToken::Symbol(sign), sign.len())
         } else {
             let end = rest.find(|c| is_space(c) || is_sign(c)).unwrap_or(rest.len());
-            (Token::Word(&rest[..end]), end)
+            (SelectorToken::Word(&rest[..end]), end)
         };
         tokens.push(token);
         rest = &rest[length..];
     }
 }
 
-struct Parser<'a> {
-    tokens: Vec<Token<'a>>,
+struct LabelSelectorParser<'a> {
+    tokens: Vec<SelectorToken<'a>>,
     at: usize,
 }
 
-impl<'a> Parser<'a> {
-    fn peek(&self) -> Token<'a> {
-        self.tokens.get(self.at).copied().unwrap_or(Token::End)
+impl<'a> LabelSelectorParser<'a> {
+    fn peek(&self) -> SelectorToken<'a> {
+        self.tokens.get(self.at).copied().unwrap_or(SelectorToken::End)
     }
 
-    fn next(&mut self) -> Token<'a> {
+    fn next(&mut self) -> SelectorToken<'a> {
         let token = self.peek();
         self.at += 1;
         token
     }
 
-    fn selector(&mut self) -> Result<Vec<Requirement>, String> {
+    fn selector(&mut self) -> Result<Vec<LabelRequirement>, String> {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
-                Token::Word(_) | Token::Sign("!") => {}
-                Token::End => return Ok(requirements),
-                Token::Sign(sign) => {
+                SelectorToken::Word(_) | SelectorToken::Symbol("!") => {}
+                SelectorToken::End => return Ok(requirements),
+                SelectorToken::Symbol(sign) => {
                     return Err(format!("found '{sign}', expected: !, identifier, or 'end of string'"));
                 }
             }
             let required = self.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
             requirements.push(required);
             match self.next() {
-                Token::End => return Ok(requirements),
-                Token::Sign(",") => match self.peek() {
-                    Token::Word(_) | Token::Sign("!") => {}
+                SelectorToken::End => return Ok(requirements),
+                SelectorToken::Symbol(",") => match self.peek() {
+                    SelectorToken::Word(_) | SelectorToken::Symbol("!") => {}
                     other => return Err(format!("found '{}', expected: identifier after ','", other.text())),
                 },
                 other => return Err(format!("found '{}', expected: ',' or 'end of string'", other.text())),
@@ -328,40 +329,40 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn requirement(&mut self) -> Result<Requirement, String> {
-        let absent = self.peek() == Token::Sign("!");
+    fn requirement(&mut self) -> Result<LabelRequirement, String> {
+        let absent = self.peek() == SelectorToken::Symbol("!");
         if absent {
             self.at += 1;
         }
         let key = match self.next() {
-            Token::Word(key) => key,
+            SelectorToken::Word(key) => key,
             other => return Err(format!("found '{}', expected: identifier", other.text())),
         };
         check_key(key).map_err(|why| FieldError::invalid(&Path::new("<nil>"), key, why).to_string())?;
         if absent {
-            return requirement(key, Absent, &[]);
+            return requirement(key, DoesNotExist, &[]);
         }
-        if matches!(self.peek(), Token::End | Token::Sign(",")) {
+        if matches!(self.peek(), SelectorToken::End | SelectorToken::Symbol(",")) {
             return requirement(key, Exists, &[]);
         }
         let operator = match self.next() {
-            Token::Word("in") => return requirement(key, In, &self.values()?),
-            Token::Word("notin") => return requirement(key, NotIn, &self.values()?),
-            Token::Sign("=" | "==") => In,
-            Token::Sign("!=") => NotIn,
-            Token::Sign(">") => GreaterThan,
-            Token::Sign("<") => LessThan,
+            SelectorToken::Word("in") => return requirement(key, In, &self.values()?),
+            SelectorToken::Word("notin") => return requirement(key, NotIn, &self.values()?),
+            SelectorToken::Symbol("=" | "==") => In,
+            SelectorToken::Symbol("!=") => NotIn,
+            SelectorToken::Symbol(">") => GreaterThan,
+            SelectorToken::Symbol("<") => LessThan,
             other => {
                 return Err(format!("found '{}', expected: in, notin, =, ==, !=, gt, lt", other.text()));
             }
         };
         let value = match self.peek() {
-            Token::End | Token::Sign(",") => "",
-            Token::Word(value) => {
+            SelectorToken::End | SelectorToken::Symbol(",") => "",
+            SelectorToken::Word(value) => {
                 self.at += 1;
                 value
             }
-            Token::Sign(sign) => return Err(format!("found '{sign}', expected: identifier")),
+            SelectorToken::Symbol(sign) => return Err(format!("found '{sign}', expected: identifier")),
         };
         requirement(key, operator, &[value])
     }
@@ -369,27 +370,27 @@ impl<'a> Parser<'a> {
     /// Parses `(a,b)`; a missing word is the empty value.
     fn values(&mut self) -> Result<Vec<&'a str>, String> {
         match self.next() {
-            Token::Sign("(") => {}
+            SelectorToken::Symbol("(") => {}
             other => return Err(format!("found '{}' expected: '('", other.text())),
         }
         match self.peek() {
-            Token::Word(_) | Token::Sign("," | ")") => {}
+            SelectorToken::Word(_) | SelectorToken::Symbol("," | ")") => {}
             other => return Err(format!("found '{}', expected: ',', ')' or identifier", other.text())),
         }
         let mut values = Vec::new();
         loop {
             match self.next() {
-                Token::Word(value) => {
+                SelectorToken::Word(value) => {
                     values.push(value);
                     match self.next() {
-                        Token::Sign(",") if self.peek() != Token::Sign(")") => {}
-                        Token::Sign(",") => values.push(""),
-                        Token::Sign(")") => return Ok(unique(values)),
+                        SelectorToken::Symbol(",") if self.peek() != SelectorToken::Symbol(")") => {}
+                        SelectorToken::Symbol(",") => values.push(""),
+                        SelectorToken::Symbol(")") => return Ok(unique(values)),
                         other => return Err(format!("found '{}', expected: ',' or ')'", other.text())),
                     }
                 }
-                Token::Sign(",") => values.push(""),
-                Token::Sign(")") => {
+                SelectorToken::Symbol(",") => values.push(""),
+                SelectorToken::Symbol(")") => {
                     values.push("");
                     return Ok(unique(values));
                 }

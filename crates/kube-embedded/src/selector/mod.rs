@@ -11,23 +11,23 @@ pub mod labels;
 
 pub use continue_token::ContinueToken;
 pub use fields::FieldSelector;
-pub use labels::Labels;
+pub use labels::LabelSelector;
 
 /// Maximum size of a selector's text in bytes. Kubernetes has no such limit.
-const MOST_BYTES: usize = 8 << 10;
+const MAX_SELECTOR_BYTES: usize = 8 << 10;
 /// Maximum number of requirements, and of values of requirements with several. Kubernetes has no such limit.
-pub const MOST_REQUIREMENTS: usize = 500;
+pub const MAX_REQUIREMENTS: usize = 500;
 
 fn check_length(parameter: &str, text: &str) -> Result<(), String> {
-    if text.len() <= MOST_BYTES {
+    if text.len() <= MAX_SELECTOR_BYTES {
         return Ok(());
     }
-    Err(format!("{parameter} is too long (limit {MOST_BYTES} bytes)"))
+    Err(format!("{parameter} is too long (limit {MAX_SELECTOR_BYTES} bytes)"))
 }
 
 fn check_count(parameter: &str, counted: &str, count: usize) -> Result<(), String> {
-    if count <= MOST_REQUIREMENTS {
+    if count <= MAX_REQUIREMENTS {
         return Ok(());
     }
-    Err(format!("{parameter} has {count} {counted} (limit {MOST_REQUIREMENTS})"))
+    Err(format!("{parameter} has {count} {counted} (limit {MAX_REQUIREMENTS})"))
 }

@@ -1,6 +1,6 @@
 //! Simulated load balancer addresses for Services of type `LoadBalancer` and for Ingresses.
 //!
-//! A load balancer gets the first free address of [`RANGE`], or the one in `spec.loadBalancerIP`. An Ingress of the class
+//! A load balancer gets the first free address of [`ADDRESS_RANGE`], or the one in `spec.loadBalancerIP`. An Ingress of the class
 //! [`CLASS`], which is the default class, gets the address of a node. Without the setting `addresses` this controller does not run, and
 //! both stay pending, as on a real cluster without a provider.
 
@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::control::events::About;
+use crate::control::events::InvolvedObject;
 use crate::control::network::Service;
-use crate::control::queue::{Controller, Next};
-use crate::control::{Component, Context, Failure, Part};
+use crate::control::queue::{Action, Controller};
+use crate::control::{Component, Context, ObjectPart, ReconcileError};
 use crate::store::{Event, EventKind, Key, Object};
 
 const SERVICES: &str = "services";
@@ -23,26 +23,26 @@ const CLASSES: &str = "ingressclasses.networking.k8s.io";
 /// The name of the IngressClass that this controller implements.
 const CLASS: &str = "longshore";
 /// 10.97.0.0/24, without its first and last address.
-const RANGE: std::ops::Range<u32> = 0x0a61_0001..0x0a61_00ff;
+const ADDRESS_RANGE: std::ops::Range<u32> = 0x0a61_0001..0x0a61_00ff;
 
 /// The one key for all load balancers: they are reconciled together, so that no address is assigned twice.
-fn all_balancers() -> Key {
+fn all_load_balancers_key() -> Key {
     Key::new(&SERVICES.into(), "", "")
 }
 
 pub(super) struct Addresses;
 
 impl Controller for Addresses {
-    fn everything(&self, context: &Context) -> Vec<Key> {
-        let mut keys = vec![all_balancers(), Key::new(&CLASSES.into(), "", CLASS)];
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
+        let mut keys = vec![all_load_balancers_key(), Key::new(&CLASSES.into(), "", CLASS)];
         keys.extend(ingresses(context));
         keys
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         match storage.as_ref() {
-            SERVICES if is_balancer(object) => keys.push(all_balancers()),
+            SERVICES if is_load_balancer(object) => keys.push(all_load_balancers_key()),
             INGRESSES => keys.push(Key::new(storage, &object.namespace, &object.name)),
             CLASSES if object.name.as_ref() == CLASS => keys.push(Key::new(storage, "", CLASS)),
             // A new node may provide the address that Ingresses wait for.
@@ -51,13 +51,13 @@ impl Controller for Addresses {
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         match key.storage.as_ref() {
-            SERVICES => balance(context).await?,
-            CLASSES => provide_class(context).await?,
-            _ => publish(context, key).await?,
+            SERVICES => assign_addresses(context).await?,
+            CLASSES => ensure_class(context).await?,
+            _ => publish_ingress_address(context, key).await?,
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -81,7 +81,7 @@ fn decide(balancers: &[Value]) -> Vec<(usize, Ipv4Addr)> {
             continue;
         }
         let asked = service["spec"]["loadBalancerIP"].as_str().and_then(|ip| ip.parse().ok());
-        let free = || RANGE.map(Ipv4Addr::from).find(|address| !taken.contains(address));
+        let free = || ADDRESS_RANGE.map(Ipv4Addr::from).find(|address| !taken.contains(address));
         if let Some(address) = asked.or_else(free) {
             taken.insert(address);
             given.push((at, address));
@@ -90,30 +90,30 @@ fn decide(balancers: &[Value]) -> Vec<(usize, Ipv4Addr)> {
     given
 }
 
-async fn balance(context: &Context) -> Result<(), Failure> {
-    let objects = context.store.select(SERVICES, None, |service| !service.deleting);
-    let objects: Vec<_> = objects.into_iter().filter(|service| is_balancer(service)).collect();
+async fn assign_addresses(context: &Context) -> Result<(), ReconcileError> {
+    let objects = context.store.select(SERVICES, None, |service| !service.is_deleting);
+    let objects: Vec<_> = objects.into_iter().filter(|service| is_load_balancer(service)).collect();
     let balancers: Vec<Value> = objects.iter().map(|object| object.value()).collect();
     for (at, address) in decide(&balancers) {
         let tell = |reason, message: &str| {
-            let about = About::new("v1", "Service", &objects[at]);
+            let about = InvolvedObject::new("v1", "Service", &objects[at]);
             context.events.normal("service-controller", about, reason, message);
         };
         tell("EnsuringLoadBalancer", "Ensuring load balancer");
         let mut service = balancers[at].clone();
         service["status"]["loadBalancer"] = json!({"ingress": [{"ip": address, "ipMode": "VIP"}]});
-        context.actor.update(Component::ControllerManager, Part::Status, service).await?;
+        context.client.update(Component::ControllerManager, ObjectPart::Status, service).await?;
         tell("EnsuredLoadBalancer", "Ensured load balancer");
     }
     Ok(())
 }
 
-fn is_balancer(service: &Object) -> bool {
+fn is_load_balancer(service: &Object) -> bool {
     service.view::<Service>().spec.r#type == "LoadBalancer"
 }
 
 /// Creates the default IngressClass.
-async fn provide_class(context: &Context) -> Result<(), Failure> {
+async fn ensure_class(context: &Context) -> Result<(), ReconcileError> {
     if context.store.get(CLASSES, "", CLASS).is_none() {
         let class = json!({
             "apiVersion": "networking.k8s.io/v1", "kind": "IngressClass",
@@ -122,21 +122,21 @@ async fn provide_class(context: &Context) -> Result<(), Failure> {
             },
             "spec": {"controller": "longshore.dev/simulated"},
         });
-        context.actor.create(Component::ControllerManager, class).await?;
+        context.client.create(Component::ControllerManager, class).await?;
     }
     Ok(())
 }
 
-async fn publish(context: &Context, key: &Key) -> Result<(), Failure> {
+async fn publish_ingress_address(context: &Context, key: &Key) -> Result<(), ReconcileError> {
     let Some(object) = context.store.get(INGRESSES, &key.namespace, &key.name) else { return Ok(()) };
     let mut ingress = object.value();
     let old = &ingress["metadata"]["annotations"]["kubernetes.io/ingress.class"];
     let ours = ingress["spec"]["ingressClassName"] == CLASS || *old == CLASS;
-    let Some(address) = node_address(context).filter(|_| ours && !object.deleting) else { return Ok(()) };
+    let Some(address) = node_address(context).filter(|_| ours && !object.is_deleting) else { return Ok(()) };
     let wanted = json!({"ingress": [{"ip": address}]});
     if ingress["status"]["loadBalancer"] != wanted {
         ingress["status"]["loadBalancer"] = wanted;
-        context.actor.update(Component::ControllerManager, Part::Status, ingress).await?;
+        context.client.update(Component::ControllerManager, ObjectPart::Status, ingress).await?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ fn node_address(context: &Context) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::world::World;
+    use crate::control::test_cluster::TestCluster;
     use crate::sim::Simulation;
 
     const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -169,17 +169,17 @@ mod tests {
         service
     }
 
-    async fn world(addresses: bool) -> World {
-        World::with(Simulation { nodes: 0, addresses, ..Simulation::default() }).await
+    async fn world(addresses: bool) -> TestCluster {
+        TestCluster::with_simulation(Simulation { nodes: 0, addresses, ..Simulation::default() }).await
     }
 
-    async fn address(world: &World, name: &str) -> Value {
+    async fn address(world: &TestCluster, name: &str) -> Value {
         let service = world.get(&format!("{SERVICES}/{name}")).await;
         service["status"]["loadBalancer"]["ingress"][0]["ip"].clone()
     }
 
     #[tokio::test]
-    async fn load_balancers_get_an_address_each() {
+    async fn load_balancers_get_distinct_addresses() {
         let world = world(true).await;
         for (name, spec, expected) in [
             ("a", json!({}), json!("10.97.0.1")),
@@ -195,12 +195,12 @@ mod tests {
         assert_eq!(address(&world, "c").await, "10.97.0.1");
         world.patch(&format!("{SERVICES}/c"), json!({"spec": {"type": "ClusterIP"}})).await;
         assert_eq!(address(&world, "c").await, Value::Null);
-        let told = world.told("default", "Service").await;
+        let told = world.list_events("default", "Service").await;
         assert!(told.contains(&"EnsuredLoadBalancer: Ensured load balancer".to_owned()));
     }
 
     #[tokio::test]
-    async fn an_ingress_of_our_class_gets_the_address_of_a_node() {
+    async fn ingress_of_own_class_gets_node_address() {
         const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/default/ingresses";
         let world = world(true).await;
         let ingress = |name: &str| {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_the_setting_they_stay_pending() {
+    async fn load_balancers_stay_pending_when_addresses_are_disabled() {
         let world = world(false).await;
         world.create(SERVICES, balancer("a", &json!({}))).await;
         assert_eq!(address(&world, "a").await, Value::Null);

@@ -22,10 +22,10 @@ pub(crate) mod volume;
 
 use std::sync::Arc;
 
-pub(crate) use nodes::SIMULATED;
+pub(crate) use nodes::SIMULATED_LABEL;
 
 use crate::control::view::Pod;
-use crate::control::{Context, Control};
+use crate::control::{Context, RunningControllers};
 use crate::store::{Key, Object};
 
 const NODES: &str = "nodes";
@@ -51,17 +51,17 @@ impl Default for Simulation {
     }
 }
 
-pub(crate) fn start(control: &mut Control) {
+pub(crate) fn start(control: &mut RunningControllers) {
     if control.context().simulation.as_ref().is_some_and(|simulation| simulation.addresses) {
-        control.run(addresses::Addresses);
+        control.start_controller(addresses::Addresses);
     }
-    control.run(nodes::Nodes::default());
-    control.run(nodes::leases::Leases);
-    control.run(scheduler::Scheduler::default());
-    control.run(kubelet::Kubelet::default());
-    control.run(eviction::Evictions::default());
-    control.run(orphans::Orphans::default());
-    control.run(volume::Provisioner);
+    control.start_controller(nodes::Nodes::default());
+    control.start_controller(nodes::leases::Leases);
+    control.start_controller(scheduler::Scheduler::default());
+    control.start_controller(kubelet::Kubelet::default());
+    control.start_controller(eviction::Evictions::default());
+    control.start_controller(orphans::Orphans::default());
+    control.start_controller(volume::Provisioner);
 }
 
 fn key_of(storage: &str, object: &Object) -> Key {

@@ -10,18 +10,20 @@ use parking_lot::Mutex;
 
 use super::{NODES, PODS, pods_on};
 use crate::clock::rfc3339;
-use crate::control::queue::{Controller, Next};
+use crate::control::queue::{Action, Controller};
 use crate::control::view::Pod;
-use crate::control::{Component, Context, Failure, Part, set_condition, settled};
+use crate::control::{
+    Component, Context, ObjectPart, ReconcileError, ignore_not_found_or_conflict, set_condition,
+};
 use crate::store::{Event, EventKind, Key, Object};
 
 /// Delay before the deletion: a node may come back under the same name.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(40);
+const DELETION_DELAY: SignedDuration = SignedDuration::from_secs(40);
 
 /// Records since when each node is missing. After a restart the time begins anew, as in a real cluster.
 #[derive(Default)]
 pub(super) struct Orphans {
-    missed: Mutex<HashMap<Key, Timestamp>>,
+    missing_since: Mutex<HashMap<Key, Timestamp>>,
 }
 
 fn node_key(name: &str) -> Key {
@@ -36,12 +38,12 @@ fn missing_node(context: &Context, pod: &Object) -> Option<Key> {
 }
 
 impl Controller for Orphans {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let pods = context.store.list(PODS, None).objects;
         pods.iter().filter_map(|pod| missing_node(context, pod)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         match storage.as_ref() {
             NODES if event.kind != EventKind::Modified => keys.push(node_key(&event.object.name)),
             PODS if event.kind != EventKind::Deleted => keys.extend(missing_node(context, &event.object)),
@@ -49,34 +51,34 @@ impl Controller for Orphans {
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         if context.store.get(NODES, "", &key.name).is_some() {
-            self.missed.lock().remove(key);
-            return Ok(Next::Rest);
+            self.missing_since.lock().remove(key);
+            return Ok(Action::AwaitChange);
         }
         let now = context.clock.now();
-        let since = *self.missed.lock().entry(key.clone()).or_insert(now);
-        let due = since.checked_add(PATIENCE).unwrap_or(Timestamp::MAX);
+        let since = *self.missing_since.lock().entry(key.clone()).or_insert(now);
+        let due = since.checked_add(DELETION_DELAY).unwrap_or(Timestamp::MAX);
         if now < due {
-            return Ok(Next::At(due));
+            return Ok(Action::RequeueAt(due));
         }
         for pod in pods_on(context, &key.name) {
             remove(context, &pod).await?;
         }
-        self.missed.lock().remove(key);
-        Ok(Next::Rest)
+        self.missing_since.lock().remove(key);
+        Ok(Action::AwaitChange)
     }
 }
 
-async fn remove(context: &Context, pod: &Object) -> Result<(), Failure> {
+async fn remove(context: &Context, pod: &Object) -> Result<(), ReconcileError> {
     let key = Key::new(&PODS.into(), &pod.namespace, &pod.name);
     if !pod.view::<Pod>().is_finished() {
         let mut value = pod.value();
         value["status"]["phase"] = "Failed".into();
         let words = ("True", "DeletionByPodGC", "PodGC: node no longer exists");
         set_condition(&mut value, "DisruptionTarget", words, &rfc3339(context.clock.now()));
-        context.actor.update(Component::ControllerManager, Part::Status, value).await?;
+        context.client.update(Component::ControllerManager, ObjectPart::Status, value).await?;
     }
-    settled(context.actor.delete_now(&key, &pod.uid).await)?;
+    ignore_not_found_or_conflict(context.client.delete_immediately(&key, &pod.uid).await)?;
     Ok(())
 }

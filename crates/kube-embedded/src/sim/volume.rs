@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::control::events::About;
-use crate::control::queue::{Controller, Next};
+use crate::control::events::InvolvedObject;
+use crate::control::queue::{Action, Controller};
 use crate::control::volumes::view::{
-    BIND_COMPLETED, CLAIMS, Claim, Class, PROVISIONED_BY, PROVISIONER, SELECTED_NODE, VOLUMES, Volume, class,
+    BIND_COMPLETED, CLAIMS, Claim, PROVISIONED_BY, PROVISIONER, SELECTED_NODE, StorageClass, VOLUMES, Volume,
+    class,
 };
 use crate::control::volumes::{claim_ref, provisioned_name};
-use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation, settled};
+use crate::control::{
+    Component, Context, ObjectPart, Preconditions, Propagation, ReconcileError, ignore_not_found_or_conflict,
+};
 use crate::store::{Event, EventKind, Key, Object};
 
 /// The provisioner's name in classes, annotations and Events.
@@ -37,33 +40,38 @@ pub fn standard_class() -> Value {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
-    Rest,
+enum ProvisionerAction {
+    Nothing,
     Provision,
-    Enlarge,
+    Expand,
 }
 
 /// Decides the provisioner's next step for a claim. Pure: no I/O, no clock.
-fn decide(claim: &Claim, class: Option<&Class>, volume: Option<&Volume>) -> Step {
+fn decide(claim: &Claim, class: Option<&StorageClass>, volume: Option<&Volume>) -> ProvisionerAction {
     let asked = claim.metadata.annotations.get(PROVISIONER[0]).is_some_and(|name| name == NAME);
-    if !claim.is_annotated(BIND_COMPLETED) {
-        let placed = class.is_some_and(|class| !class.waits() || claim.is_annotated(SELECTED_NODE));
+    if !claim.has_annotation(BIND_COMPLETED) {
+        let placed =
+            class.is_some_and(|class| !class.waits_for_consumer() || claim.has_annotation(SELECTED_NODE));
         let free = claim.spec.volume_name.is_empty() && volume.is_none() && !claim.metadata.is_deleting();
-        return if asked && placed && free { Step::Provision } else { Step::Rest };
+        return if asked && placed && free {
+            ProvisionerAction::Provision
+        } else {
+            ProvisionerAction::Nothing
+        };
     }
-    let ours = volume.is_some_and(is_ours);
+    let ours = volume.is_some_and(is_own_volume);
     if ours && claim.status.phase == "Bound" && claim.request() > claim.capacity() {
-        return Step::Enlarge;
+        return ProvisionerAction::Expand;
     }
-    Step::Rest
+    ProvisionerAction::Nothing
 }
 
-fn is_ours(volume: &Volume) -> bool {
+fn is_own_volume(volume: &Volume) -> bool {
     volume.metadata.annotations.get(PROVISIONED_BY).is_some_and(|name| name == NAME)
 }
 
 /// Builds the volume for a claim. It can be reached from every node.
-fn volume_for(claim: &Object, class: &Class) -> Value {
+fn build_volume(claim: &Object, class: &StorageClass) -> Value {
     let document = claim.value();
     let spec = &document["spec"];
     let name = provisioned_name(&claim.uid);
@@ -92,7 +100,7 @@ fn volume_for(claim: &Object, class: &Class) -> Value {
 pub struct Provisioner;
 
 impl Controller for Provisioner {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let keys = |storage: &'static str| {
             let name: Arc<str> = storage.into();
             let objects = context.store.list(storage, None).objects;
@@ -101,15 +109,15 @@ impl Controller for Provisioner {
         keys(CLAIMS).chain(keys(VOLUMES)).collect()
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         if matches!(storage.as_ref(), CLAIMS | VOLUMES) && event.kind != EventKind::Deleted {
             keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = context.store.get(&key.storage, &key.namespace, &key.name) else {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         if key.storage.as_ref() == VOLUMES {
             return delete_released(context, &object).await;
@@ -123,22 +131,22 @@ impl Controller for Provisioner {
         let volume = context.store.get(VOLUMES, "", &name);
         let seen = volume.as_ref().map(|volume| volume.view::<Volume>());
         match (decide(&claim, class.as_deref(), seen.as_deref()), class, volume) {
-            (Step::Provision, Some(class), _) => provision(context, &object, &class).await?,
-            (Step::Enlarge, _, Some(volume)) => enlarge(context, &object, &volume).await?,
+            (ProvisionerAction::Provision, Some(class), _) => provision(context, &object, &class).await?,
+            (ProvisionerAction::Expand, _, Some(volume)) => expand(context, &object, &volume).await?,
             _ => {}
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
-async fn provision(context: &Context, claim: &Object, class: &Class) -> Result<(), Failure> {
-    let about = || About::new("v1", "PersistentVolumeClaim", claim);
+async fn provision(context: &Context, claim: &Object, class: &StorageClass) -> Result<(), ReconcileError> {
+    let about = || InvolvedObject::new("v1", "PersistentVolumeClaim", claim);
     let words = format!(
         "External provisioner is provisioning volume for claim \"{}/{}\"",
         claim.namespace, claim.name
     );
     context.events.normal(NAME, about(), "Provisioning", words);
-    match context.actor.create(Component::ControllerManager, volume_for(claim, class)).await {
+    match context.client.create(Component::ControllerManager, build_volume(claim, class)).await {
         Err(error) if error.reason == "AlreadyExists" => Ok(()),
         Err(error) => {
             let words =
@@ -155,8 +163,8 @@ async fn provision(context: &Context, claim: &Object, class: &Class) -> Result<(
 }
 
 /// Resizes a claim to its request: first the volume, then the claim.
-async fn enlarge(context: &Context, claim: &Object, volume: &Object) -> Result<(), Failure> {
-    let about = || About::new("v1", "PersistentVolumeClaim", claim);
+async fn expand(context: &Context, claim: &Object, volume: &Object) -> Result<(), ReconcileError> {
+    let about = || InvolvedObject::new("v1", "PersistentVolumeClaim", claim);
     let mut document = claim.value();
     let size = document["spec"]["resources"]["requests"]["storage"].clone();
     if volume.view::<Volume>().capacity() < claim.view::<Claim>().request() {
@@ -166,22 +174,22 @@ async fn enlarge(context: &Context, claim: &Object, volume: &Object) -> Result<(
         context.events.normal(NAME, about(), "Resizing", words);
         let mut grown = volume.value();
         grown["spec"]["capacity"]["storage"] = size.clone();
-        context.actor.update(Component::ControllerManager, Part::Main, grown).await?;
+        context.client.update(Component::ControllerManager, ObjectPart::Main, grown).await?;
     }
     document["status"]["capacity"]["storage"] = size;
-    context.actor.update(Component::ControllerManager, Part::Status, document).await?;
+    context.client.update(Component::ControllerManager, ObjectPart::Status, document).await?;
     context.events.normal(NAME, about(), "VolumeResizeSuccessful", "Resize volume succeeded");
     Ok(())
 }
 
 /// Deletes a released volume of this provisioner if its reclaim policy says so.
-async fn delete_released(context: &Context, object: &Object) -> Result<Next, Failure> {
+async fn delete_released(context: &Context, object: &Object) -> Result<Action, ReconcileError> {
     let volume = object.view::<Volume>();
-    let deletable = volume.spec.persistent_volume_reclaim_policy == "Delete" && !object.deleting;
-    if volume.status.phase == "Released" && deletable && is_ours(&volume) {
+    let deletable = volume.spec.persistent_volume_reclaim_policy == "Delete" && !object.is_deleting;
+    if volume.status.phase == "Released" && deletable && is_own_volume(&volume) {
         let key = Key::new(&VOLUMES.into(), "", &object.name);
         let this = Preconditions { uid: &object.uid, version: None };
-        settled(context.actor.delete(&key, this, Propagation::Background).await)?;
+        ignore_not_found_or_conflict(context.client.delete(&key, this, Propagation::Background).await)?;
     }
-    Ok(Next::Rest)
+    Ok(Action::AwaitChange)
 }

@@ -1,12 +1,11 @@
 //! Storage budgets: limits of the stored bytes of each group of namespaces, and of all groups together.
 //!
 //! A Namespace joins a group by the value of a label, the first of several that it has. All objects in it belong to that group,
-//! regardless of their own labels. A cluster-scoped object, and an object in a namespace without the label, belongs to the group that its
-//! own
-//! label names, if any.
+//! regardless of their own labels. A cluster-scoped object, and an object in a namespace without the label, belongs to the group that
+//! its own label names, if any.
 //!
-//! [`Usage`] is part of the store's state: it is counted from all objects when the store opens, and updated by each published
-//! event. On the write path the sequencer is its only reader ([`Usage::growth`], [`Pending`]); it decides transactions one
+//! [`StorageUsage`] is part of the store's state: it is counted from all objects when the store opens, and updated by each published
+//! event. On the write path the sequencer is its only reader ([`StorageUsage::growth`], [`PendingGrowth`]); it decides transactions one
 //! after the other, so concurrent writes cannot exceed a budget together. The cost of a write does not depend on the
 //! number of objects.
 //!
@@ -52,7 +51,7 @@ pub enum Allowance {
     Unlimited,
     /// Small updates are not refused, and small new objects may use a reserve of an eighth of the budget and of the capacity.
     Small,
-    Nothing,
+    Strict,
 }
 
 /// A refused write.
@@ -88,7 +87,7 @@ impl fmt::Display for OverBudget {
 
 /// The stored bytes of all groups.
 #[derive(Debug)]
-pub(super) struct Usage {
+pub(super) struct StorageUsage {
     budget: StorageBudget,
     groups: Groups,
     namespaces: HashMap<Box<str>, NamespaceUsage>,
@@ -109,7 +108,7 @@ struct NamespaceUsage {
     group: Option<Box<str>>,
     total: u64,
     /// Bytes by the group that the objects' own labels name.
-    labelled: HashMap<Box<str>, u64>,
+    bytes_by_label: HashMap<Box<str>, u64>,
 }
 
 /// The growth of one group by a transaction.
@@ -120,7 +119,7 @@ pub(super) struct Growth<'a> {
     creates: bool,
 }
 
-impl Usage {
+impl StorageUsage {
     pub fn new(budget: StorageBudget) -> Self {
         Self { budget, groups: Groups::default(), namespaces: HashMap::new(), refusals: AtomicU64::default() }
     }
@@ -152,14 +151,14 @@ impl Usage {
             }
             let namespace =
                 self.namespaces.get_mut(&key.namespace).expect("it was inserted where it was missing");
-            namespace.total = sum(namespace.total, bytes, is_added);
+            namespace.total = adjusted(namespace.total, bytes, is_added);
             if let Some(label) = label {
-                change(&mut namespace.labelled, label, bytes, is_added);
+                change(&mut namespace.bytes_by_label, label, bytes, is_added);
             }
             group = namespace.group.as_deref().or(label);
         }
         if let Some(group) = group {
-            self.groups.change(group, bytes, is_added);
+            self.groups.adjust(group, bytes, is_added);
         }
     }
 
@@ -199,18 +198,18 @@ impl Usage {
         };
         for (key, event) in events {
             if let Some(previous) = event.previous.as_deref() {
-                add(self.group(key, previous), -signed(previous), false);
+                add(self.group(key, previous), -signed_size(previous), false);
             }
             if event.kind != EventKind::Deleted {
                 let is_new = event.kind == EventKind::Added;
-                add(self.group(key, &event.object), signed(&event.object), is_new);
+                add(self.group(key, &event.object), signed_size(&event.object), is_new);
             }
         }
         changes
     }
 
     /// The bytes of a group.
-    pub fn of(&self, group: &str) -> u64 {
+    pub fn group_bytes(&self, group: &str) -> u64 {
         self.groups.bytes.get(group).copied().unwrap_or_default()
     }
 
@@ -224,7 +223,7 @@ impl Usage {
             return Ok(());
         }
         let limit = self.budget.limit;
-        let used = self.of(growth.group).saturating_add_signed(pending);
+        let used = self.group_bytes(growth.group).saturating_add_signed(pending);
         let most = if is_small(requested, allowance) { with_reserve(limit) } else { limit };
         if used.saturating_add(requested) <= most {
             return Ok(());
@@ -236,7 +235,7 @@ impl Usage {
     fn check_capacity(
         &self,
         growth: &[Growth<'_>],
-        pending: &Pending,
+        pending: &PendingGrowth,
         allowance: Allowance,
     ) -> Result<(), OverBudget> {
         let requested = growth.iter().fold(0_i64, |sum, growth| sum.saturating_add(growth.bytes));
@@ -246,7 +245,8 @@ impl Usage {
         }
         let StorageBudget { limit, capacity, .. } = self.budget;
         let is_small_group = |growth: &Growth<'_>| {
-            let used = self.of(growth.group).saturating_add_signed(pending.of(growth.group));
+            let used =
+                self.group_bytes(growth.group).saturating_add_signed(pending.group_growth(growth.group));
             used.saturating_add_signed(growth.bytes) <= limit / SMALL_GROUP_DIVISOR
         };
         let most = if is_small(requested, allowance) {
@@ -279,24 +279,24 @@ fn with_reserve(limit: u64) -> u64 {
 }
 
 impl Groups {
-    fn change(&mut self, group: &str, bytes: u64, is_added: bool) {
-        self.total = sum(self.total, bytes, is_added);
+    fn adjust(&mut self, group: &str, bytes: u64, is_added: bool) {
+        self.total = adjusted(self.total, bytes, is_added);
         change(&mut self.bytes, group, bytes, is_added);
     }
 }
 
 impl NamespaceUsage {
     fn is_empty(&self) -> bool {
-        self.group.is_none() && self.total == 0 && self.labelled.is_empty()
+        self.group.is_none() && self.total == 0 && self.bytes_by_label.is_empty()
     }
 
     /// Adds the bytes of a namespace to its groups, or subtracts them.
     fn count(&self, groups: &mut Groups, is_added: bool) {
         match &self.group {
-            Some(group) => groups.change(group, self.total, is_added),
+            Some(group) => groups.adjust(group, self.total, is_added),
             None => {
-                for (group, bytes) in &self.labelled {
-                    groups.change(group, *bytes, is_added);
+                for (group, bytes) in &self.bytes_by_label {
+                    groups.adjust(group, *bytes, is_added);
                 }
             }
         }
@@ -305,20 +305,22 @@ impl NamespaceUsage {
 
 /// The admitted growth of transactions that are not published yet.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct PendingGrowth {
     groups: HashMap<Box<str>, i64>,
     total: i64,
 }
 
-impl Pending {
+impl PendingGrowth {
     /// Checks whether a transaction fits. [`Self::add`] counts it.
     pub fn check(
         &self,
-        usage: &Usage,
+        usage: &StorageUsage,
         growth: &[Growth<'_>],
         allowance: Allowance,
     ) -> Result<(), OverBudget> {
-        growth.iter().try_for_each(|growth| usage.check(growth, self.of(growth.group), allowance))?;
+        growth
+            .iter()
+            .try_for_each(|growth| usage.check(growth, self.group_growth(growth.group), allowance))?;
         usage.check_capacity(growth, self, allowance)
     }
 
@@ -334,7 +336,7 @@ impl Pending {
         }
     }
 
-    fn of(&self, group: &str) -> i64 {
+    fn group_growth(&self, group: &str) -> i64 {
         self.groups.get(group).copied().unwrap_or_default()
     }
 }
@@ -345,17 +347,17 @@ fn label<'a>(budget: &StorageBudget, object: &'a Object) -> Option<&'a str> {
     values.find(|value| !value.is_empty())
 }
 
-fn signed(object: &Object) -> i64 {
+fn signed_size(object: &Object) -> i64 {
     i64::try_from(object.bytes.len()).unwrap_or(i64::MAX)
 }
 
-fn sum(total: u64, bytes: u64, is_added: bool) -> u64 {
+fn adjusted(total: u64, bytes: u64, is_added: bool) -> u64 {
     if is_added { total.saturating_add(bytes) } else { total.saturating_sub(bytes) }
 }
 
 /// Updates one total; a total of zero is removed.
 fn change(totals: &mut HashMap<Box<str>, u64>, name: &str, bytes: u64, is_added: bool) {
-    let total = sum(totals.get(name).copied().unwrap_or_default(), bytes, is_added);
+    let total = adjusted(totals.get(name).copied().unwrap_or_default(), bytes, is_added);
     if total == 0 {
         totals.remove(name);
     } else if let Some(known) = totals.get_mut(name) {

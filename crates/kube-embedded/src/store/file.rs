@@ -10,7 +10,7 @@
 //! only a new process reads the real content of the disk.
 //!
 //! A cleanly closed file is not verified when it is opened. After a crash redb verifies it, and falls back to
-//! the previous commit if the newest is damaged. Each commit has a number, and [`Mark`] holds the last acknowledged
+//! the previous commit if the newest is damaged. Each commit has a number, and [`Watermark`] holds the last acknowledged
 //! one: a file that ends before it is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +30,10 @@ use redb::{
 };
 
 use super::Key;
-use super::identity::Identity;
-use super::mark::{self, Commit, Mark};
+use super::identity::FileIdentity;
 use super::object::{Draft, Object};
 use super::reserve::Reserve;
+use super::watermark::{self, Commit, Watermark};
 
 /// Maps storage, namespace and name to a [`Record`].
 const OBJECTS: TableDefinition<(&str, &str, &str), &[u8]> = TableDefinition::new("objects");
@@ -50,18 +50,18 @@ const COMMIT_KEY: &str = "commit";
 const VERSION_GAP: u64 = 1_000_000_000;
 
 /// Longer documents are compressed.
-const COMPRESS_ABOVE: usize = 1024;
+const COMPRESSION_THRESHOLD: usize = 1024;
 /// The largest ratio of LZ4: a longer length in a record means damage. Reading has no other limit,
 /// because acknowledged objects must stay readable.
-const MAX_COMPRESSION: usize = 255;
+const MAX_COMPRESSION_RATIO: usize = 255;
 
 /// Half a second in total before a folder counts as in use.
-const LOCK_TRIES: usize = 10;
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
+const MAX_LOCK_ATTEMPTS: usize = 10;
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A file above this size is compacted when it is opened, if less than a third of it is in use, or less than three quarters on a
 /// full disk.
-const SMALL_FILE: u64 = 4 << 20;
+const COMPACTION_THRESHOLD: u64 = 4 << 20;
 
 /// Error of opening a data folder.
 #[derive(Debug, thiserror::Error)]
@@ -95,14 +95,14 @@ pub enum OpenError {
 #[derive(Debug)]
 pub(super) struct Record(Vec<u8>);
 
-const RECORD_HEAD: usize = 16;
+const RECORD_HEADER_LEN: usize = 16;
 
 impl Record {
-    pub fn of(text: &[u8], gap: usize) -> Self {
+    pub fn encode(text: &[u8], gap: usize) -> Self {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes();
         let mut bytes = vec![0; 8];
         bytes.extend_from_slice(&number(gap));
-        if text.len() > COMPRESS_ABOVE {
+        if text.len() > COMPRESSION_THRESHOLD {
             bytes.extend_from_slice(&number(text.len()));
             bytes.extend_from_slice(&lz4_flex::block::compress(text));
         } else {
@@ -116,7 +116,7 @@ impl Record {
         self.0.len()
     }
 
-    fn stamped(&mut self, version: u64) -> &[u8] {
+    fn set_version(&mut self, version: u64) -> &[u8] {
         self.0[..8].copy_from_slice(&version.to_le_bytes());
         &self.0
     }
@@ -127,14 +127,14 @@ impl Record {
     }
 
     pub fn read(bytes: &[u8]) -> Result<Object, String> {
-        let (head, body) = bytes.split_at_checked(RECORD_HEAD).ok_or("it is cut off")?;
+        let (head, body) = bytes.split_at_checked(RECORD_HEADER_LEN).ok_or("it is cut off")?;
         let version = u64::from_le_bytes(head[..8].try_into().expect("eight bytes"));
         let number =
             |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes")) as usize;
         let (gap, length) = (number(8), number(12));
         let text = match length {
             0 => body.to_vec(),
-            _ if length > body.len().saturating_mul(MAX_COMPRESSION) => {
+            _ if length > body.len().saturating_mul(MAX_COMPRESSION_RATIO) => {
                 return Err(format!("it claims {length} bytes"));
             }
             _ => lz4_flex::block::decompress(body, length).map_err(|error| error.to_string())?,
@@ -144,13 +144,13 @@ impl Record {
 }
 
 /// One write of a transaction.
-pub(super) enum Write<'a> {
+pub(super) enum WriteOp<'a> {
     Put(&'a Key, u64, &'a mut Record),
     Remove(&'a Key),
     Meta(&'a str, &'a [u8]),
 }
 
-impl Write<'_> {
+impl WriteOp<'_> {
     fn key(&self) -> Option<&Key> {
         match self {
             Self::Put(key, ..) | Self::Remove(key) => Some(key),
@@ -161,14 +161,14 @@ impl Write<'_> {
 
 /// The content of a file.
 #[derive(Default)]
-pub(super) struct Contents {
+pub(super) struct StoreContents {
     pub version: u64,
     pub objects: Vec<(Key, Object)>,
     pub meta: BTreeMap<String, Box<[u8]>>,
     /// The number of the last commit; `None` in a file of an older release that did not count commits.
     commit: Option<u64>,
     /// The bytes of the file that objects take.
-    stored: u64,
+    object_bytes: u64,
 }
 
 /// Page cache of redb. Nothing is read from the file once it is open, so it needs to hold only the inner pages
@@ -186,7 +186,7 @@ type Reopen = Box<dyn Fn() -> Result<Database, DatabaseError> + Send>;
 
 /// State of the backend that outlives its reopening.
 #[derive(Debug, Default)]
-struct Observed {
+struct BackendState {
     sync_failed: AtomicBool,
     disk_full: AtomicBool,
     length: Arc<AtomicU64>,
@@ -194,12 +194,12 @@ struct Observed {
 
 /// A backend that records sync failures, a full disk and the length.
 #[derive(Debug)]
-struct Synced<B> {
+struct ObservedBackend<B> {
     backend: B,
-    observed: Arc<Observed>,
+    observed: Arc<BackendState>,
 }
 
-impl<B> Synced<B> {
+impl<B> ObservedBackend<B> {
     fn inspect(&self, error: &io::Error) {
         if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.observed.disk_full.store(true, Ordering::SeqCst);
@@ -207,7 +207,7 @@ impl<B> Synced<B> {
     }
 }
 
-impl<B: StorageBackend> StorageBackend for Synced<B> {
+impl<B: StorageBackend> StorageBackend for ObservedBackend<B> {
     fn len(&self) -> io::Result<u64> {
         self.backend.len()
     }
@@ -239,44 +239,44 @@ impl<B: StorageBackend> StorageBackend for Synced<B> {
 pub(super) struct Disk {
     database: Option<Database>,
     reopen: Reopen,
-    observed: Arc<Observed>,
+    observed: Arc<BackendState>,
     /// The number of the last commit.
     commit: u64,
     /// `None` for a backend without a file.
-    identity: Option<Arc<Identity>>,
+    identity: Option<Arc<FileIdentity>>,
     /// Keys of failed writes: their content in the file is unknown.
-    unsure: BTreeSet<Key>,
+    unconfirmed: BTreeSet<Key>,
     /// Locks that are held while the store is open.
     locks: Vec<File>,
 }
 
 /// An opened data folder.
-pub(super) struct Opened {
+pub(super) struct OpenedStore {
     pub disk: Disk,
-    pub contents: Contents,
-    pub mark: Mark,
+    pub contents: StoreContents,
+    pub watermark: Watermark,
     pub reserve: Reserve,
 }
 
 impl Disk {
     /// Opens the data folder, or creates it. Retries a locked folder for a short time: a lock can outlive its holder while a
     /// server ends, or in a forked child that has not executed its own program yet.
-    pub fn open(folder: &Path, must_exist: bool) -> Result<Opened, OpenError> {
-        for _ in 0..LOCK_TRIES {
-            match Self::open_now(folder, must_exist) {
-                Err(OpenError::InUse { .. }) => std::thread::sleep(LOCK_PAUSE),
+    pub fn open(folder: &Path, must_exist: bool) -> Result<OpenedStore, OpenError> {
+        for _ in 0..MAX_LOCK_ATTEMPTS {
+            match Self::try_open(folder, must_exist) {
+                Err(OpenError::InUse { .. }) => std::thread::sleep(LOCK_RETRY_INTERVAL),
                 other => return other,
             }
         }
-        Self::open_now(folder, must_exist)
+        Self::try_open(folder, must_exist)
     }
 
-    fn open_now(folder: &Path, must_exist: bool) -> Result<Opened, OpenError> {
+    fn try_open(folder: &Path, must_exist: bool) -> Result<OpenedStore, OpenError> {
         let lock = lock(folder)?;
-        let (file, mark_file) = (folder.join("store.redb"), mark::path(folder));
+        let (file, mark_file) = (folder.join("store.redb"), watermark::path(folder));
         let io = |source| OpenError::Io { file: file.clone(), source };
         let mark_io = |source: io::Error| OpenError::Io { file: mark_file.clone(), source };
-        let marked = match Mark::open(&mark_file) {
+        let marked = match Watermark::open(&mark_file) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let detail = error.to_string();
                 return Err(OpenError::Damaged { file: mark_file, detail });
@@ -291,7 +291,7 @@ impl Disk {
             if must_exist || marked.is_some_and(|(_, acknowledged)| acknowledged != Commit::default()) {
                 return Err(OpenError::Missing { file });
             }
-            let mark = Mark::create(&mark_file, Commit::default()).map_err(mark_io)?;
+            let mark = Watermark::create(&mark_file, Commit::default()).map_err(mark_io)?;
             create(folder, &file)?;
             Some((mark, Commit::default()))
         };
@@ -304,7 +304,7 @@ impl Disk {
             }
             opened => opened?,
         };
-        disk.hold(lock);
+        disk.keep_lock(lock);
         let found = Commit { number: disk.commit, version: contents.version };
         let mark = match marked {
             Some((_, acknowledged)) if found.number < acknowledged.number => {
@@ -319,13 +319,14 @@ impl Disk {
                         .map_err(|detail| io(io::Error::other(detail)))?;
                 }
                 let acknowledged = Commit { number: disk.commit, version: contents.version };
-                Mark::create(&mark_file, acknowledged).map_err(mark_io)?
+                Watermark::create(&mark_file, acknowledged).map_err(mark_io)?
             }
         };
         let length = fs::metadata(&file).map_err(io)?.len();
-        let is_disk_full = !reserve.is_whole() && reserve.fill().is_err();
-        let is_sparse = length / 3 > contents.stored || is_disk_full && length - length / 4 > contents.stored;
-        if length > SMALL_FILE
+        let is_disk_full = !reserve.is_full() && reserve.fill().is_err();
+        let is_sparse =
+            length / 3 > contents.object_bytes || is_disk_full && length - length / 4 > contents.object_bytes;
+        if length > COMPACTION_THRESHOLD
             && is_sparse
             && let Some(database) = &mut disk.database
             && let Err(error) = database.compact()
@@ -335,15 +336,15 @@ impl Disk {
             disk.database = None;
             reserve.release().map_err(io)?;
         }
-        Ok(Opened { disk, contents, mark, reserve })
+        Ok(OpenedStore { disk, contents, watermark: mark, reserve })
     }
 
-    fn open_file(file: &Path) -> Result<(Self, Contents), OpenError> {
+    fn open_file(file: &Path) -> Result<(Self, StoreContents), OpenError> {
         let io = |source| OpenError::Io { file: file.to_owned(), source };
         let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
-        let observed = Arc::new(Observed::default());
+        let observed = Arc::new(BackendState::default());
         let opened = open(file).map_err(io)?;
-        let identity = Identity::new(file.to_owned(), opened, observed.length.clone()).map_err(io)?;
+        let identity = FileIdentity::new(file.to_owned(), opened, observed.length.clone()).map_err(io)?;
         let (identity, path) = (Arc::new(identity), file.to_owned());
         let same = identity.clone();
         let backend = move || {
@@ -351,18 +352,18 @@ impl Disk {
             same.check().map_err(|why| StorageError::Io(io::Error::other(why)))?;
             FileBackend::new(open(&path)?)
         };
-        let (mut disk, contents) = Self::over_observed(backend, file, observed)?;
+        let (mut disk, contents) = Self::with_observed_backend(backend, file, observed)?;
         disk.identity = Some(identity);
         Ok((disk, contents))
     }
 
     /// Holds the folder's lock while the store is open.
-    fn hold(&mut self, lock: File) {
+    fn keep_lock(&mut self, lock: File) {
         self.locks.push(lock);
     }
 
     /// Returns the identity of the open file.
-    pub fn identity(&self) -> Option<Arc<Identity>> {
+    pub fn identity(&self) -> Option<Arc<FileIdentity>> {
         self.identity.clone()
     }
 
@@ -377,28 +378,28 @@ impl Disk {
     }
 
     /// Whether a failed write may have reached the file and has not been corrected yet.
-    pub fn is_unsure(&self) -> bool {
-        !self.unsure.is_empty()
+    pub fn has_unconfirmed_writes(&self) -> bool {
+        !self.unconfirmed.is_empty()
     }
 
     /// Whether a sync failed. This process must not write any more.
-    pub fn has_lost_sync(&self) -> bool {
+    pub fn has_failed_sync(&self) -> bool {
         self.observed.sync_failed.load(Ordering::SeqCst)
     }
 
     #[cfg(test)]
-    pub fn over<B: StorageBackend>(
+    pub fn with_backend<B: StorageBackend>(
         backend: impl Fn() -> Result<B, DatabaseError> + Send + 'static,
         file: &Path,
-    ) -> Result<(Self, Contents), OpenError> {
-        Self::over_observed(backend, file, Arc::default())
+    ) -> Result<(Self, StoreContents), OpenError> {
+        Self::with_observed_backend(backend, file, Arc::default())
     }
 
-    fn over_observed<B: StorageBackend>(
+    fn with_observed_backend<B: StorageBackend>(
         backend: impl Fn() -> Result<B, DatabaseError> + Send + 'static,
         file: &Path,
-        observed: Arc<Observed>,
-    ) -> Result<(Self, Contents), OpenError> {
+        observed: Arc<BackendState>,
+    ) -> Result<(Self, StoreContents), OpenError> {
         let damaged = |detail: String| OpenError::Damaged { file: file.to_owned(), detail };
         let observing = observed.clone();
         let reopen = move || {
@@ -408,11 +409,11 @@ impl Disk {
                 return Err(DatabaseError::Storage(StorageError::Corrupted("it is empty".to_owned())));
             }
             observing.length.store(length, Ordering::SeqCst);
-            builder().create_with_backend(Synced { backend, observed: observing.clone() })
+            builder().create_with_backend(ObservedBackend { backend, observed: observing.clone() })
         };
         // redb trusts parts of the file without checks and panics where they are damaged.
         let read = catch_unwind(AssertUnwindSafe(|| {
-            let database = reopen().map_err(|error| explain(error, file))?;
+            let database = reopen().map_err(|error| open_error(error, file))?;
             let contents = read(&database).map_err(|error| match error {
                 ReadError::Format(found) => OpenError::OtherFormat { file: file.to_owned(), found },
                 ReadError::Damaged(detail) => damaged(detail),
@@ -424,7 +425,18 @@ impl Disk {
         let reopen: Reopen = Box::new(reopen);
         let (unsure, commit) = (BTreeSet::new(), contents.commit.unwrap_or_default());
         let database = Some(database);
-        Ok((Self { database, reopen, observed, commit, identity: None, unsure, locks: Vec::new() }, contents))
+        Ok((
+            Self {
+                database,
+                reopen,
+                observed,
+                commit,
+                identity: None,
+                unconfirmed: unsure,
+                locks: Vec::new(),
+            },
+            contents,
+        ))
     }
 
     /// Writes a group durably, with `version` as the newest. After an error none of it counts, and
@@ -432,7 +444,7 @@ impl Disk {
     pub fn write(
         &mut self,
         version: u64,
-        writes: &mut [Write<'_>],
+        writes: &mut [WriteOp<'_>],
         durability: Durability,
         newest: &dyn Fn(&Key) -> Option<Arc<Object>>,
     ) -> Result<(), String> {
@@ -441,11 +453,11 @@ impl Disk {
         let done = catch_unwind(AssertUnwindSafe(|| self.try_write(version, writes, durability, newest)));
         let done = done.unwrap_or_else(|_| Err("the database gave up".to_owned()));
         if done.is_err() {
-            self.unsure.extend(writes.iter().filter_map(Write::key).cloned());
+            self.unconfirmed.extend(writes.iter().filter_map(WriteOp::key).cloned());
             self.database = None;
         } else {
             self.commit = self.commit.saturating_add(1);
-            self.unsure.clear();
+            self.unconfirmed.clear();
         }
         done
     }
@@ -453,7 +465,7 @@ impl Disk {
     fn try_write(
         &mut self,
         version: u64,
-        writes: &mut [Write<'_>],
+        writes: &mut [WriteOp<'_>],
         durability: Durability,
         newest: &dyn Fn(&Key) -> Option<Arc<Object>>,
     ) -> Result<(), String> {
@@ -461,7 +473,7 @@ impl Disk {
             self.database.insert(database)
         } else {
             let database = (self.reopen)().map_err(text)?;
-            let found = commit_of(&database).map_err(text)?;
+            let found = commit_number(&database).map_err(text)?;
             if found < self.commit {
                 return Err(format!("commit {} was acknowledged, and the file ends at {found}", self.commit));
             }
@@ -472,25 +484,28 @@ impl Disk {
         transaction.set_durability(durability).map_err(text)?;
         {
             let mut objects = transaction.open_table(OBJECTS).map_err(text)?;
-            for key in &self.unsure {
-                let at = at(key);
+            for key in &self.unconfirmed {
+                let at = table_key(key);
                 match newest(key) {
                     None => objects.remove(at).map(drop).map_err(text)?,
                     Some(object) => {
                         let (text_only, gap) = object.without_version();
-                        let mut record = Record::of(&text_only, gap);
-                        objects.insert(at, record.stamped(object.version)).map(drop).map_err(text)?;
+                        let mut record = Record::encode(&text_only, gap);
+                        objects.insert(at, record.set_version(object.version)).map(drop).map_err(text)?;
                     }
                 }
             }
             let mut meta = transaction.open_table(META).map_err(text)?;
             for write in writes {
                 match write {
-                    Write::Put(key, version, record) => {
-                        objects.insert(at(key), record.stamped(*version)).map(drop).map_err(text)?;
+                    WriteOp::Put(key, version, record) => {
+                        objects
+                            .insert(table_key(key), record.set_version(*version))
+                            .map(drop)
+                            .map_err(text)?;
                     }
-                    Write::Remove(key) => objects.remove(at(key)).map(drop).map_err(text)?,
-                    Write::Meta(key, value) => meta.insert(*key, *value).map(drop).map_err(text)?,
+                    WriteOp::Remove(key) => objects.remove(table_key(key)).map(drop).map_err(text)?,
+                    WriteOp::Meta(key, value) => meta.insert(*key, *value).map(drop).map_err(text)?,
                 }
             }
             meta.insert(VERSION_KEY, version.to_le_bytes().as_slice()).map_err(text)?;
@@ -501,13 +516,13 @@ impl Disk {
 }
 
 /// Returns the number of the last commit in a file; 0 if commits were not counted.
-fn commit_of(database: &Database) -> Result<u64, Box<dyn std::error::Error>> {
+fn commit_number(database: &Database) -> Result<u64, Box<dyn std::error::Error>> {
     let found = database.begin_read()?.open_table(META)?.get(COMMIT_KEY)?;
     let bytes = found.and_then(|found| found.value().try_into().ok());
     Ok(bytes.map_or(0, u64::from_le_bytes))
 }
 
-fn at(key: &Key) -> (&str, &str, &str) {
+fn table_key(key: &Key) -> (&str, &str, &str) {
     (&key.storage, &key.namespace, &key.name)
 }
 
@@ -536,7 +551,7 @@ fn create(folder: &Path, file: &Path) -> Result<(), OpenError> {
     let fresh = folder.join("store.redb.new");
     let opened =
         OpenOptions::new().create(true).truncate(true).read(true).write(true).mode(0o600).open(&fresh);
-    let database = builder().create_file(opened.map_err(io)?).map_err(|error| explain(error, file))?;
+    let database = builder().create_file(opened.map_err(io)?).map_err(|error| open_error(error, file))?;
     initialise(&database).map_err(|detail| io(io::Error::other(detail)))?;
     drop(database);
     fs::rename(&fresh, file).map_err(io)?;
@@ -554,7 +569,7 @@ pub(super) fn initialise(database: &Database) -> Result<(), String> {
     transaction.commit().map_err(text)
 }
 
-fn explain(error: DatabaseError, file: &Path) -> OpenError {
+fn open_error(error: DatabaseError, file: &Path) -> OpenError {
     let file = file.to_owned();
     match error {
         DatabaseError::DatabaseAlreadyOpen => {
@@ -584,9 +599,9 @@ impl<E: std::error::Error> From<E> for ReadError {
     }
 }
 
-fn read(database: &Database) -> Result<Contents, ReadError> {
+fn read(database: &Database) -> Result<StoreContents, ReadError> {
     let transaction = database.begin_read()?;
-    let mut contents = Contents::default();
+    let mut contents = StoreContents::default();
     for row in transaction.open_table(META)?.iter()? {
         let (key, value) = row?;
         contents.meta.insert(key.value().to_owned(), value.value().into());
@@ -615,7 +630,7 @@ fn read(database: &Database) -> Result<Contents, ReadError> {
             )));
         }
         let storage = storages.entry(storage.to_owned()).or_insert_with(|| storage.into());
-        contents.stored += value.value().len() as u64;
+        contents.object_bytes += value.value().len() as u64;
         contents.objects.push((Key::new(storage, namespace, name), object));
     }
     Ok(contents)

@@ -10,15 +10,15 @@ use super::Shared;
 use super::reserve::Reserve;
 
 /// The error of writes while the disk is full.
-pub(super) const FULL: &str = "the disk is full; delete objects, or free space on it";
+pub(super) const DISK_FULL_MESSAGE: &str = "the disk is full; delete objects, or free space on it";
 
-pub(super) struct Health {
+pub(super) struct StoreHealth {
     /// Why writes are rejected until a restart.
-    closed: OnceLock<String>,
+    closed_reason: OnceLock<String>,
     /// Whether the process must exit.
-    failed: watch::Sender<bool>,
+    exit_required: watch::Sender<bool>,
     /// The error of the last write.
-    error: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
     /// The reserve is in use: only removals are accepted.
     low: AtomicBool,
     reserve: Mutex<Option<Reserve>>,
@@ -26,12 +26,12 @@ pub(super) struct Health {
     starting: AtomicBool,
 }
 
-impl Health {
+impl StoreHealth {
     pub fn new(reserve: Option<Reserve>) -> Self {
         Self {
-            closed: OnceLock::new(),
-            failed: watch::Sender::new(false),
-            error: Mutex::default(),
+            closed_reason: OnceLock::new(),
+            exit_required: watch::Sender::new(false),
+            last_error: Mutex::default(),
             low: AtomicBool::new(false),
             reserve: Mutex::new(reserve),
             starting: AtomicBool::new(false),
@@ -41,42 +41,42 @@ impl Health {
 
 impl Shared {
     /// Records the outcome of the last write.
-    pub(super) fn written(&self, error: Option<String>) {
-        *self.health.error.lock() = error;
+    pub(super) fn record_write(&self, error: Option<String>) {
+        *self.health.last_error.lock() = error;
     }
 
     /// Rejects all further writes and requests the end of the process, because the content of the file is unknown.
     pub(super) fn fail(&self, why: &str) {
-        if self.health.closed.set(why.to_owned()).is_ok() {
+        if self.health.closed_reason.set(why.to_owned()).is_ok() {
             tracing::error!(why, "the store has failed");
         }
-        self.health.failed.send_replace(true);
+        self.health.exit_required.send_replace(true);
     }
 
     /// Rejects all further writes; reads continue.
     pub(super) fn detach(&self, why: &str) {
-        if self.health.closed.set(why.to_owned()).is_ok() {
+        if self.health.closed_reason.set(why.to_owned()).is_ok() {
             tracing::error!(why, "the store accepts no more writes");
         }
     }
 
-    pub(super) fn closed(&self) -> Option<&str> {
-        self.health.closed.get().map(String::as_str)
+    pub(super) fn closed_reason(&self) -> Option<&str> {
+        self.health.closed_reason.get().map(String::as_str)
     }
 
     /// Why some or all writes are rejected.
     pub(super) fn problem(&self) -> Option<String> {
-        if let Some(why) = self.health.closed.get() {
+        if let Some(why) = self.health.closed_reason.get() {
             return Some(why.clone());
         }
         if self.is_low() {
-            return Some(format!("only deletions are accepted: {FULL}"));
+            return Some(format!("only deletions are accepted: {DISK_FULL_MESSAGE}"));
         }
-        self.health.error.lock().clone()
+        self.health.last_error.lock().clone()
     }
 
     pub(super) fn subscribe_failed(&self) -> watch::Receiver<bool> {
-        self.health.failed.subscribe()
+        self.health.exit_required.subscribe()
     }
 
     pub(super) fn is_low(&self) -> bool {
@@ -106,7 +106,7 @@ impl Shared {
     pub(super) fn fill_reserve(&self) {
         let mut guard = self.health.reserve.lock();
         let Some(reserve) = guard.as_mut() else { return };
-        if reserve.is_whole() {
+        if reserve.is_full() {
             self.health.low.store(false, Ordering::SeqCst);
             return;
         }

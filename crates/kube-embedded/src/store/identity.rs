@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The open file, and the path that must name it.
 #[derive(Debug)]
-pub(super) struct Identity {
+pub(super) struct FileIdentity {
     path: PathBuf,
     file: File,
     device: u64,
@@ -20,7 +20,7 @@ pub(super) struct Identity {
     length: Arc<AtomicU64>,
 }
 
-impl Identity {
+impl FileIdentity {
     pub fn new(path: PathBuf, file: File, length: Arc<AtomicU64>) -> io::Result<Self> {
         let found = file.metadata()?;
         Ok(Self { path, device: found.dev(), inode: found.ino(), file, length })

@@ -1,6 +1,6 @@
 //! The watch cache: the newest objects, an index of owners, and the recent history.
 //!
-//! One [`State`] behind one lock. The sequencer updates it after a group is durable, a whole group at a time, so everything
+//! One [`StoreState`] behind one lock. The sequencer updates it after a group is durable, a whole group at a time, so everything
 //! read under one lock belongs to one version. Readers clone only `Arc`s.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -10,26 +10,26 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Notify;
 
-use super::budget::{StorageBudget, Usage};
-use super::file::Contents;
+use super::budget::{StorageBudget, StorageUsage};
+use super::file::StoreContents;
 use super::{Event, EventKind, Key, ListStart, Object, Snapshot, TooOld};
 
 /// The history of a storage covers at least this many changes and this long,
-const KEPT_EVENTS: usize = 1_000;
-const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
+const MIN_HISTORY_EVENTS: usize = 1_000;
+const MIN_HISTORY_AGE: SignedDuration = SignedDuration::from_mins(5);
 /// but all histories together are limited to this many bytes.
-const KEPT_BYTES: usize = 64 << 20;
+const MAX_HISTORY_BYTES: usize = 64 << 20;
 /// Overhead of an event in the history beside the bytes of its objects.
-const EVENT_COST: usize = 512;
+const EVENT_OVERHEAD: usize = 512;
 /// Storages whose objects controllers adopt; their objects without a controller are indexed.
 const ADOPTABLE: [&str; 3] = ["pods", "replicasets.apps", "controllerrevisions.apps"];
 /// A watch reads at most this many events at a time, to keep the lock short,
-const EVENTS_AT_ONCE: usize = 1_000;
+const MAX_EVENTS_PER_READ: usize = 1_000;
 /// and at most this many bytes (but always one event): they stay in memory until the watcher has read them.
-const BYTES_AT_ONCE: usize = 1 << 20;
+const MAX_BYTES_PER_READ: usize = 1 << 20;
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct StoreState {
     pub version: u64,
     pub meta: BTreeMap<String, Box<[u8]>>,
     storages: HashMap<Arc<str>, Storage>,
@@ -39,7 +39,7 @@ pub(super) struct State {
     floor: u64,
     history_bytes: usize,
     /// `Some` if there is a storage budget.
-    usage: Option<Usage>,
+    usage: Option<StorageUsage>,
 }
 
 #[derive(Default)]
@@ -48,21 +48,21 @@ struct Storage {
     objects: BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Object>>>,
     /// Namespace and name of [`ADOPTABLE`] objects without a controller.
     unmanaged: BTreeSet<(Box<str>, Box<str>)>,
-    history: VecDeque<Remembered>,
+    history: VecDeque<HistoryEntry>,
     /// Whether controllers store a parsed view with these objects.
     has_views: bool,
     /// The oldest version that can be requested: all later changes are in `history`.
     floor: u64,
     /// The version of the newest change that was dropped from the history. It can be older than `floor`:
     /// a watch that has read this change has missed nothing.
-    lost: u64,
+    newest_dropped: u64,
     /// The version of the newest change since the store was opened.
     newest: u64,
     changed: Arc<Notify>,
 }
 
 /// An event of the history.
-struct Remembered {
+struct HistoryEntry {
     at: Timestamp,
     /// The bytes charged when it was published; views that are parsed later do not change it.
     cost: usize,
@@ -70,22 +70,22 @@ struct Remembered {
 }
 
 /// A part of a collection as read under the lock: the newest objects, and the events to undo to get to
-/// the requested version. [`super::Store::part`] undoes them outside the lock.
+/// the requested version. [`super::Store::page`] undoes them outside the lock.
 pub(super) struct UndoablePage {
     pub version: u64,
     pub objects: Vec<Arc<Object>>,
     /// Whether `objects` reaches the end of the collection.
     pub is_complete: bool,
     /// Number of newest objects after `objects`.
-    pub beyond: usize,
+    pub remaining: usize,
     /// Events after the requested version, oldest first.
-    pub undone: Vec<Event>,
+    pub events_to_undo: Vec<Event>,
 }
 
-impl State {
-    pub fn of(contents: Contents, budget: Option<StorageBudget>) -> Self {
-        let Contents { version, objects, meta, .. } = contents;
-        let usage = budget.map(Usage::new);
+impl StoreState {
+    pub fn from_contents(contents: StoreContents, budget: Option<StorageBudget>) -> Self {
+        let StoreContents { version, objects, meta, .. } = contents;
+        let usage = budget.map(StorageUsage::new);
         let mut state = Self { version, meta, floor: version, usage, ..Self::default() };
         for (key, object) in objects {
             if let Some(usage) = &mut state.usage {
@@ -96,7 +96,7 @@ impl State {
         state
     }
 
-    pub fn usage(&self) -> Option<&Usage> {
+    pub fn usage(&self) -> Option<&StorageUsage> {
         self.usage.as_ref()
     }
 
@@ -113,14 +113,14 @@ impl State {
         &self,
         storage: &str,
         namespace: Option<&str>,
-        wanted: impl Fn(&Object) -> bool,
+        predicate: impl Fn(&Object) -> bool,
     ) -> Vec<Arc<Object>> {
         let objects = self.storages.get(storage).into_iter().flat_map(|s| s.objects(namespace));
-        objects.filter(|object| wanted(object)).cloned().collect()
+        objects.filter(|object| predicate(object)).cloned().collect()
     }
 
     /// Returns objects from `start` on: at most `limit`, plus as many as undoing events may remove.
-    pub fn part(
+    pub fn page(
         &self,
         storage: &str,
         namespace: Option<&str>,
@@ -133,27 +133,32 @@ impl State {
             return Err(TooOld { oldest });
         }
         let version = version.unwrap_or(self.version).min(self.version);
-        let mut part =
-            UndoablePage { version, objects: Vec::new(), is_complete: true, beyond: 0, undone: Vec::new() };
+        let mut part = UndoablePage {
+            version,
+            objects: Vec::new(),
+            is_complete: true,
+            remaining: 0,
+            events_to_undo: Vec::new(),
+        };
         let Some(found) = self.storages.get(storage) else { return Ok(part) };
         let is_asked_for = |event: &&Event| {
             let object = &event.object;
             namespace.is_none_or(|ns| ns == object.namespace.as_ref())
                 && start.is_none_or(|start| start.covers(&object.namespace, &object.name))
         };
-        part.undone = found.after(version).filter(is_asked_for).cloned().collect();
+        part.events_to_undo = found.events_after(version).filter(is_asked_for).cloned().collect();
         let objects = found.objects_from(namespace, start).cloned();
         let Some(limit) = limit else {
             part.objects = objects.collect();
             return Ok(part);
         };
-        let most = limit.saturating_add(1).saturating_add(part.undone.len());
+        let most = limit.saturating_add(1).saturating_add(part.events_to_undo.len());
         part.objects = objects.take(most).collect();
         if part.objects.len() == most
             && let Some(last) = part.objects.last()
         {
-            part.beyond = found.count_after(namespace, last);
-            part.is_complete = part.beyond == 0;
+            part.remaining = found.count_after(namespace, last);
+            part.is_complete = part.remaining == 0;
         }
         Ok(part)
     }
@@ -161,27 +166,27 @@ impl State {
     /// Returns the changes of one storage after `version`, oldest first, for a watch that has read everything up to it.
     pub fn events(&self, storage: &str, version: u64) -> Result<Vec<Event>, TooOld> {
         let Some(found) = self.storages.get(storage) else { return Ok(Vec::new()) };
-        if version < found.lost {
+        if version < found.newest_dropped {
             return Err(TooOld { oldest: found.floor });
         }
         let mut bytes = 0;
         let fits = |event: &&Event| {
             let is_first = bytes == 0;
             bytes += event.object.bytes.len() + event.previous.as_ref().map_or(0, |p| p.bytes.len());
-            is_first || bytes <= BYTES_AT_ONCE
+            is_first || bytes <= MAX_BYTES_PER_READ
         };
-        Ok(found.after(version).take(EVENTS_AT_ONCE).take_while(fits).cloned().collect())
+        Ok(found.events_after(version).take(MAX_EVENTS_PER_READ).take_while(fits).cloned().collect())
     }
 
     /// Returns the changes of all storages after `version`, in order.
     pub fn all_events(&self, version: u64) -> Result<Vec<(Arc<str>, Event)>, TooOld> {
         let mut events = Vec::new();
         for (name, storage) in &self.storages {
-            if version < storage.lost {
+            if version < storage.newest_dropped {
                 return Err(TooOld { oldest: storage.floor });
             }
             if storage.history.back().is_some_and(|newest| newest.event.version > version) {
-                events.extend(storage.after(version).map(|event| (name.clone(), event.clone())));
+                events.extend(storage.events_after(version).map(|event| (name.clone(), event.clone())));
             }
         }
         events.sort_unstable_by_key(|(_, event)| event.version);
@@ -262,29 +267,29 @@ impl State {
         storage.newest = event.version;
         storage.has_views |= event.previous.as_ref().is_some_and(|previous| previous.has_view());
         let cost = storage.cost(&event);
-        storage.history.push_back(Remembered { at: now, cost, event });
+        storage.history.push_back(HistoryEntry { at: now, cost, event });
         let mut dropped = 0;
-        while storage.history.len() > KEPT_EVENTS
-            && storage.history.front().is_some_and(|oldest| now.duration_since(oldest.at) > KEPT_FOR)
+        while storage.history.len() > MIN_HISTORY_EVENTS
+            && storage.history.front().is_some_and(|oldest| now.duration_since(oldest.at) > MIN_HISTORY_AGE)
         {
-            dropped += storage.forget_oldest();
+            dropped += storage.drop_oldest();
         }
         self.history_bytes = self.history_bytes + cost - dropped;
-        while self.history_bytes > KEPT_BYTES {
+        while self.history_bytes > MAX_HISTORY_BYTES {
             let first = |s: &Storage| s.history.front().map(|oldest| oldest.event.version);
             let oldest = self.storages.values_mut().filter(|s| first(s).is_some()).min_by_key(|s| first(s));
             let Some(oldest) = oldest else { break };
-            self.history_bytes -= oldest.forget_oldest();
+            self.history_bytes -= oldest.drop_oldest();
         }
     }
 
     /// Drops all history; a watch that has not caught up ends.
-    pub fn forget(&mut self) {
+    pub fn clear_history(&mut self) {
         let version = self.version;
         self.floor = version;
         for storage in self.storages.values_mut() {
             while !storage.history.is_empty() {
-                self.history_bytes -= storage.forget_oldest();
+                self.history_bytes -= storage.drop_oldest();
             }
             storage.floor = version;
             storage.changed.notify_waiters();
@@ -300,13 +305,13 @@ impl State {
     }
 
     fn put(&mut self, key: &Key, object: &Arc<Object>) {
-        for owner in &object.owners {
+        for owner in &object.owner_uids {
             self.dependents.entry(owner.clone()).or_default().insert(key.clone());
         }
         let storage = self.storage(&key.storage);
         if ADOPTABLE.contains(&key.storage.as_ref()) {
             let place = (key.namespace.clone(), key.name.clone());
-            if object.controller.is_some() {
+            if object.controller_uid.is_some() {
                 storage.unmanaged.remove(&place);
             } else {
                 storage.unmanaged.insert(place);
@@ -319,7 +324,7 @@ impl State {
                 namespaces.entry(key.namespace.clone()).or_default().insert(key.name.clone(), object.clone())
             }
         };
-        for lost in previous.iter().flat_map(|p| &p.owners).filter(|o| !object.owners.contains(o)) {
+        for lost in previous.iter().flat_map(|p| &p.owner_uids).filter(|o| !object.owner_uids.contains(o)) {
             self.unlink(lost, key);
         }
     }
@@ -335,7 +340,7 @@ impl State {
         if names.is_empty() {
             namespaces.remove(&key.namespace);
         }
-        for owner in gone.iter().flat_map(|object| &object.owners) {
+        for owner in gone.iter().flat_map(|object| &object.owner_uids) {
             self.unlink(owner, key);
         }
     }
@@ -391,7 +396,7 @@ impl Storage {
     }
 
     /// Returns the events after `version`.
-    fn after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Event> + ExactSizeIterator {
+    fn events_after(&self, version: u64) -> impl DoubleEndedIterator<Item = &Event> + ExactSizeIterator {
         let from = self.history.partition_point(|remembered| remembered.event.version <= version);
         self.history.range(from..).map(|remembered| &remembered.event)
     }
@@ -399,14 +404,14 @@ impl Storage {
     /// Returns the bytes that an event holds in memory: both documents, and their parsed views where controllers make them.
     fn cost(&self, event: &Event) -> usize {
         let bytes = event.object.bytes.len() + event.previous.as_ref().map_or(0, |p| p.bytes.len());
-        EVENT_COST + if self.has_views { 2 * bytes } else { bytes }
+        EVENT_OVERHEAD + if self.has_views { 2 * bytes } else { bytes }
     }
 
     /// Drops the oldest event and returns its cost.
-    fn forget_oldest(&mut self) -> usize {
-        let Some(Remembered { cost, event, .. }) = self.history.pop_front() else { return 0 };
+    fn drop_oldest(&mut self) -> usize {
+        let Some(HistoryEntry { cost, event, .. }) = self.history.pop_front() else { return 0 };
         self.floor = event.version;
-        self.lost = event.version;
+        self.newest_dropped = event.version;
         cost
     }
 }

@@ -6,7 +6,7 @@
 //! Modules:
 //! - `sequencer`: orders transactions and writes them in groups
 //! - `file`: the durable file
-//! - `mark`, `marker`: record which commit was acknowledged
+//! - `watermark`, `watermark_writer`: record which commit was acknowledged
 //! - `memory`: the state that readers see
 //! - `size`: limit for one object
 //! - `budget`: limit for the objects of a group of namespaces
@@ -17,8 +17,6 @@ mod budget;
 mod file;
 mod health;
 mod identity;
-mod mark;
-mod marker;
 mod memory;
 mod object;
 mod reserve;
@@ -27,6 +25,8 @@ mod size;
 #[cfg(test)]
 mod tests;
 mod watchdog;
+mod watermark;
+mod watermark_writer;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,15 +40,15 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::clock::{Clock, SystemClock};
-use file::{Contents, Disk, Opened, Record};
-use health::Health;
-use mark::Mark;
-use marker::Marker;
-use memory::State;
+use file::{Disk, OpenedStore, Record, StoreContents};
+use health::StoreHealth;
+use memory::StoreState;
 use object::Draft;
 use reserve::Reserve;
-use sequencer::{Answer, Prepared, Request, Sequencer};
+use sequencer::{PreparedChange, ReplySender, Sequencer, WriteRequest};
 use watchdog::Watchdog;
+use watermark::Watermark;
+use watermark_writer::WatermarkWriter;
 
 pub use budget::{Allowance, OverBudget, StorageBudget, StorageCollector};
 pub use file::OpenError;
@@ -56,7 +56,7 @@ pub use object::{Fields, Object};
 pub use size::MAX_OBJECT_BYTES;
 
 /// Capacity of the queue of transactions; further writers wait.
-const QUEUE: usize = 4096;
+const QUEUE_CAPACITY: usize = 4096;
 
 /// The key of an object. `storage` is [`crate::schema::resources::Resource::storage`]; the namespace of cluster-scoped objects
 /// is empty.
@@ -127,7 +127,7 @@ pub enum CommitError {
     Exists(Key),
     /// `Expect::Version` did not hold: the object has changed, or is gone (`None`).
     #[error("it has changed")]
-    Moved(Key, Option<Arc<Object>>),
+    Conflict(Key, Option<Arc<Object>>),
     /// The new document is too large, with its approximate size. Nothing of the transaction was written.
     #[error("etcdserver: request is too large")]
     TooLarge(usize),
@@ -139,7 +139,7 @@ pub enum CommitError {
     Unavailable(String),
     /// The disk failed to sync: whether the transaction was written is unknown until a restart.
     #[error("the outcome of the write is unknown: {0}")]
-    Unknown(String),
+    OutcomeUnknown(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,9 +234,9 @@ impl Default for Options {
 
 /// State shared by readers, watches and the sequencer.
 struct Shared {
-    state: RwLock<State>,
+    state: RwLock<StoreState>,
     clock: Arc<dyn Clock>,
-    health: Health,
+    health: StoreHealth,
     groups: AtomicU64,
     /// Notified after each group.
     changed: Notify,
@@ -252,7 +252,7 @@ impl Shared {
 pub struct Store {
     shared: Arc<Shared>,
     /// `None` only while the store is being dropped.
-    queue: Option<mpsc::Sender<Request>>,
+    queue: Option<mpsc::Sender<WriteRequest>>,
     sequencer: Option<JoinHandle<()>>,
     _watchdog: Option<Watchdog>,
     durable: bool,
@@ -261,7 +261,8 @@ pub struct Store {
 impl Store {
     /// Opens the store in a data folder, or creates one. The folder is locked until the store is dropped.
     pub fn open(folder: &Path, options: Options) -> Result<Arc<Self>, OpenError> {
-        let Opened { disk, contents, mark, reserve } = Disk::open(folder, options.must_exist)?;
+        let OpenedStore { disk, contents, watermark: mark, reserve } =
+            Disk::open(folder, options.must_exist)?;
         let failed = |source| OpenError::Io { file: folder.join("store.redb"), source };
         Self::try_start(Some(disk), contents, Some(mark), Some(reserve), options).map_err(failed)
     }
@@ -273,33 +274,33 @@ impl Store {
 
     /// The same with the given options, for instance another clock.
     pub fn in_memory_with(options: Options) -> Arc<Self> {
-        Self::start(None, Contents::default(), options)
+        Self::start(None, StoreContents::default(), options)
     }
 
-    fn start(disk: Option<Disk>, contents: Contents, options: Options) -> Arc<Self> {
+    fn start(disk: Option<Disk>, contents: StoreContents, options: Options) -> Arc<Self> {
         Self::try_start(disk, contents, None, None, options).expect("a process can start a thread")
     }
 
     fn try_start(
         disk: Option<Disk>,
-        contents: Contents,
-        mark: Option<Mark>,
+        contents: StoreContents,
+        mark: Option<Watermark>,
         reserve: Option<Reserve>,
         options: Options,
     ) -> std::io::Result<Arc<Self>> {
         let shared = Arc::new(Shared {
-            state: RwLock::new(State::of(contents, options.budget)),
+            state: RwLock::new(StoreState::from_contents(contents, options.budget)),
             clock: options.clock,
-            health: Health::new(reserve),
+            health: StoreHealth::new(reserve),
             groups: AtomicU64::new(0),
             changed: Notify::new(),
         });
-        let (sender, queue) = mpsc::channel(QUEUE);
+        let (sender, queue) = mpsc::channel(QUEUE_CAPACITY);
         let durable = disk.is_some();
         let identity = disk.as_ref().and_then(Disk::identity);
         let watchdog =
             mark.is_some().then(|| Watchdog::start(identity.clone(), shared.clone())).transpose()?;
-        let marker = mark.map(|mark| Marker::start(mark, shared.clone())).transpose()?;
+        let marker = mark.map(|mark| WatermarkWriter::start(mark, shared.clone())).transpose()?;
         let sequencer =
             Sequencer::new(shared.clone(), disk, identity, marker, options.durability, queue, Instant::now());
         let thread = std::thread::Builder::new().name("store".to_owned());
@@ -319,7 +320,7 @@ impl Store {
     }
 
     /// Whether writes of all kinds are accepted, judged by the last one.
-    pub fn writable(&self) -> bool {
+    pub fn is_writable(&self) -> bool {
         self.problem().is_none()
     }
 
@@ -336,7 +337,7 @@ impl Store {
 
     /// Resolves when the store has failed permanently: the disk did not sync, and pages may be lost. The process must exit;
     /// a new one reads the real content of the disk.
-    pub fn failed(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn wait_until_failed(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut failed = self.shared.subscribe_failed();
         async move {
             if failed.wait_for(|failed| *failed).await.is_err() {
@@ -348,7 +349,7 @@ impl Store {
 
     /// Returns the stored bytes of a group of namespaces, if there is a budget.
     pub fn storage_used(&self, group: &str) -> Option<u64> {
-        Some(self.shared.state.read().usage()?.of(group))
+        Some(self.shared.state.read().usage()?.group_bytes(group))
     }
 
     /// Returns the metrics collector of the storage budgets.
@@ -370,25 +371,25 @@ impl Store {
         self.shared.state.read().list(storage, namespace)
     }
 
-    /// Returns the newest objects for which `wanted` holds. `wanted` runs under the store's lock and should read metadata only.
+    /// Returns the newest objects for which `predicate` holds. `predicate` runs under the store's lock and should read metadata only.
     pub fn select(
         &self,
         storage: &str,
         namespace: Option<&str>,
-        wanted: impl Fn(&Object) -> bool,
+        predicate: impl Fn(&Object) -> bool,
     ) -> Vec<Arc<Object>> {
-        self.shared.state.read().select(storage, namespace, wanted)
+        self.shared.state.read().select(storage, namespace, predicate)
     }
 
     /// Returns the state at an earlier version, from history. A version in the future returns the newest.
     pub fn list_at(&self, storage: &str, namespace: Option<&str>, version: u64) -> Result<Snapshot, TooOld> {
-        let ListPage { version, objects, .. } = self.part(storage, namespace, Some(version), None, None)?;
+        let ListPage { version, objects, .. } = self.page(storage, namespace, Some(version), None, None)?;
         Ok(Snapshot { version, objects })
     }
 
     /// Returns a page of the state at `version`, or of the newest: from `start` on, at most `limit` objects. Under the store's
     /// lock only the objects of the page and the events after `version` are copied.
-    pub fn part(
+    pub fn page(
         &self,
         storage: &str,
         namespace: Option<&str>,
@@ -396,7 +397,7 @@ impl Store {
         start: Option<&ListStart>,
         limit: Option<usize>,
     ) -> Result<ListPage, TooOld> {
-        let read = self.shared.state.read().part(storage, namespace, version, start, limit)?;
+        let read = self.shared.state.read().page(storage, namespace, version, start, limit)?;
         let mut part = undo(read);
         if let Some(limit) = limit
             && part.objects.len() > limit
@@ -427,21 +428,21 @@ impl Store {
     ///
     /// Not cancel-safe: the changes of a dropped future may still be committed.
     pub async fn commit(&self, changes: Vec<Change>) -> Result<Vec<Arc<Object>>, CommitError> {
-        self.commit_holding(changes, ()).await
+        self.commit_with_guard(changes, ()).await
     }
 
     /// The same, and drops `held` when the changes are visible or have failed, even if this future is dropped before:
     /// a queued change is applied regardless.
-    pub async fn commit_holding(
+    pub async fn commit_with_guard(
         &self,
         changes: Vec<Change>,
         held: impl Send + 'static,
     ) -> Result<Vec<Arc<Object>>, CommitError> {
-        self.commit_within(changes, Allowance::Unlimited, held).await
+        self.commit_with_allowance(changes, Allowance::Unlimited, held).await
     }
 
     /// The same for changes that storage budgets may refuse.
-    pub async fn commit_within(
+    pub async fn commit_with_allowance(
         &self,
         changes: Vec<Change>,
         allowance: Allowance,
@@ -452,7 +453,7 @@ impl Store {
         }
         let changes = changes.into_iter().map(|change| self.prepare(change)).collect();
         let held = Box::new(held);
-        self.ask(|answer| Request::Commit { changes, allowance, held, answer }).await
+        self.send_request(|answer| WriteRequest::Commit { changes, allowance, held, answer }).await
     }
 
     /// Returns metadata of the store itself.
@@ -463,7 +464,7 @@ impl Store {
     /// Stores metadata; the keys `format` and `version` are reserved.
     pub async fn put_meta(&self, key: &str, value: &[u8]) -> Result<(), CommitError> {
         let (key, value) = (key.to_owned(), value.into());
-        self.ask(|answer| Request::Meta { key, value, answer }).await
+        self.send_request(|answer| WriteRequest::Meta { key, value, answer }).await
     }
 
     /// Watches the changes of one storage after the version `after`, which may be in the future.
@@ -477,7 +478,7 @@ impl Store {
     }
 
     /// Returns the newest state and a watch that continues it without a gap.
-    pub fn follow(self: &Arc<Self>, storage: &str, namespace: Option<&str>) -> (Snapshot, Watch) {
+    pub fn list_and_watch(self: &Arc<Self>, storage: &str, namespace: Option<&str>) -> (Snapshot, Watch) {
         let changed = self.changed(storage);
         let snapshot = self.list(storage, namespace);
         let after = snapshot.version;
@@ -485,8 +486,8 @@ impl Store {
     }
 
     /// Watches all storages from now on.
-    pub fn follow_all(&self) -> Feed {
-        Feed { shared: self.shared.clone(), after: self.version() }
+    pub fn watch_all(&self) -> StoreWatch {
+        StoreWatch { shared: self.shared.clone(), after: self.version() }
     }
 
     /// Returns the number of objects.
@@ -510,11 +511,11 @@ impl Store {
 
     /// Drops the history: every watch that has not caught up and every list at an exact version gets "too old".
     pub fn compact(&self) {
-        self.shared.state.write().forget();
+        self.shared.state.write().clear_history();
     }
 
     /// Does the expensive work of a change on the caller's task.
-    fn prepare(&self, change: Change) -> Prepared {
+    fn prepare(&self, change: Change) -> PreparedChange {
         let Change { key, expect, op } = change;
         let (value, rebase) = match op {
             Op::Delete => (None, None),
@@ -523,32 +524,36 @@ impl Store {
         };
         let put = value.map(|value| {
             let draft = Draft::new(value);
-            let record = self.durable.then(|| Record::of(&draft.text, draft.gap));
+            let record = self.durable.then(|| Record::encode(&draft.text, draft.version_offset));
             (draft, record)
         });
-        Prepared { key, expect, put, rebase }
+        PreparedChange { key, expect, put, rebase }
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(Answer<T>) -> Request) -> Result<T, CommitError> {
+    async fn send_request<T>(
+        &self,
+        request: impl FnOnce(ReplySender<T>) -> WriteRequest,
+    ) -> Result<T, CommitError> {
         let closed = || CommitError::Unavailable("the store is closed".to_owned());
         let (answer, told) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(closed)?;
         queue.send(request(answer)).await.map_err(|_| closed())?;
-        told.await.map_err(|_| CommitError::Unknown("the store did not answer".to_owned()))?
+        told.await.map_err(|_| CommitError::OutcomeUnknown("the store did not answer".to_owned()))?
     }
 }
 
 /// The object at the requested version, and whether it exists now.
-type Before = (Option<Arc<Object>>, bool);
+type PriorState = (Option<Arc<Object>>, bool);
 
 /// Undoes events to get a page at an earlier version.
 fn undo(read: memory::UndoablePage) -> ListPage {
-    let memory::UndoablePage { version, mut objects, is_complete, beyond, undone } = read;
+    let memory::UndoablePage { version, mut objects, is_complete, remaining: beyond, events_to_undo: undone } =
+        read;
     if undone.is_empty() {
         return ListPage { version, objects, remaining: beyond };
     }
     // For each changed object: its state at `version`, and whether it exists now.
-    let mut changed = BTreeMap::<(Box<str>, Box<str>), Before>::new();
+    let mut changed = BTreeMap::<(Box<str>, Box<str>), PriorState>::new();
     for Event { kind, object, previous, .. } in undone {
         let key = (object.namespace.clone(), object.name.clone());
         changed.entry(key).or_insert((previous, false)).1 = kind != EventKind::Deleted;
@@ -613,12 +618,12 @@ impl Watch {
 }
 
 /// A [`Watch`] over all storages.
-pub struct Feed {
+pub struct StoreWatch {
     shared: Arc<Shared>,
     after: u64,
 }
 
-impl Feed {
+impl StoreWatch {
     /// Returns the version up to which this watch has delivered everything.
     pub fn position(&self) -> u64 {
         self.after

@@ -25,17 +25,17 @@ pub struct Object {
     /// Sorted by key.
     pub labels: Box<[(Box<str>, Box<str>)]>,
     /// The uids in `metadata.ownerReferences`.
-    pub owners: Box<[Box<str>]>,
+    pub owner_uids: Box<[Box<str>]>,
     /// The uid of the owner reference with `controller: true`.
-    pub controller: Option<Box<str>>,
+    pub controller_uid: Option<Box<str>>,
     /// `metadata.deletionTimestamp` is set.
-    pub deleting: bool,
+    pub is_deleting: bool,
     /// The whole JSON document.
     pub bytes: Bytes,
     /// The offset of the version's digits in `bytes`.
-    gap: usize,
+    version_offset: usize,
     /// Length of the leading `kind` and `apiVersion` in `bytes`; 0 for a document without them.
-    typed: usize,
+    type_prefix_len: usize,
     fields: OnceLock<Fields>,
     view: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -54,19 +54,19 @@ impl Object {
     /// Returns the same content under another version, for a watch whose selector no longer matches the object.
     #[must_use]
     pub fn at_version(&self, version: u64) -> Self {
-        let after = self.gap + digits(self.version).len();
+        let after = self.version_offset + version_digits(self.version).len();
         Self {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
             version,
             uid: self.uid.clone(),
             labels: self.labels.clone(),
-            owners: self.owners.clone(),
-            controller: self.controller.clone(),
-            deleting: self.deleting,
-            bytes: splice(&self.bytes[..self.gap], version, &self.bytes[after..]),
-            gap: self.gap,
-            typed: self.typed,
+            owner_uids: self.owner_uids.clone(),
+            controller_uid: self.controller_uid.clone(),
+            is_deleting: self.is_deleting,
+            bytes: splice(&self.bytes[..self.version_offset], version, &self.bytes[after..]),
+            version_offset: self.version_offset,
+            type_prefix_len: self.type_prefix_len,
             fields: self.fields.clone(),
             view: self.view.clone(),
         }
@@ -74,16 +74,16 @@ impl Object {
 
     /// Returns the document without the digits of its version, and their offset.
     pub(super) fn without_version(&self) -> (Vec<u8>, usize) {
-        let after = self.gap + digits(self.version).len();
-        ([&self.bytes[..self.gap], &self.bytes[after..]].concat(), self.gap)
+        let after = self.version_offset + version_digits(self.version).len();
+        ([&self.bytes[..self.version_offset], &self.bytes[after..]].concat(), self.version_offset)
     }
 
     /// Returns the document without `kind` and `apiVersion`, in parts, as in the items of built-in lists.
     pub fn untyped(&self) -> [Bytes; 2] {
-        if self.typed == 0 {
+        if self.type_prefix_len == 0 {
             return [Bytes::new(), self.bytes.clone()];
         }
-        [Bytes::from_static(b"{"), self.bytes.slice(self.typed..)]
+        [Bytes::from_static(b"{"), self.bytes.slice(self.type_prefix_len..)]
     }
 
     pub fn label(&self, key: &str) -> Option<&str> {
@@ -115,12 +115,12 @@ impl Object {
     }
 }
 
-fn digits(version: u64) -> String {
+fn version_digits(version: u64) -> String {
     version.to_string()
 }
 
 fn splice(before: &[u8], version: u64, after: &[u8]) -> Bytes {
-    let digits = digits(version);
+    let digits = version_digits(version);
     let mut bytes = Vec::with_capacity(before.len() + digits.len() + after.len());
     bytes.extend_from_slice(before);
     bytes.extend_from_slice(digits.as_bytes());
@@ -135,9 +135,9 @@ struct Metadata {
     name: Box<str>,
     uid: Box<str>,
     labels: Box<[(Box<str>, Box<str>)]>,
-    owners: Box<[Box<str>]>,
-    controller: Option<Box<str>>,
-    deleting: bool,
+    owner_uids: Box<[Box<str>]>,
+    controller_uid: Option<Box<str>>,
+    is_deleting: bool,
 }
 
 /// The parts of a document that are read when a file is opened.
@@ -148,12 +148,12 @@ struct Document {
     #[serde(default, rename = "apiVersion")]
     api_version: String,
     #[serde(default)]
-    metadata: Seen,
+    metadata: RawMetadata,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Seen {
+struct RawMetadata {
     namespace: Value,
     name: Value,
     uid: Value,
@@ -169,12 +169,12 @@ pub(super) struct Draft {
     /// The JSON with an empty string as `metadata.resourceVersion`.
     pub text: Vec<u8>,
     /// The offset of that string's closing quote.
-    pub gap: usize,
-    typed: usize,
+    pub version_offset: usize,
+    type_prefix_len: usize,
 }
 
 /// The start of a document: its type comes first, so that lists can omit it without parsing.
-fn head(kind: &str, api_version: &str) -> Vec<u8> {
+fn type_prefix(kind: &str, api_version: &str) -> Vec<u8> {
     let mut text = b"{\"kind\":".to_vec();
     write_json(&mut text, kind);
     text.extend_from_slice(b",\"apiVersion\":");
@@ -189,7 +189,7 @@ impl Draft {
         let mut root = into_map(value);
         let mut metadata = into_map(root.remove("metadata").unwrap_or_default());
         metadata.insert("resourceVersion".to_owned(), Value::String(String::new()));
-        let known = Seen::of(&metadata).metadata();
+        let known = RawMetadata::from_map(&metadata).metadata();
         root.insert("metadata".to_owned(), Value::Object(metadata));
 
         let mut text = Vec::with_capacity(1024);
@@ -197,7 +197,7 @@ impl Draft {
         if let (Some(Value::String(kind)), Some(Value::String(api_version))) =
             (root.get("kind"), root.get("apiVersion"))
         {
-            text.extend(head(kind, api_version));
+            text.extend(type_prefix(kind, api_version));
             typed = text.len();
             root.remove("kind");
             root.remove("apiVersion");
@@ -215,43 +215,51 @@ impl Draft {
                 }
             });
         });
-        Self { metadata: known, text, gap, typed }
+        Self { metadata: known, text, version_offset: gap, type_prefix_len: typed }
     }
 
     /// Creates a draft from the file's content. `Err` is the message.
     pub fn from_text(text: Vec<u8>, gap: usize) -> Result<Self, String> {
         let Document { metadata: seen, kind, api_version } =
             serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        let head = head(&kind, &api_version);
+        let head = type_prefix(&kind, &api_version);
         let typed = if text.starts_with(&head) { head.len() } else { 0 };
         if !text.get(..gap).is_some_and(|before| before.ends_with(br#""resourceVersion":""#)) {
             return Err("the place of its version is lost".to_owned());
         }
-        Ok(Self { metadata: seen.metadata(), text, gap, typed })
+        Ok(Self { metadata: seen.metadata(), text, version_offset: gap, type_prefix_len: typed })
     }
 
     pub fn finish(self, version: u64) -> Object {
-        let Metadata { namespace, name, uid, labels, owners, controller, deleting } = self.metadata;
+        let Metadata {
+            namespace,
+            name,
+            uid,
+            labels,
+            owner_uids: owners,
+            controller_uid: controller,
+            is_deleting: deleting,
+        } = self.metadata;
         Object {
             namespace,
             name,
             version,
             uid,
             labels,
-            owners,
-            controller,
-            deleting,
-            bytes: splice(&self.text[..self.gap], version, &self.text[self.gap..]),
-            gap: self.gap,
-            typed: self.typed,
+            owner_uids: owners,
+            controller_uid: controller,
+            is_deleting: deleting,
+            bytes: splice(&self.text[..self.version_offset], version, &self.text[self.version_offset..]),
+            version_offset: self.version_offset,
+            type_prefix_len: self.type_prefix_len,
             fields: OnceLock::new(),
             view: OnceLock::new(),
         }
     }
 }
 
-impl Seen {
-    fn of(metadata: &Map<String, Value>) -> Self {
+impl RawMetadata {
+    fn from_map(metadata: &Map<String, Value>) -> Self {
         let field = |key: &str| metadata.get(key).cloned().unwrap_or_default();
         Self {
             namespace: field("namespace"),
@@ -273,9 +281,9 @@ impl Seen {
             name: text(&self.name),
             uid: text(&self.uid),
             labels: labels.map(|(key, value)| (key.as_str().into(), text(value))).collect(),
-            owners: owners().filter_map(uid).collect(),
-            controller: owners().find(|owner| owner["controller"] == true).and_then(uid),
-            deleting: !self.deletion_timestamp.is_null(),
+            owner_uids: owners().filter_map(uid).collect(),
+            controller_uid: owners().find(|owner| owner["controller"] == true).and_then(uid),
+            is_deleting: !self.deletion_timestamp.is_null(),
         }
     }
 }
@@ -316,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_spliced_in_where_serialising_would_have_put_it() {
+    fn version_is_spliced_in_at_its_serialised_position() {
         let value = json!({
             "apiVersion": "v1", "kind": "Tricky\"resourceVersion\":\"",
             "metadata": {
@@ -335,10 +343,10 @@ mod tests {
             assert_eq!((untyped.get("kind"), untyped.get("apiVersion")), (None, None));
             assert_eq!(object.at_version(7).bytes, Object::new(value.clone(), 7).bytes);
             assert_eq!((object.label("b"), object.label("c")), (Some("2"), None));
-            assert_eq!((object.owners[0].as_ref(), object.deleting), ("o", true));
+            assert_eq!((object.owner_uids[0].as_ref(), object.is_deleting), ("o", true));
         }
         let draft = Draft::new(value.clone());
-        let again = Draft::from_text(draft.text.clone(), draft.gap).unwrap().finish(5);
+        let again = Draft::from_text(draft.text.clone(), draft.version_offset).unwrap().finish(5);
         assert_eq!(again.bytes, draft.finish(5).bytes);
         assert_eq!(again.label("a"), Some("1"));
         assert!(Draft::from_text(again.bytes.to_vec(), 4).is_err());

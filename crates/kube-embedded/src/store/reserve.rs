@@ -1,7 +1,7 @@
 //! The reserve: disk space that is released when the disk is full, so that a store still opens and accepts deletions.
 //!
 //! While the reserve is not complete the store is *low*: a transaction is admitted only if it removes something, or if earlier
-//! removals freed enough space inside the store file ([`Space`]). The reserve is refilled when the disk has space again.
+//! removals freed enough space inside the store file ([`SpaceAdmission`]). The reserve is refilled when the disk has space again.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,10 +11,10 @@ use std::path::Path;
 use super::{Event, EventKind};
 
 /// A deletion writes a few pages of the store file; redb reuses released pages two commits later.
-const SIZE: u64 = 4 << 20;
-const STEP: u64 = 512 << 10;
+const RESERVE_SIZE: u64 = 4 << 20;
+const RELEASE_STEP: u64 = 512 << 10;
 /// Free space required beyond the reserve before the store stops being low.
-const HEADROOM: u64 = STEP;
+const HEADROOM: u64 = RELEASE_STEP;
 /// Growth that a removal may cause: conditions, a deletion timestamp, a quota's usage.
 const MAX_GROWTH_OF_REMOVAL: u64 = 4096;
 
@@ -34,14 +34,14 @@ impl Reserve {
         Ok(Self { file, length })
     }
 
-    pub fn is_whole(&self) -> bool {
-        self.length == SIZE
+    pub fn is_full(&self) -> bool {
+        self.length == RESERVE_SIZE
     }
 
     /// Allocates the missing space. On an error the reserve is as before.
     pub fn fill(&mut self) -> io::Result<()> {
-        let filled = self.extend(SIZE + HEADROOM);
-        let length = if filled.is_ok() { SIZE } else { self.length.min(SIZE) };
+        let filled = self.extend(RESERVE_SIZE + HEADROOM);
+        let length = if filled.is_ok() { RESERVE_SIZE } else { self.length.min(RESERVE_SIZE) };
         self.file.set_len(length)?;
         self.length = length;
         filled
@@ -71,7 +71,7 @@ impl Reserve {
         if self.length == 0 {
             return Ok(false);
         }
-        let length = self.length.saturating_sub(STEP);
+        let length = self.length.saturating_sub(RELEASE_STEP);
         self.file.set_len(length)?;
         self.length = length;
         Ok(true)
@@ -80,13 +80,13 @@ impl Reserve {
 
 /// Admission of transactions on a full disk. Pure: no I/O, no clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Space {
+pub(super) struct SpaceAdmission {
     pub is_low: bool,
     /// While low: half of the bytes that removals have freed, minus the bytes written since.
     credit: u64,
 }
 
-impl Space {
+impl SpaceAdmission {
     pub fn set_low(&mut self) {
         *self = Self { is_low: true, credit: 0 };
     }
@@ -104,7 +104,7 @@ impl Space {
                 continue;
             }
             let after = event.object.bytes.len() as u64;
-            removes |= event.object.deleting;
+            removes |= event.object.is_deleting;
             freed = freed.saturating_add(before.saturating_sub(after));
             grown = grown.saturating_add(after.saturating_sub(before));
         }
@@ -133,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn low_space_admits_removals_and_what_they_made_room_for() {
-        let mut space = Space::default();
+    fn low_space_admits_removals_and_writes_within_freed_bytes() {
+        let mut space = SpaceAdmission::default();
         let create = event(EventKind::Added, 0, 10_000);
         let delete = event(EventKind::Deleted, 100_000, 0);
         assert!(space.admit([&create].into_iter()));
@@ -148,15 +148,15 @@ mod tests {
     }
 
     #[test]
-    fn reserve_is_given_back_in_steps_and_filled_again() {
+    fn reserve_is_released_in_steps_and_refilled() {
         let folder = tempfile::TempDir::new().unwrap();
         let mut reserve = Reserve::open(folder.path()).unwrap();
         reserve.fill().unwrap();
-        assert!(reserve.is_whole());
+        assert!(reserve.is_full());
         let steps = std::iter::from_fn(|| reserve.release().unwrap().then_some(())).count();
-        assert_eq!(steps as u64, SIZE / STEP);
+        assert_eq!(steps as u64, RESERVE_SIZE / RELEASE_STEP);
         assert_eq!(folder.path().join("store.reserve").metadata().unwrap().len(), 0);
         reserve.fill().unwrap();
-        assert!(Reserve::open(folder.path()).unwrap().is_whole());
+        assert!(Reserve::open(folder.path()).unwrap().is_full());
     }
 }

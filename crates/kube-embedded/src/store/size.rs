@@ -20,7 +20,7 @@ pub(super) fn check(
         return Ok(());
     }
     let shrinks = old().is_some_and(|old| {
-        let marks = !old.deleting && !new["metadata"]["deletionTimestamp"].is_null();
+        let marks = !old.is_deleting && !new["metadata"]["deletionTimestamp"].is_null();
         let before = self::size(&old.value());
         before > MAX_OBJECT_BYTES && (size <= before || marks)
     });

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::clock::HeldClock;
+use crate::clock::ManualClock;
 
 fn storage(name: &str) -> Arc<str> {
     name.into()
@@ -44,18 +44,18 @@ fn names(snapshot: &Snapshot) -> Vec<(String, u64)> {
 }
 
 #[tokio::test]
-async fn each_expectation_is_checked_and_a_transaction_is_all_or_nothing() {
+async fn transaction_checks_every_precondition_and_is_atomic() {
     let store = Store::in_memory();
     let made = store.commit(vec![create("a"), create("b")]).await.unwrap();
     assert_eq!(made.iter().map(|o| o.version).collect::<Vec<_>>(), [1, 2]);
     assert!(matches!(store.commit(vec![create("c"), create("a")]).await, Err(CommitError::Exists(_))));
     assert!(matches!(
         store.commit(vec![update("a", 7, "")]).await,
-        Err(CommitError::Moved(_, Some(found))) if found.version == 1
+        Err(CommitError::Conflict(_, Some(found))) if found.version == 1
     ));
-    assert!(matches!(store.commit(vec![delete("c", 1)]).await, Err(CommitError::Moved(_, None))));
+    assert!(matches!(store.commit(vec![delete("c", 1)]).await, Err(CommitError::Conflict(_, None))));
     let odd = Change { expect: Expect::Absent, ..delete("c", 0) };
-    assert!(matches!(store.commit(vec![odd]).await, Err(CommitError::Moved(_, None))));
+    assert!(matches!(store.commit(vec![odd]).await, Err(CommitError::Conflict(_, None))));
     assert_eq!(store.version(), 2, "a refused transaction takes no version");
     let gone = store.commit(vec![delete("a", 1)]).await.unwrap();
     assert_eq!(gone[0].value()["metadata"]["resourceVersion"], "3");
@@ -85,14 +85,14 @@ async fn dependents_follow_the_owner_references() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn watchers_see_each_change_exactly_once_and_lists_are_never_ahead_of_their_version() {
+async fn watches_deliver_each_change_once_and_lists_match_their_version() {
     const WRITERS: u64 = 8;
     const EACH: u64 = 60;
     const ALL: u64 = WRITERS * EACH;
     let store = Store::in_memory();
     let watchers: Vec<_> = (0..4)
         .map(|_| {
-            let (snapshot, mut watch) = store.follow("configmaps", None);
+            let (snapshot, mut watch) = store.list_and_watch("configmaps", None);
             assert!(snapshot.objects.is_empty());
             tokio::spawn(async move {
                 let mut versions = Vec::new();
@@ -103,7 +103,7 @@ async fn watchers_see_each_change_exactly_once_and_lists_are_never_ahead_of_thei
             })
         })
         .collect();
-    let mut feed = store.follow_all();
+    let mut feed = store.watch_all();
     let everything = tokio::spawn(async move {
         let mut versions = Vec::new();
         while versions.last() != Some(&ALL) {
@@ -116,7 +116,7 @@ async fn watchers_see_each_change_exactly_once_and_lists_are_never_ahead_of_thei
         tokio::spawn(async move {
             for n in 0..EACH {
                 store.commit(vec![create(&format!("{writer}-{n}"))]).await.unwrap();
-                let (snapshot, _) = store.follow("configmaps", None);
+                let (snapshot, _) = store.list_and_watch("configmaps", None);
                 assert!(snapshot.objects.iter().all(|o| o.version <= snapshot.version));
                 assert_eq!(snapshot.objects.len() as u64, snapshot.version);
             }
@@ -133,8 +133,8 @@ async fn watchers_see_each_change_exactly_once_and_lists_are_never_ahead_of_thei
 }
 
 #[tokio::test]
-async fn history_reaches_back_a_thousand_changes_and_five_minutes_but_not_beyond_its_bytes() {
-    let clock = HeldClock::at("2026-01-02T03:04:05Z".parse().unwrap());
+async fn history_covers_a_thousand_changes_and_five_minutes_within_its_byte_limit() {
+    let clock = ManualClock::starting_at("2026-01-02T03:04:05Z".parse().unwrap());
     let store = Store::in_memory_with(Options { clock: clock.clone(), ..Options::default() });
     let write = async |from: u64, count: u64, data: &str| {
         for version in from..from + count {
@@ -177,7 +177,7 @@ async fn history_reaches_back_a_thousand_changes_and_five_minutes_but_not_beyond
 }
 
 #[tokio::test]
-async fn a_watch_from_the_future_waits() {
+async fn watch_from_future_version_waits() {
     let store = Store::in_memory();
     let mut watch = store.watch("configmaps", 2).unwrap();
     store.commit(vec![create("a"), create("b"), create("c")]).await.unwrap();
@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_exact_list_equals_a_model_that_kept_everything(history in histories()) {
+    fn exact_list_equals_model_with_full_history(history in histories()) {
         type Model = BTreeMap<(String, String), u64>;
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let store = Store::in_memory();
@@ -237,7 +237,7 @@ proptest! {
                 for limit in [1, 2, 5] {
                     let (mut pages, mut start) = (Vec::new(), None);
                     loop {
-                        let page = store.part("configmaps", namespace, Some(version as u64), start.as_ref(), Some(limit)).unwrap();
+                        let page = store.page("configmaps", namespace, Some(version as u64), start.as_ref(), Some(limit)).unwrap();
                         prop_assert!(page.objects.len() <= limit);
                         pages.extend(page.objects.iter().map(|o| ((o.namespace.to_string(), o.name.to_string()), o.version)));
                         prop_assert_eq!(page.remaining, expected.len() - pages.len());
@@ -252,7 +252,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn each_storage_knows_its_last_change() {
+async fn storage_version_is_that_of_the_last_change() {
     let store = Store::in_memory();
     assert_eq!(store.storage_version("configmaps"), 0);
     let made = store.commit(vec![create("a")]).await.unwrap()[0].version;
@@ -262,7 +262,7 @@ async fn each_storage_knows_its_last_change() {
 }
 
 #[tokio::test]
-async fn history_counts_the_parsed_views_that_it_keeps_alive() {
+async fn history_size_includes_parsed_views() {
     let kept = async |parse: bool| {
         let store = Store::in_memory();
         let data = "x".repeat(1 << 20);

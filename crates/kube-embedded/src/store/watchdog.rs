@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::Shared;
-use super::identity::Identity;
+use super::identity::FileIdentity;
 
-const INTERVAL: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Handle of the watchdog thread. Dropping it stops the thread.
 pub(super) struct Watchdog {
@@ -17,7 +17,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    pub fn start(identity: Option<Arc<Identity>>, shared: Arc<Shared>) -> std::io::Result<Self> {
+    pub fn start(identity: Option<Arc<FileIdentity>>, shared: Arc<Shared>) -> std::io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = stopping.clone();
         let thread = std::thread::Builder::new().name("store-watchdog".to_owned());
@@ -27,7 +27,7 @@ impl Watchdog {
                     shared.detach(&why);
                 }
                 shared.fill_reserve();
-                std::thread::park_timeout(INTERVAL);
+                std::thread::park_timeout(CHECK_INTERVAL);
             }
         })?;
         Ok(Self { stopping, thread: Some(thread) })

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use super::Call;
+use super::ResourceRequest;
 use super::convert::to_storage;
 use crate::decode::{
-    body::{self, Decoded},
-    conform::{self, Reader},
+    body::{self, DecodedBody},
+    conform::{self, ErrorStyle},
     normalise::{self, normalise},
 };
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
-use crate::rules::{self, Rules};
+use crate::rules::{self, KindRules};
 use crate::schema::resources::Resource;
 use crate::schema::types::TypeRef;
 use crate::schema::{builtin, protobuf};
@@ -20,7 +20,7 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// The source of an object, which determines the wording of errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Origin<'a> {
+pub enum ObjectSource<'a> {
     Body,
     /// The result of this patch, decoded from JSON text.
     Patch(&'a str),
@@ -30,61 +30,61 @@ pub enum Origin<'a> {
     Apply(&'a Value),
 }
 
-impl Origin<'_> {
-    fn reader(self) -> Reader {
+impl ObjectSource<'_> {
+    fn error_style(self) -> ErrorStyle {
         match self {
-            Self::Body | Self::Patch(_) => Reader::Json,
-            Self::Strategic(_) | Self::Apply(_) => Reader::Unstructured,
+            Self::Body | Self::Patch(_) => ErrorStyle::Json,
+            Self::Strategic(_) | Self::Apply(_) => ErrorStyle::Unstructured,
         }
     }
 }
 
 /// Reads the object of a POST or PUT.
-pub fn read(call: &Call) -> Result<Value> {
+pub fn read_object(call: &ResourceRequest) -> Result<Value> {
     let resource = &call.resource;
     let mut decoded = decode(call, &resource.kind)?;
     let mut value = std::mem::take(&mut decoded.value);
     if resource.is_custom() {
-        decoded = decoded.untyped();
+        decoded = decoded.without_document_order();
     }
     check_kind(resource, &mut value, &call.body)?;
-    accept(call, value, |unknown| decoded.complaints(unknown), Origin::Body)
+    to_stored_form(call, value, |unknown| decoded.strict_errors(unknown), ObjectSource::Body)
 }
 
-fn decode<'a>(call: &'a Call, kind: &str) -> Result<Decoded<'a>> {
-    body::object(call.content_type.as_deref(), &call.body, kind, protobuf::decode)
+fn decode<'a>(call: &'a ResourceRequest, kind: &str) -> Result<DecodedBody<'a>> {
+    body::decode_object(call.content_type.as_deref(), &call.body, kind, protobuf::decode)
 }
 
 /// Decodes the body as the internal type `wanted` (`core.Binding`).
-pub fn decode_as(call: &Call, wanted: &str) -> Result<Value> {
+pub fn decode_as(call: &ResourceRequest, wanted: &str) -> Result<Value> {
     let kind = wanted.rsplit('.').next().unwrap_or_default();
     let value = decode(call, kind)?.value;
-    let claim = Claim::of(&value);
+    let claim = DeclaredType::from_value(&value);
     if !claim.kind.is_empty() && claim.kind != kind {
-        let why = unconvertible(claim.api_version, claim.kind, wanted, &value);
+        let why = conversion_error_message(claim.api_version, claim.kind, wanted, &value);
         let version = claim.api_version.rsplit('/').next().unwrap_or_default();
-        return Err(body::unhandled(claim.kind, version, kind, &why));
+        return Err(body::kind_mismatch(claim.kind, version, kind, &why));
     }
     Ok(value)
 }
 
 /// Checks an object in the request's version against its type and converts it to the stored form. `complaints` adds the other strict
 /// decoding errors to the unknown fields.
-pub fn accept(
-    call: &Call,
+pub fn to_stored_form(
+    call: &ResourceRequest,
     mut value: Value,
     complaints: impl FnOnce(&[String]) -> Vec<String>,
-    origin: Origin<'_>,
+    origin: ObjectSource<'_>,
 ) -> Result<Value> {
     let resource = &call.resource;
-    let unknown =
-        conform(resource, &mut value, origin.reader()).map_err(|why| malformed(resource, &why, origin))?;
-    validate_fields(call, complaints(&unknown)).map_err(|why| malformed(resource, &why, origin))?;
+    let unknown = conform(resource, &mut value, origin.error_style())
+        .map_err(|why| malformed_object(resource, &why, origin))?;
+    validate_fields(call, complaints(&unknown)).map_err(|why| malformed_object(resource, &why, origin))?;
     let cleared = value["metadata"]["managedFields"].as_array().is_some_and(Vec::is_empty);
     if !resource.is_custom() {
         to_storage(resource, &mut value);
     }
-    complete(resource, &mut value);
+    default_and_normalise(resource, &mut value);
     if cleared {
         // Normalization removes an empty list, but here it requests that all managed fields be cleared.
         value["metadata"]["managedFields"] = Value::Array(Vec::new());
@@ -93,7 +93,7 @@ pub fn accept(
 }
 
 /// Handles unknown and duplicate fields according to `fieldValidation`.
-pub fn validate_fields(call: &Call, complaints: Vec<String>) -> Result<(), String> {
+pub fn validate_fields(call: &ResourceRequest, complaints: Vec<String>) -> Result<(), String> {
     match call.query.field_validation.as_str() {
         "Strict" if !complaints.is_empty() => {
             return Err(format!("strict decoding error: {}", complaints.join(", ")));
@@ -105,25 +105,25 @@ pub fn validate_fields(call: &Call, complaints: Vec<String>) -> Result<(), Strin
 }
 
 /// Drops unknown fields and returns their paths; an error names the value of the wrong type.
-fn conform(resource: &Resource, value: &mut Value, reader: Reader) -> Result<Vec<String>, String> {
+fn conform(resource: &Resource, value: &mut Value, reader: ErrorStyle) -> Result<Vec<String>, String> {
     match &resource.custom {
         Some(custom) => {
-            if let Some(error) = custom.malformed(value) {
+            if let Some(error) = custom.decode_error(value) {
                 return Err(error.to_string());
             }
             let mut unknown = conform_metadata(value, reader)?;
             // Nulls in an applied object are validated as they are; other readers drop nulls without effect.
-            let applied = matches!(reader, Reader::Unstructured);
+            let applied = matches!(reader, ErrorStyle::Unstructured);
             unknown.extend(if applied { custom.drop_unknown(value) } else { custom.prune(value) });
             Ok(unknown)
         }
-        None => conform::conform(resource.root(), value, reader).map(|findings| findings.unknown),
+        None => conform::conform(resource.root_type(), value, reader).map(|findings| findings.unknown),
     }
 }
 
 /// Checks the metadata of a custom resource, which has the type `ObjectMeta`.
-fn conform_metadata(value: &mut Value, reader: Reader) -> Result<Vec<String>, String> {
-    let Some(ty) = builtin::types().named(OBJECT_META) else { return Ok(Vec::new()) };
+fn conform_metadata(value: &mut Value, reader: ErrorStyle) -> Result<Vec<String>, String> {
+    let Some(ty) = builtin::types().by_name(OBJECT_META) else { return Ok(Vec::new()) };
     let Some(metadata) = value.get_mut("metadata").filter(|metadata| !metadata.is_null()) else {
         return Ok(Vec::new());
     };
@@ -133,7 +133,7 @@ fn conform_metadata(value: &mut Value, reader: Reader) -> Result<Vec<String>, St
 }
 
 /// Applies defaults and normal form to an object in its storage version.
-pub fn complete(resource: &Resource, value: &mut Value) {
+pub fn default_and_normalise(resource: &Resource, value: &mut Value) {
     if let Some(custom) = &resource.custom {
         custom.default(value);
         return;
@@ -153,23 +153,27 @@ pub fn as_stored(resource: &Resource, value: &mut Value) {
 
 /// Returns the type of the stored form.
 fn stored_type(resource: &Resource) -> TypeRef<'_> {
-    if !resource.is_view() {
-        return resource.root();
+    if !resource.needs_conversion() {
+        return resource.root_type();
     }
     let group = if resource.name.as_ref() == "events" { "" } else { resource.group.as_ref() };
-    builtin::type_of(group, &resource.storage_version, &resource.kind).unwrap_or_else(|| resource.root())
+    builtin::type_of(group, &resource.storage_version, &resource.kind).unwrap_or_else(|| resource.root_type())
 }
 
 /// Returns the rules of a kind. They apply to the stored form, but Events have rules per group.
-pub fn rules_of(resource: &Resource) -> &'static Rules {
-    if resource.is_custom() { &rules::CUSTOM } else { rules::of(&resource.group, &resource.kind) }
+pub fn rules_of(resource: &Resource) -> &'static KindRules {
+    if resource.is_custom() {
+        &rules::CUSTOM_RESOURCE_RULES
+    } else {
+        rules::for_kind(&resource.group, &resource.kind)
+    }
 }
 
-fn malformed(resource: &Resource, why: &str, origin: Origin<'_>) -> ApiError {
+fn malformed_object(resource: &Resource, why: &str, origin: ObjectSource<'_>) -> ApiError {
     match origin {
-        Origin::Body => body::unhandled(&resource.kind, &resource.version, &resource.kind, why),
-        Origin::Patch(patch) | Origin::Strategic(patch) => bad_patch(patch, why),
-        Origin::Apply(given) => {
+        ObjectSource::Body => body::kind_mismatch(&resource.kind, &resource.version, &resource.kind, why),
+        ObjectSource::Patch(patch) | ObjectSource::Strategic(patch) => patch_result_error(patch, why),
+        ObjectSource::Apply(given) => {
             let text = |key: &str| given["metadata"][key].as_str().unwrap_or_default();
             let gvk = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);
             let object = format!("{}/{}; {gvk}", text("namespace"), text("name"));
@@ -185,24 +189,24 @@ fn malformed(resource: &Resource, why: &str, origin: Origin<'_>) -> ApiError {
 }
 
 /// The error for a patch whose result is not an object of its kind.
-pub fn bad_patch(patch: &str, why: &str) -> ApiError {
+pub fn patch_result_error(patch: &str, why: &str) -> ApiError {
     ApiError::invalid("", "", "", &[FieldError::invalid(&Path::new("patch"), patch, why)])
 }
 
 /// `apiVersion` and `kind` of a document, both optional.
-struct Claim<'a> {
+struct DeclaredType<'a> {
     api_version: &'a str,
     kind: &'a str,
 }
 
-impl<'a> Claim<'a> {
-    fn of(value: &'a Value) -> Self {
+impl<'a> DeclaredType<'a> {
+    fn from_value(value: &'a Value) -> Self {
         let text = |key: &str| value[key].as_str().unwrap_or_default();
         let api_version = text("apiVersion");
         Self { api_version: api_version.strip_prefix('/').unwrap_or(api_version), kind: text("kind") }
     }
 
-    fn is_of(&self, resource: &Resource) -> bool {
+    fn matches(&self, resource: &Resource) -> bool {
         (self.kind.is_empty() || self.kind == resource.kind.as_ref())
             && (self.api_version.is_empty() || self.api_version == resource.api_version())
     }
@@ -210,39 +214,39 @@ impl<'a> Claim<'a> {
 
 /// Checks that a body is of the URL's kind, and sets `apiVersion` and `kind`.
 fn check_kind(resource: &Resource, value: &mut Value, text: &[u8]) -> Result<()> {
-    let claim = Claim::of(value);
+    let claim = DeclaredType::from_value(value);
     if resource.is_custom() {
         check_custom_kind(resource, &claim, text)?;
         value["apiVersion"] = resource.api_version().into();
         return Ok(());
     }
-    if !claim.is_of(resource) {
-        if claim.kind == resource.kind.as_ref() && is_retired(claim.api_version) {
-            return Err(other_version(claim.api_version, &resource.api_version()));
+    if !claim.matches(resource) {
+        if claim.kind == resource.kind.as_ref() && is_removed_version(claim.api_version) {
+            return Err(version_mismatch(claim.api_version, &resource.api_version()));
         }
-        let why = mismatch(resource, value);
+        let why = type_mismatch_message(resource, value);
         let version = claim.api_version.rsplit('/').next().filter(|version| !version.is_empty());
         let kind = if claim.kind.is_empty() { resource.kind.as_ref() } else { claim.kind };
-        return Err(body::unhandled(kind, version.unwrap_or(&resource.version), &resource.kind, &why));
+        return Err(body::kind_mismatch(kind, version.unwrap_or(&resource.version), &resource.kind, &why));
     }
-    write_kind(resource, value);
+    set_type_meta(resource, value);
     Ok(())
 }
 
 /// Checks that a patch did not change `apiVersion` and `kind`.
-pub fn check_patched_kind(call: &Call, value: &mut Value, patch: &str) -> Result<()> {
+pub fn check_patched_kind(call: &ResourceRequest, value: &mut Value, patch: &str) -> Result<()> {
     let resource = &call.resource;
-    body::identify(value).map_err(|why| bad_patch(patch, &why))?;
-    let claim = Claim::of(value);
+    body::check_type_meta(value).map_err(|why| patch_result_error(patch, &why))?;
+    let claim = DeclaredType::from_value(value);
     if !resource.is_custom() {
-        if !claim.is_of(resource) {
-            return Err(bad_patch(patch, &mismatch(resource, value)));
+        if !claim.matches(resource) {
+            return Err(patch_result_error(patch, &type_mismatch_message(resource, value)));
         }
-        write_kind(resource, value);
+        set_type_meta(resource, value);
         return Ok(());
     }
     if claim.kind.is_empty() {
-        return Err(bad_patch(patch, &format!("Object 'Kind' is missing in '{patch}'")));
+        return Err(patch_result_error(patch, &format!("Object 'Kind' is missing in '{patch}'")));
     }
     let mut errors = Vec::new();
     for (key, given, wanted) in
@@ -260,7 +264,7 @@ pub fn check_patched_kind(call: &Call, value: &mut Value, patch: &str) -> Result
 }
 
 /// Sets `apiVersion` and `kind` of a document to those of the URL.
-pub fn write_kind(resource: &Resource, value: &mut Value) {
+pub fn set_type_meta(resource: &Resource, value: &mut Value) {
     if value.is_object() {
         value["apiVersion"] = resource.api_version().into();
         value["kind"] = resource.kind.as_ref().into();
@@ -268,17 +272,17 @@ pub fn write_kind(resource: &Resource, value: &mut Value) {
 }
 
 /// Explains why an object with another type is refused: it is malformed as that type, of another kind, or of an unknown one.
-fn mismatch(resource: &Resource, value: &Value) -> String {
+fn type_mismatch_message(resource: &Resource, value: &Value) -> String {
     let wanted = format!("{}.{}", go_package(resource), resource.kind);
-    let claim = Claim::of(value);
+    let claim = DeclaredType::from_value(value);
     let kind = if claim.kind.is_empty() { resource.kind.as_ref() } else { claim.kind };
     let expected = resource.api_version();
     let api_version = if claim.api_version.is_empty() { expected.as_str() } else { claim.api_version };
-    unconvertible(api_version, kind, &wanted, value)
+    conversion_error_message(api_version, kind, &wanted, value)
 }
 
 /// Explains why a `kind` of `api_version` cannot be converted to the internal type `wanted`.
-fn unconvertible(api_version: &str, kind: &str, wanted: &str, value: &Value) -> String {
+fn conversion_error_message(api_version: &str, kind: &str, wanted: &str, value: &Value) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     // The group of metadata has types, but registers no kinds.
     let Some(ty) = builtin::type_of(group, version, kind).filter(|_| group != "meta.k8s.io") else {
@@ -287,30 +291,30 @@ fn unconvertible(api_version: &str, kind: &str, wanted: &str, value: &Value) -> 
             "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"{scheme}\""
         );
     };
-    match conform::conform(ty, &mut value.clone(), Reader::Json) {
+    match conform::conform(ty, &mut value.clone(), ErrorStyle::Json) {
         Ok(_) => format!("converting ({version}.{kind}) to ({wanted}): unknown conversion"),
         Err(why) => why,
     }
 }
 
 /// Reads the Scale of a PUT to `/scale`.
-pub fn read_scale(call: &Call, ty: TypeRef<'_>) -> Result<Value> {
+pub fn read_scale(call: &ResourceRequest, ty: TypeRef<'_>) -> Result<Value> {
     let mut decoded = decode(call, "Scale")?;
     let mut value = std::mem::take(&mut decoded.value);
-    let Claim { api_version, kind } = Claim::of(&value);
+    let DeclaredType { api_version, kind } = DeclaredType::from_value(&value);
     let is_scale = matches!(kind, "" | "Scale") && matches!(api_version, "" | "autoscaling/v1");
     if !is_scale && call.resource.is_custom() {
         let why = "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"";
         return Err(ApiError::bad_request(why));
     }
     if !is_scale {
-        let why = unconvertible(api_version, kind, "autoscaling.Scale", &value);
+        let why = conversion_error_message(api_version, kind, "autoscaling.Scale", &value);
         let version = api_version.rsplit('/').next().unwrap_or_default();
-        return Err(body::unhandled(kind, version, "Scale", &why));
+        return Err(body::kind_mismatch(kind, version, "Scale", &why));
     }
-    let refuse = |why: &str| body::unhandled("Scale", "v1", "Scale", why);
-    let findings = conform::conform(ty, &mut value, Reader::Json).map_err(|why| refuse(&why))?;
-    validate_fields(call, decoded.complaints(&findings.unknown)).map_err(|why| refuse(&why))?;
+    let refuse = |why: &str| body::kind_mismatch("Scale", "v1", "Scale", why);
+    let findings = conform::conform(ty, &mut value, ErrorStyle::Json).map_err(|why| refuse(&why))?;
+    validate_fields(call, decoded.strict_errors(&findings.unknown)).map_err(|why| refuse(&why))?;
     Ok(value)
 }
 
@@ -323,7 +327,7 @@ pub fn go_package(resource: &Resource) -> &str {
 }
 
 /// API versions that Kubernetes still decodes but no longer serves.
-fn is_retired(api_version: &str) -> bool {
+fn is_removed_version(api_version: &str) -> bool {
     const RETIRED: &[&str] = &[
         "admissionregistration.k8s.io/v1alpha1",
         "admissionregistration.k8s.io/v1beta1",
@@ -357,21 +361,21 @@ fn is_retired(api_version: &str) -> bool {
     RETIRED.contains(&api_version)
 }
 
-fn other_version(given: &str, expected: &str) -> ApiError {
+fn version_mismatch(given: &str, expected: &str) -> ApiError {
     ApiError::bad_request(format!(
         "the API version in the data ({given}) does not match the expected API version ({expected})"
     ))
 }
 
 /// Checks the `apiVersion` of a custom resource. Validation checks the kind.
-fn check_custom_kind(resource: &Resource, claim: &Claim<'_>, text: &[u8]) -> Result<()> {
+fn check_custom_kind(resource: &Resource, claim: &DeclaredType<'_>, text: &[u8]) -> Result<()> {
     let expected = resource.api_version();
     if claim.kind.is_empty() {
         let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(text));
         return Err(body::unrecognized(&resource.kind, &why, text));
     }
     if claim.api_version != expected {
-        return Err(other_version(claim.api_version, &expected));
+        return Err(version_mismatch(claim.api_version, &expected));
     }
     Ok(())
 }

@@ -12,29 +12,29 @@ use crate::schema::resources::Resource;
 use crate::store::Object;
 
 /// An object ready to be sent.
-pub enum Shown {
+pub enum ServedObject {
     Bytes(Bytes),
     Value(Value),
 }
 
 /// Whether the stored bytes need conversion before they are sent.
-pub fn differs(resource: &Resource, object: &Object) -> bool {
+pub fn needs_conversion(resource: &Resource, object: &Object) -> bool {
     match &resource.custom {
-        Some(custom) => !custom.is_shown_as_stored(object.version),
-        None => resource.is_view(),
+        Some(custom) => !custom.is_served_as_stored(object.version),
+        None => resource.needs_conversion(),
     }
 }
 
-pub fn show(resource: &Resource, object: &Object) -> Shown {
-    if differs(resource, object) {
-        Shown::Value(shown(resource, object))
+pub fn served_object(resource: &Resource, object: &Object) -> ServedObject {
+    if needs_conversion(resource, object) {
+        ServedObject::Value(served_value(resource, object))
     } else {
-        Shown::Bytes(object.bytes.clone())
+        ServedObject::Bytes(object.bytes.clone())
     }
 }
 
 /// Returns the parsed object in the request's version.
-pub fn shown(resource: &Resource, object: &Object) -> Value {
+pub fn served_value(resource: &Resource, object: &Object) -> Value {
     let mut value = object.value();
     from_storage(resource, &mut value);
     value
@@ -43,22 +43,22 @@ pub fn shown(resource: &Resource, object: &Object) -> Value {
 /// Converts from the storage version to the version that `resource` serves.
 pub fn from_storage(resource: &Resource, value: &mut Value) {
     if let Some(custom) = &resource.custom {
-        custom.restore(value);
-    } else if resource.is_view() {
+        custom.convert_from_storage(value);
+    } else if resource.needs_conversion() {
         match resource.name.as_ref() {
             "events" => events::from_core(value),
             "horizontalpodautoscalers" => autoscaling::to_v1(value),
             _ => value["apiVersion"] = resource.api_version().into(),
         }
-        decode::normalise::normalise(resource.root(), value);
+        decode::normalise::normalise(resource.root_type(), value);
     }
 }
 
 /// Converts from the version that `resource` serves to the storage version.
 pub fn to_storage(resource: &Resource, value: &mut Value) {
     if let Some(custom) = &resource.custom {
-        custom.store(value);
-    } else if resource.is_view() {
+        custom.convert_to_storage(value);
+    } else if resource.needs_conversion() {
         match resource.name.as_ref() {
             "events" => events::to_core(value),
             "horizontalpodautoscalers" => autoscaling::from_v1(value),

@@ -10,66 +10,67 @@ use serde_json::{Value, json};
 
 use super::body::decode_as;
 use super::update::modify;
-use super::{Answer, Call, Deletion, actor, delete};
+use super::{DeletionOptions, ResourceRequest, ResourceResponse, controller_client, delete};
 use crate::clock::rfc3339;
-use crate::control::disruption::{self, BUDGETS, Budget};
+use crate::control::disruption::{self, BUDGETS, DisruptionBudget};
 use crate::control::view::Pod;
-use crate::control::{Component, Part};
+use crate::control::{Component, ObjectPart};
 use crate::error::{ApiError, Result};
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 use crate::store::Object;
 
 /// Maximum number of attempts after conflicts.
-const TRIES: usize = 20;
+const MAX_EVICTION_ATTEMPTS: usize = 20;
 /// Evictions are refused while a budget has this many unconfirmed ones in `disruptedPods`.
-const MOST_DISRUPTED: usize = 2000;
-const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
+const MAX_DISRUPTED_PODS: usize = 2000;
+const REJECTED_MESSAGE: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// Result of checking an eviction against the pod and its budget.
 #[derive(Debug, PartialEq)]
-enum Verdict {
-    /// Deletes without using the budget. If `as_seen`, only the observed version of the pod may be deleted.
+enum EvictionDecision {
+    /// Deletes without using the budget. If `if_unchanged`, only the observed version of the pod may be deleted.
     Delete {
-        as_seen: bool,
+        if_unchanged: bool,
     },
     /// Uses one disruption of the budget.
-    Spend,
-    Refuse(Box<ApiError>),
+    UseBudget,
+    Reject(Box<ApiError>),
 }
 
 /// Deletes a pod if the disruption budgets allow it.
-pub async fn evict(call: &Call) -> Result<Answer> {
+pub async fn evict(call: &ResourceRequest) -> Result<ResourceResponse> {
     let eviction = decode_as(call, "policy.Eviction")?;
     if eviction["metadata"]["name"] != call.name {
         return Err(ApiError::bad_request("name in URL does not match name in Eviction object"));
     }
     let given = &eviction["deleteOptions"];
-    let options = Deletion {
+    let options = DeletionOptions {
         uid: given["preconditions"]["uid"].as_str().map(str::to_owned),
         version: given["preconditions"]["resourceVersion"].as_str().map(str::to_owned),
         grace_seconds: given["gracePeriodSeconds"].as_i64(),
         propagation: None,
         dry_run: call.query.is_dry_run() || given["dryRun"].as_array().is_some_and(|d| !d.is_empty()),
     };
-    crate::admission::nodes::check_eviction(&call.user, &call.live()?.value())?;
-    for _ in 0..TRIES {
-        let pod = call.live()?;
+    crate::admission::nodes::check_eviction(&call.user, &call.get_live()?.value())?;
+    for _ in 0..MAX_EVICTION_ATTEMPTS {
+        let pod = call.get_live()?;
         let budget = budget_of(call, &pod)?;
-        let version = match decide(&pod.view(), budget.as_deref().map(Object::view::<Budget>).as_deref()) {
-            Verdict::Refuse(refusal) => return Err(*refusal),
-            Verdict::Delete { as_seen } => as_seen.then_some(pod.version),
-            Verdict::Spend => {
-                let spent = match &budget {
-                    Some(budget) if !options.dry_run => spend(call, budget, &pod.name).await,
-                    _ => Ok(()),
-                };
-                match spent {
-                    Err(error) if error.code == 409 => continue,
-                    spent => spent?,
+        let version =
+            match decide(&pod.view(), budget.as_deref().map(Object::view::<DisruptionBudget>).as_deref()) {
+                EvictionDecision::Reject(refusal) => return Err(*refusal),
+                EvictionDecision::Delete { if_unchanged: as_seen } => as_seen.then_some(pod.version),
+                EvictionDecision::UseBudget => {
+                    let spent = match &budget {
+                        Some(budget) if !options.dry_run => use_disruption(call, budget, &pod.name).await,
+                        _ => Ok(()),
+                    };
+                    match spent {
+                        Err(error) if error.code == 409 => continue,
+                        spent => spent?,
+                    }
+                    None
                 }
-                None
-            }
-        };
+            };
         let lenient = options.version.is_none() && version.is_some();
         let mut options = options.clone();
         options.version = options.version.or(version.map(|version| version.to_string()));
@@ -79,33 +80,33 @@ pub async fn evict(call: &Call) -> Result<Answer> {
             removed => return removed.map(|()| success()),
         }
     }
-    Err(ApiError::too_many_requests(REFUSED, 10))
+    Err(ApiError::too_many_requests(REJECTED_MESSAGE, 10))
 }
 
-fn success() -> Answer {
+fn success() -> ResourceResponse {
     let status =
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
-    Answer::Other(201, status)
+    ResourceResponse::OtherKind(201, status)
 }
 
 /// Sets the `DisruptionTarget` condition on the pod, then deletes it.
-async fn remove(call: &Call, mut options: Deletion) -> Result<()> {
+async fn remove(call: &ResourceRequest, mut options: DeletionOptions) -> Result<()> {
     if !options.dry_run {
         let marked = modify(call, |live| {
-            check(live, &options)?;
-            Ok(marked(live, &rfc3339(call.cluster.clock().now())))
+            check_preconditions(live, &options)?;
+            Ok(with_disruption_target(live, &rfc3339(call.cluster.clock().now())))
         });
-        if let Answer::Stored(_, pod) = marked.await?
+        if let ResourceResponse::Stored(_, pod) = marked.await?
             && options.version.is_some()
         {
             options.version = Some(pod.version.to_string());
         }
     }
-    delete::remove(&call.main(""), &options).await.map(drop)
+    delete::remove(&call.for_main_resource(""), &options).await.map(drop)
 }
 
 /// Checks the preconditions. The messages name the kind where others name the resource.
-fn check(live: &Value, options: &Deletion) -> Result<()> {
+fn check_preconditions(live: &Value, options: &DeletionOptions) -> Result<()> {
     let (uid, version) = (&live["metadata"]["uid"], &live["metadata"]["resourceVersion"]);
     let name = live["metadata"]["name"].as_str().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -123,7 +124,7 @@ fn check(live: &Value, options: &Deletion) -> Result<()> {
     }
 }
 
-fn marked(live: &Value, now: &str) -> Value {
+fn with_disruption_target(live: &Value, now: &str) -> Value {
     let mut pod = live.clone();
     let mut wanted = json!({
         "type": "DisruptionTarget", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
@@ -147,13 +148,14 @@ fn marked(live: &Value, now: &str) -> Value {
 }
 
 /// Returns the budget that covers the pod, unless the pod is exempt.
-fn budget_of(call: &Call, pod: &Object) -> Result<Option<Arc<Object>>> {
+fn budget_of(call: &ResourceRequest, pod: &Object) -> Result<Option<Arc<Object>>> {
     if is_exempt(&pod.view()) {
         return Ok(None);
     }
     let budgets = call.cluster.store().list(BUDGETS, Some(&call.namespace)).objects;
     let covers = |budget: &Arc<Object>| {
-        let selector = Labels::from_object(&budget.view::<Budget>().spec.selector);
+        let selector =
+            LabelSelector::from_label_selector_object(&budget.view::<DisruptionBudget>().spec.selector);
         selector.is_ok_and(|selector| selector.matches(|key| pod.label(key)))
     };
     let mut covering = budgets.into_iter().filter(covers);
@@ -170,44 +172,45 @@ fn is_exempt(pod: &Pod) -> bool {
     pod.is_finished() || pod.status.phase == "Pending" || pod.metadata.is_deleting()
 }
 
-fn decide(pod: &Pod, budget: Option<&Budget>) -> Verdict {
+fn decide(pod: &Pod, budget: Option<&DisruptionBudget>) -> EvictionDecision {
     if is_exempt(pod) {
         // A pending pod might become healthy in the meantime.
-        return Verdict::Delete { as_seen: !pod.is_finished() && !pod.metadata.is_deleting() };
+        return EvictionDecision::Delete { if_unchanged: !pod.is_finished() && !pod.metadata.is_deleting() };
     }
-    let Some(budget) = budget else { return Verdict::Delete { as_seen: false } };
+    let Some(budget) = budget else { return EvictionDecision::Delete { if_unchanged: false } };
     let (name, status) = (&budget.metadata.name, &budget.status);
     if !pod.is_ready() {
         let always = budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow";
         let healthy = status.current_healthy >= status.desired_healthy && status.desired_healthy > 0;
         if always || healthy {
-            return Verdict::Delete { as_seen: true };
+            return EvictionDecision::Delete { if_unchanged: true };
         }
     }
     let cause = |error: ApiError, words: &str| {
-        Verdict::Refuse(Box::new(error.with_cause("DisruptionBudget", words, "")))
+        EvictionDecision::Reject(Box::new(error.with_cause("DisruptionBudget", words, "")))
     };
     let forbidden = |why: &str| {
-        Verdict::Refuse(Box::new(ApiError::forbidden("policy", "poddisruptionbudget", name, why)))
+        EvictionDecision::Reject(Box::new(ApiError::forbidden("policy", "poddisruptionbudget", name, why)))
     };
     if status.observed_generation < budget.metadata.generation {
         let words = format!("The disruption budget {name} is still being processed by the server.");
-        return cause(ApiError::too_many_requests(REFUSED, 10), &words);
+        return cause(ApiError::too_many_requests(REJECTED_MESSAGE, 10), &words);
     }
     match status.disruptions_allowed {
         ..0 => forbidden("pdb disruptions allowed is negative"),
-        _ if status.disrupted_pods.len() > MOST_DISRUPTED => {
+        _ if status.disrupted_pods.len() > MAX_DISRUPTED_PODS => {
             forbidden("DisruptedPods map too big - too many evictions not confirmed by PDB controller")
         }
-        0 => cause(ApiError::new(429, "TooManyRequests", REFUSED), &why_not(budget)),
-        1.. => Verdict::Spend,
+        0 => cause(ApiError::new(429, "TooManyRequests", REJECTED_MESSAGE), &budget_message(budget)),
+        1.. => EvictionDecision::UseBudget,
     }
 }
 
 /// Explains why a budget allows no disruption.
-fn why_not(budget: &Budget) -> String {
+fn budget_message(budget: &DisruptionBudget) -> String {
     let (name, status) = (&budget.metadata.name, &budget.status);
-    let condition = status.conditions.iter().find(|condition| condition.r#type == disruption::CONDITION);
+    let condition =
+        status.conditions.iter().find(|condition| condition.r#type == disruption::DISRUPTION_ALLOWED);
     let told = condition.filter(|condition| condition.status == "False" && !condition.message.is_empty());
     let nothing = format!("The disruption budget {name} does not allow evicting pods currently");
     match told {
@@ -224,17 +227,19 @@ fn why_not(budget: &Budget) -> String {
 }
 
 /// Uses one disruption and records the pod in `disruptedPods`. A 409 means that the budget has changed.
-async fn spend(call: &Call, budget: &Object, pod: &str) -> Result<()> {
+async fn use_disruption(call: &ResourceRequest, budget: &Object, pod: &str) -> Result<()> {
     let mut value = budget.value();
     let now = rfc3339(call.cluster.clock().now());
     let left = value["status"]["disruptionsAllowed"].as_i64().unwrap_or(0).saturating_sub(1);
     value["status"]["disruptionsAllowed"] = left.into();
     if left == 0 {
-        disruption::set_allowed(&mut value, &now);
+        disruption::set_disruption_allowed(&mut value, &now);
     }
     if !value["status"]["disruptedPods"].is_object() {
         value["status"]["disruptedPods"] = json!({});
     }
     value["status"]["disruptedPods"][pod] = now.into();
-    actor::put(&call.cluster, Component::ApiServer, Part::Status, &value).await.map(drop)
+    controller_client::replace_document(&call.cluster, Component::ApiServer, ObjectPart::Status, &value)
+        .await
+        .map(drop)
 }

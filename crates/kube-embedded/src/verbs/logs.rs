@@ -9,21 +9,21 @@ use futures::stream;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Answer, Call};
+use super::{ResourceRequest, ResourceResponse};
 use crate::access::{items, text};
 use crate::clock::rfc3339;
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
-use crate::http::query::{Query, number, truth};
+use crate::http::query::{Query, parse_bool, parse_number};
 use crate::store::{Key, Object, Watch};
 
 /// Prefix of the annotation with a container's output; the container name follows.
-const TEXT: &str = "sim.longshore.dev/log.";
+const TEXT_ANNOTATION_PREFIX: &str = "sim.longshore.dev/log.";
 
 /// Options of a log request.
 #[derive(Clone, Debug, Default)]
-struct Options {
+struct PodLogOptions {
     container: String,
     follow: bool,
     previous: bool,
@@ -33,11 +33,11 @@ struct Options {
     limit: Option<usize>,
 }
 
-impl Options {
+impl PodLogOptions {
     fn read(query: &Query, pod: &str, now: Timestamp) -> Result<Self> {
         let given = |key: &str| query.get(key).filter(|value| !value.is_empty());
-        let number = |key: &str| given(key).map(number).transpose().map_err(ApiError::bad_request);
-        let is = |key: &str| given(key).is_some_and(truth);
+        let number = |key: &str| given(key).map(parse_number).transpose().map_err(ApiError::bad_request);
+        let is = |key: &str| given(key).is_some_and(parse_bool);
         let (tail, limit, seconds) = (number("tailLines")?, number("limitBytes")?, number("sinceSeconds")?);
         let time: Option<Timestamp> = given("sinceTime").and_then(|time| time.parse().ok());
         let mut errors = Vec::new();
@@ -75,47 +75,58 @@ impl Options {
 }
 
 /// Handles `GET .../pods/NAME/log`.
-pub fn log(call: &Call) -> Result<Answer> {
-    let object = call.live()?;
-    let mut options = Options::read(&call.query, &call.name, call.cluster.clock().now())?;
+pub fn get_log(call: &ResourceRequest) -> Result<ResourceResponse> {
+    let object = call.get_live()?;
+    let mut options = PodLogOptions::read(&call.query, &call.name, call.cluster.clock().now())?;
     let pod = object.value();
-    options.container = choose(&pod, &options.container)?;
+    options.container = choose_container(&pod, &options.container)?;
     if text(&pod["spec"], "nodeName").is_empty() {
-        return Ok(Answer::Nothing);
+        return Ok(ResourceResponse::NoContent);
     }
-    let instance = instance(&pod, &options)?;
-    let mut lines = lines(&pod, &options.container, &instance);
+    let instance = find_instance(&pod, &options)?;
+    let mut lines = log_lines(&pod, &options.container, &instance);
     let known = lines.len();
     lines.retain(|(at, _)| options.since.is_none_or(|since| *at >= since));
     let skipped = options.tail.map_or(0, |tail| lines.len().saturating_sub(tail));
-    let mut printed = print(&lines[skipped..], &options);
+    let mut printed = format_lines(&lines[skipped..], &options);
     if let Some(limit) = options.limit {
-        printed.truncate(floor(&printed, limit));
+        printed.truncate(floor_char_boundary(&printed, limit));
     }
     if !options.follow || options.previous || options.limit.is_some_and(|limit| printed.len() >= limit) {
-        return Ok(Answer::Text(printed));
+        return Ok(ResourceResponse::Text(printed));
     }
     let left = options.limit.map(|limit| limit - printed.len());
     // Changes after this version are not yet in the response.
     let watch = call.cluster.store().watch(&call.resource.storage, object.version);
-    let Ok(watch) = watch else { return Ok(Answer::Text(printed)) };
-    let options = Options { limit: left, ..options };
+    let Ok(watch) = watch else { return Ok(ResourceResponse::Text(printed)) };
+    let options = PodLogOptions { limit: left, ..options };
     let key = call.key(&call.name);
-    let (cluster, ended) = (call.cluster.clone(), has_ended(&instance));
-    let follower =
-        Follower { cluster, key, uid: object.uid.clone(), watch, options, instance, told: known, ended };
+    let (cluster, ended) = (call.cluster.clone(), is_terminated(&instance));
+    let follower = PodLogFollower {
+        cluster,
+        key,
+        uid: object.uid.clone(),
+        watch,
+        options,
+        instance,
+        lines_sent: known,
+        is_terminated: ended,
+    };
     let first = Some(Bytes::from(printed));
-    Ok(Answer::Stream(Box::pin(stream::unfold((first, follower), |(first, mut follower)| async move {
-        let part = match first {
-            Some(first) => first,
-            None => follower.next().await?,
-        };
-        Some((part, (None, follower)))
-    }))))
+    Ok(ResourceResponse::Stream(Box::pin(stream::unfold(
+        (first, follower),
+        |(first, mut follower)| async move {
+            let part = match first {
+                Some(first) => first,
+                None => follower.next().await?,
+            };
+            Some((part, (None, follower)))
+        },
+    ))))
 }
 
 /// Chooses the container.
-fn choose(pod: &Value, asked: &str) -> Result<String> {
+fn choose_container(pod: &Value, asked: &str) -> Result<String> {
     let spec = &pod["spec"];
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let names: Vec<&str> =
@@ -137,27 +148,27 @@ fn choose(pod: &Value, asked: &str) -> Result<String> {
     }
 }
 
-fn status_of(pod: &Value, container: &str) -> Option<Value> {
+fn container_status(pod: &Value, container: &str) -> Option<Value> {
     let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut statuses = lists.iter().flat_map(|list| items(&pod["status"], list));
     statuses.find(|status| text(status, "name") == container).cloned()
 }
 
 /// State of the requested container instance, `running` or `terminated`, and its restart count.
-struct Instance {
+struct ContainerInstance {
     state: Value,
     restarts: i64,
 }
 
-fn has_ended(instance: &Instance) -> bool {
+fn is_terminated(instance: &ContainerInstance) -> bool {
     instance.state["running"].is_null()
 }
 
 /// Finds the instance, or returns the error why there is no log.
-fn instance(pod: &Value, options: &Options) -> Result<Instance> {
+fn find_instance(pod: &Value, options: &PodLogOptions) -> Result<ContainerInstance> {
     let (container, name) = (&options.container, text(&pod["metadata"], "name"));
     let refuse = |why: String| Err(ApiError::bad_request(why));
-    let Some(status) = status_of(pod, container) else {
+    let Some(status) = container_status(pod, container) else {
         return refuse(format!("container \"{container}\" in pod \"{name}\" is not available"));
     };
     let restarts = status["restartCount"].as_i64().unwrap_or(0);
@@ -169,10 +180,10 @@ fn instance(pod: &Value, options: &Options) -> Result<Instance> {
                 "previous terminated container \"{container}\" in pod \"{name}\" not found"
             ));
         }
-        return Ok(Instance { state: last.clone(), restarts: restarts - i64::from(!waits) });
+        return Ok(ContainerInstance { state: last.clone(), restarts: restarts - i64::from(!waits) });
     }
     if !waits {
-        return Ok(Instance { state: state.clone(), restarts });
+        return Ok(ContainerInstance { state: state.clone(), restarts });
     }
     let why = match text(&state["waiting"], "reason") {
         "ErrImagePull" => "image can't be pulled",
@@ -183,7 +194,7 @@ fn instance(pod: &Value, options: &Options) -> Result<Instance> {
 }
 
 /// Returns the output with timestamps.
-fn lines(pod: &Value, container: &str, instance: &Instance) -> Vec<(Timestamp, String)> {
+fn log_lines(pod: &Value, container: &str, instance: &ContainerInstance) -> Vec<(Timestamp, String)> {
     let time =
         |value: &Value| value.as_str().and_then(|time| time.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH);
     let ended = &instance.state["terminated"];
@@ -198,7 +209,7 @@ fn lines(pod: &Value, container: &str, instance: &Instance) -> Vec<(Timestamp, S
             times => format!("it started (restart {times})"),
         }),
     ));
-    let printed = pod["metadata"]["annotations"][format!("{TEXT}{container}")].as_str();
+    let printed = pod["metadata"]["annotations"][format!("{TEXT_ANNOTATION_PREFIX}{container}")].as_str();
     lines.extend(printed.into_iter().flat_map(str::lines).map(|line| (begun, line.to_owned())));
     if !ended.is_null() {
         let (code, reason) = (&ended["exitCode"], text(ended, "reason"));
@@ -207,7 +218,7 @@ fn lines(pod: &Value, container: &str, instance: &Instance) -> Vec<(Timestamp, S
     lines
 }
 
-fn print(lines: &[(Timestamp, String)], options: &Options) -> String {
+fn format_lines(lines: &[(Timestamp, String)], options: &PodLogOptions) -> String {
     let print = |(at, line): &(Timestamp, String)| {
         if options.timestamps { format!("{} {line}\n", rfc3339(*at)) } else { format!("{line}\n") }
     };
@@ -215,7 +226,7 @@ fn print(lines: &[(Timestamp, String)], options: &Options) -> String {
 }
 
 /// Returns the last char boundary at or before `limit`.
-fn floor(text: &str, limit: usize) -> usize {
+fn floor_char_boundary(text: &str, limit: usize) -> usize {
     if limit >= text.len() {
         return text.len();
     }
@@ -223,25 +234,25 @@ fn floor(text: &str, limit: usize) -> usize {
 }
 
 /// State of a followed log.
-struct Follower {
+struct PodLogFollower {
     cluster: Cluster,
     key: Key,
     uid: Box<str>,
     watch: Watch,
-    options: Options,
-    instance: Instance,
+    options: PodLogOptions,
+    instance: ContainerInstance,
     /// Number of lines already sent.
-    told: usize,
-    ended: bool,
+    lines_sent: usize,
+    is_terminated: bool,
 }
 
-impl Follower {
+impl PodLogFollower {
     /// Returns the next part; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        while !self.ended && self.options.limit != Some(0) {
+        while !self.is_terminated && self.options.limit != Some(0) {
             let changes = tokio::select! {
                 changes = self.watch.next() => changes.ok()?,
-                () = self.cluster.stopping() => return None,
+                () = self.cluster.wait_until_stopped() => return None,
             };
             let store = self.cluster.store();
             let is_ours = |pod: &Object| pod.name == self.key.name && pod.namespace == self.key.namespace;
@@ -250,7 +261,7 @@ impl Follower {
             }
             let pod = store.get(&self.key.storage, &self.key.namespace, &self.key.name);
             let pod = pod.filter(|pod| pod.uid == self.uid)?;
-            let part = self.tell(&pod);
+            let part = self.new_lines(&pod);
             if !part.is_empty() {
                 return Some(part);
             }
@@ -259,23 +270,23 @@ impl Follower {
     }
 
     /// Returns new lines of the followed container.
-    fn tell(&mut self, pod: &Arc<Object>) -> Bytes {
+    fn new_lines(&mut self, pod: &Arc<Object>) -> Bytes {
         let value = pod.value();
-        let now = instance(&value, &self.options).ok();
-        let previous = Options { previous: true, ..self.options.clone() };
-        let same = |found: &Instance| found.restarts == self.instance.restarts;
-        let current = now.filter(same).or_else(|| instance(&value, &previous).ok().filter(same));
+        let now = find_instance(&value, &self.options).ok();
+        let previous = PodLogOptions { previous: true, ..self.options.clone() };
+        let same = |found: &ContainerInstance| found.restarts == self.instance.restarts;
+        let current = now.filter(same).or_else(|| find_instance(&value, &previous).ok().filter(same));
         let Some(current) = current else {
             // The container has restarted more than once since the last read.
-            self.ended = true;
+            self.is_terminated = true;
             return Bytes::new();
         };
-        let lines = lines(&value, &self.options.container, &current);
-        let mut printed = print(lines.get(self.told..).unwrap_or_default(), &self.options);
-        self.told = self.told.max(lines.len());
-        self.ended = has_ended(&current);
+        let lines = log_lines(&value, &self.options.container, &current);
+        let mut printed = format_lines(lines.get(self.lines_sent..).unwrap_or_default(), &self.options);
+        self.lines_sent = self.lines_sent.max(lines.len());
+        self.is_terminated = is_terminated(&current);
         if let Some(limit) = &mut self.options.limit {
-            printed.truncate(floor(&printed, *limit));
+            printed.truncate(floor_char_boundary(&printed, *limit));
             *limit -= printed.len();
         }
         printed.into()
@@ -297,16 +308,16 @@ mod tests {
     fn shown(pod: &Value, query: &str) -> String {
         let now = "2026-01-02T03:04:10Z".parse().unwrap();
         let read = || {
-            let mut options = Options::read(&Query::parse(query), "p", now)?;
-            options.container = choose(pod, &options.container)?;
-            let found = instance(pod, &options)?;
-            Ok(print(&lines(pod, &options.container, &found), &options))
+            let mut options = PodLogOptions::read(&Query::parse(query), "p", now)?;
+            options.container = choose_container(pod, &options.container)?;
+            let found = find_instance(pod, &options)?;
+            Ok(format_lines(&log_lines(pod, &options.container, &found), &options))
         };
         read().unwrap_or_else(|error: ApiError| error.message)
     }
 
     #[test]
-    fn a_log_tells_the_life_of_its_container() {
+    fn log_shows_start_output_and_end_of_container() {
         let crashed = json!({"terminated": {"exitCode": 3, "reason": "Error",
             "startedAt": "2026-01-02T03:04:05Z", "finishedAt": "2026-01-02T03:04:06Z"}});
         let running = json!({"running": {"startedAt": "2026-01-02T03:04:07Z"}});

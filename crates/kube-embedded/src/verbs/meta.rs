@@ -3,19 +3,19 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Call;
+use super::ResourceRequest;
 use super::body::rules_of;
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
-use crate::rules::Generation;
+use crate::rules::GenerationPolicy;
 use crate::schema::resources::Resource;
 
 /// The alphabet of generated suffixes: no vowels and no characters that are easily confused.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Sets name, namespace and system fields of an object to be created.
-pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
-    place(call, object)?;
+pub fn set_system_fields(call: &ResourceRequest, object: &mut Value) -> Result<()> {
+    set_namespace(call, object)?;
     let generation = rules_of(&call.resource).generation;
     let now = rfc3339(call.cluster.clock().now());
     let metadata = object["metadata"].as_object_mut().expect("placed objects have metadata");
@@ -24,7 +24,7 @@ pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
     }
     metadata.insert("uid".to_owned(), Uuid::new_v4().to_string().into());
     metadata.insert("creationTimestamp".to_owned(), now.into());
-    if !matches!(generation, Generation::Absent | Generation::ContentOnceChanged) {
+    if !matches!(generation, GenerationPolicy::Absent | GenerationPolicy::ContentAfterCreate) {
         metadata.insert("generation".to_owned(), 1.into());
     }
     let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default();
@@ -37,7 +37,7 @@ pub fn stamp_new(call: &Call, object: &mut Value) -> Result<()> {
 }
 
 /// Checks that namespace and name match the URL, and sets the namespace.
-pub fn place(call: &Call, object: &mut Value) -> Result<()> {
+pub fn set_namespace(call: &ResourceRequest, object: &mut Value) -> Result<()> {
     if !object["metadata"].is_object() {
         object["metadata"] = json!({});
     }
@@ -60,7 +60,7 @@ pub fn place(call: &Call, object: &mut Value) -> Result<()> {
 }
 
 /// Checks that the object's name is that of the URL.
-pub fn check_name(call: &Call, metadata: &Value) -> Result<()> {
+pub fn check_name(call: &ResourceRequest, metadata: &Value) -> Result<()> {
     match metadata["name"].as_str().unwrap_or_default() {
         name if name == call.name => Ok(()),
         "" => Err(ApiError::bad_request(format!(
@@ -121,12 +121,12 @@ pub fn bump_generation(resource: &Resource, new: &mut Value, old: &Value) {
             || (resource.subresource("status").is_none() && new["status"] != old["status"])
     };
     let changed = match rules_of(resource).generation {
-        Generation::Absent | Generation::Fixed => false,
-        Generation::Content | Generation::ContentOnceChanged => differs(new, old),
-        Generation::ContentAndAnnotations => {
+        GenerationPolicy::Absent | GenerationPolicy::Fixed => false,
+        GenerationPolicy::Content | GenerationPolicy::ContentAfterCreate => differs(new, old),
+        GenerationPolicy::ContentAndAnnotations => {
             differs(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"]
         }
-        Generation::ContentAndLabels => {
+        GenerationPolicy::ContentAndLabels => {
             differs(new, old) || new["metadata"]["labels"] != old["metadata"]["labels"]
         }
     };

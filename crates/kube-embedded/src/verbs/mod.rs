@@ -1,27 +1,27 @@
 //! API verbs, after authentication and authorization.
 //!
-//! `http` parses a request into a [`Call`], a verb returns an [`Answer`], and `http` encodes it. Reads never wait for writes; a write is
-//! prepared without locks and retried after a conflict.
+//! `http` parses a request into a [`ResourceRequest`], a verb returns a [`ResourceResponse`], and `http` encodes it. Reads never wait for
+//! writes; a write is prepared without locks and retried after a conflict.
 
-mod actor;
 mod body;
-mod collection;
+mod controller_client;
 mod convert;
+mod cost;
 mod create;
 mod delete;
+mod delete_collection;
 mod evict;
 mod logs;
-mod managed;
+mod managed_fields;
 mod meta;
 mod patch;
 mod pods;
 mod read;
 mod scale;
-mod select;
-mod special;
+mod selection;
+mod subresource;
 mod update;
 mod watch;
-mod weight;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use governor::work::Interrupt;
-use governor::{Flow, Level};
+use governor::{Flow, PriorityLevel};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -44,34 +44,34 @@ use crate::print;
 use crate::schema::resources::Resource;
 use crate::store::{Allowance, Key, Object};
 
-pub use actor::ControllerManager;
 pub use body::go_package;
-pub use convert::{Shown, differs, show, shown};
-pub use delete::Deletion;
+pub use controller_client::ControllerManager;
+pub use convert::{ServedObject, needs_conversion, served_object, served_value};
+pub use delete::DeletionOptions;
 pub use watch::{BASE_BYTES as WATCH_BYTES, WatchStream};
 
 /// Maximum number of recorded warnings per call; responses have fewer, see `http::respond`.
-const MOST_WARNINGS: usize = 200;
+const MAX_WARNINGS: usize = 200;
 /// Time limit of a call on the pool.
-pub const DEADLINE: Duration = Duration::from_secs(10);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Memory of a parsed and validated object per byte of its text.
-pub const EXPANSION: u64 = 16;
+pub const MEMORY_EXPANSION: u64 = 16;
 
 /// A resource request.
-pub struct Call {
+pub struct ResourceRequest {
     pub cluster: Cluster,
     pub verb: &'static str,
     pub resource: Arc<Resource>,
     /// Empty for the main resource.
     pub subresource: String,
     /// The subresource through which the main object is changed (`scale`), for managed fields.
-    pub door: &'static str,
+    pub via_subresource: &'static str,
     /// Empty for cluster-scoped resources, and for a list of all namespaces.
     pub namespace: String,
     /// Empty for a collection.
     pub name: String,
     pub user: User,
-    pub level: Level,
+    pub level: PriorityLevel,
     pub query: Query,
     pub representation: Representation,
     pub user_agent: String,
@@ -83,11 +83,11 @@ pub struct Call {
     /// Set for a call that runs on the pool.
     pub interrupt: Option<Interrupt>,
     /// Format of error responses.
-    pub refusal_format: Format,
+    pub error_format: Format,
 }
 
 /// Result of a verb.
-pub enum Answer {
+pub enum ResourceResponse {
     /// A stored object, not yet converted to the request's version.
     Stored(u16, Arc<Object>),
     /// A document of the resource's kind, in the request's version.
@@ -95,25 +95,25 @@ pub enum Answer {
     /// The `Scale` of an object.
     Scale(Value),
     /// A document of another kind (`Status`, a review): never converted to a Table.
-    Other(u16, Value),
-    List(Page),
+    OtherKind(u16, Value),
+    List(ObjectPage),
     Watch(Box<WatchStream>),
     Text(String),
     /// Text that continues, as of a followed log.
     Stream(BoxStream<'static, Bytes>),
     /// 204 without a body.
-    Nothing,
+    NoContent,
 }
 
 /// A list or a page of it.
-pub struct Page {
+pub struct ObjectPage {
     pub version: u64,
     pub objects: Vec<Arc<Object>>,
     pub continue_token: String,
     pub remaining: Option<usize>,
 }
 
-impl Call {
+impl ResourceRequest {
     pub fn key(&self, name: &str) -> Key {
         Key::new(&self.resource.storage, &self.namespace, name)
     }
@@ -121,7 +121,7 @@ impl Call {
     pub fn warn(&self, text: impl Into<String>) {
         let mut warnings = self.warnings.lock();
         let text = text.into();
-        if warnings.len() < MOST_WARNINGS && !warnings.contains(&text) {
+        if warnings.len() < MAX_WARNINGS && !warnings.contains(&text) {
             warnings.push(text);
         }
     }
@@ -136,7 +136,7 @@ impl Call {
     /// admission, validation, encoding. Nothing is written after an error.
     pub fn check_interrupt(&self) -> Result<()> {
         let stopped = self.interrupt.as_ref().map_or(Ok(()), Interrupt::check);
-        stopped.map_err(|_| ApiError::request_timeout(DEADLINE))
+        stopped.map_err(|_| ApiError::request_timeout(REQUEST_TIMEOUT))
     }
 
     pub fn not_found(&self) -> ApiError {
@@ -155,8 +155,8 @@ impl Call {
     }
 
     /// The option `includeObject`: the content of Table rows besides their cells.
-    pub fn include(&self) -> Result<print::Include> {
-        print::Include::parse(&self.query.include_object).ok_or_else(|| {
+    pub fn include(&self) -> Result<print::IncludeObject> {
+        print::IncludeObject::parse(&self.query.include_object).ok_or_else(|| {
             let path = Path::new("includeObject");
             let why = "must be 'Metadata', 'Object', 'None', or empty";
             let error = FieldError::invalid(&path, self.query.include_object.as_str(), why);
@@ -168,19 +168,19 @@ impl Call {
         self.cluster.store().get(&self.resource.storage, &self.namespace, &self.name).is_some()
     }
 
-    fn live(&self) -> Result<Arc<Object>> {
+    fn get_live(&self) -> Result<Arc<Object>> {
         let found = self.cluster.store().get(&self.resource.storage, &self.namespace, &self.name);
         found.ok_or_else(|| self.not_found())
     }
 
     /// Returns the same request for another object of the kind.
-    fn about(&self, namespace: &str, name: &str) -> Self {
+    fn for_object(&self, namespace: &str, name: &str) -> Self {
         Self {
             cluster: self.cluster.clone(),
             verb: self.verb,
             resource: self.resource.clone(),
             subresource: self.subresource.clone(),
-            door: self.door,
+            via_subresource: self.via_subresource,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             user: self.user.clone(),
@@ -193,18 +193,22 @@ impl Call {
             warnings: Mutex::default(),
             flow: self.flow,
             interrupt: self.interrupt.clone(),
-            refusal_format: self.refusal_format,
+            error_format: self.error_format,
         }
     }
 
     /// Returns the call that changes the main object through the subresource `door`.
-    fn main(&self, door: &'static str) -> Self {
-        Self { subresource: String::new(), door, ..self.about(&self.namespace, &self.name) }
+    fn for_main_resource(&self, door: &'static str) -> Self {
+        Self {
+            subresource: String::new(),
+            via_subresource: door,
+            ..self.for_object(&self.namespace, &self.name)
+        }
     }
 
     /// How far the write may exceed a storage budget. `change` is the object before and after; `None` for a new object.
     fn allowance(&self, change: Option<(&Value, &Value)>) -> Allowance {
-        let is_subresource = !self.subresource.is_empty() || !self.door.is_empty();
+        let is_subresource = !self.subresource.is_empty() || !self.via_subresource.is_empty();
         allowance(self.level, is_subresource, change)
     }
 
@@ -213,11 +217,15 @@ impl Call {
         operation: Operation,
         name: &'a str,
         old: Option<&'a Value>,
-    ) -> admission::Request<'a> {
-        admission::Request {
+    ) -> admission::AdmissionRequest<'a> {
+        admission::AdmissionRequest {
             operation,
             resource: &self.resource,
-            subresource: if self.door.is_empty() { &self.subresource } else { self.door },
+            subresource: if self.via_subresource.is_empty() {
+                &self.subresource
+            } else {
+                self.via_subresource
+            },
             namespace: &self.namespace,
             name,
             user: &self.user,
@@ -239,24 +247,26 @@ impl Call {
 
 /// Exempts writes that keep a cluster working from storage budgets: status, bindings and removals by platform components and
 /// administrators, and the removal of a finalizer by any user.
-fn allowance(level: Level, is_subresource: bool, change: Option<(&Value, &Value)>) -> Allowance {
+fn allowance(level: PriorityLevel, is_subresource: bool, change: Option<(&Value, &Value)>) -> Allowance {
     let is_deleting = change.is_some_and(|(old, _)| !old["metadata"]["deletionTimestamp"].is_null());
     let finalizers = |object: &Value| object["metadata"]["finalizers"].as_array().map_or(0, Vec::len);
     let is_released = is_deleting && change.is_some_and(|(old, new)| finalizers(new) < finalizers(old));
     match level {
-        Level::Platform if change.is_some() && (is_subresource || is_deleting) => Allowance::Unlimited,
-        Level::Platform => Allowance::Small,
-        Level::Authenticated | Level::Anonymous if is_released => Allowance::Small,
-        Level::Authenticated | Level::Anonymous => Allowance::Nothing,
+        PriorityLevel::Platform if change.is_some() && (is_subresource || is_deleting) => {
+            Allowance::Unlimited
+        }
+        PriorityLevel::Platform => Allowance::Small,
+        PriorityLevel::Authenticated | PriorityLevel::Anonymous if is_released => Allowance::Small,
+        PriorityLevel::Authenticated | PriorityLevel::Anonymous => Allowance::Strict,
     }
 }
 
 /// Executes a call.
-pub async fn answer(call: &Call) -> Result<Answer> {
+pub async fn handle(call: &ResourceRequest) -> Result<ResourceResponse> {
     if !call.subresource.is_empty() {
-        return special::answer(call).await;
+        return subresource::handle(call).await;
     }
-    if special::is_review(&call.resource) && !call.name.is_empty() {
+    if subresource::is_review(&call.resource) && !call.name.is_empty() {
         return Err(ApiError::no_such_resource());
     }
     // A terminating CRD serves fewer verbs in discovery than it still accepts.
@@ -266,20 +276,20 @@ pub async fn answer(call: &Call) -> Result<Answer> {
     match call.verb {
         "get" => read::get(call),
         "list" => read::list(call).await,
-        "watch" => watch::open(call).map(|stream| Answer::Watch(Box::new(stream))),
-        "create" if special::is_review(&call.resource) => special::review(call),
-        "create" if call.resource.name.as_ref() == "bindings" => pods::bind(call).await,
+        "watch" => watch::open(call).map(|stream| ResourceResponse::Watch(Box::new(stream))),
+        "create" if subresource::is_review(&call.resource) => subresource::create_review(call),
+        "create" if call.resource.name.as_ref() == "bindings" => pods::bind_pod(call).await,
         "create" => create::create(call).await,
         "update" => update::replace(call).await,
         "patch" => patch::patch(call).await,
         "delete" => delete::delete(call).await,
-        "deletecollection" => collection::delete(call).await,
+        "deletecollection" => delete_collection::delete(call).await,
         _ => Err(ApiError::method_not_allowed()),
     }
 }
 
 #[cfg(test)]
-mod interrupts;
+mod interrupt_tests;
 
 #[cfg(test)]
 mod tests {
@@ -288,23 +298,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn storage_budgets_allow_status_and_removals_and_no_other_growth() {
-        use Allowance::{Nothing, Small, Unlimited};
+    fn storage_budget_allowance_covers_status_and_removals() {
+        use Allowance::{Small, Strict, Unlimited};
         let live = json!({"metadata": {"finalizers": ["a", "b"]}});
         let mut dying = live.clone();
         dying["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
         let mut released = dying.clone();
         released["metadata"]["finalizers"] = json!(["a"]);
-        let (platform, tenant) = (Level::Platform, Level::Authenticated);
+        let (platform, tenant) = (PriorityLevel::Platform, PriorityLevel::Authenticated);
         for (level, is_subresource, change, expected) in [
             (platform, false, None, Small),
             (platform, false, Some((&live, &live)), Small),
             (platform, true, Some((&live, &live)), Unlimited),
             (platform, false, Some((&dying, &dying)), Unlimited),
-            (tenant, false, None, Nothing),
-            (tenant, false, Some((&live, &live)), Nothing),
-            (tenant, true, Some((&live, &live)), Nothing),
-            (tenant, false, Some((&dying, &dying)), Nothing),
+            (tenant, false, None, Strict),
+            (tenant, false, Some((&live, &live)), Strict),
+            (tenant, true, Some((&live, &live)), Strict),
+            (tenant, false, Some((&dying, &dying)), Strict),
             (tenant, false, Some((&dying, &released)), Small),
         ] {
             assert_eq!(allowance(level, is_subresource, change), expected, "{level:?} {change:?}");

@@ -4,14 +4,18 @@ use std::io;
 
 use serde_json::Value;
 
-use super::body::{Origin, accept, bad_patch, check_patched_kind, validate_fields, write_kind};
+use super::body::{
+    ObjectSource, check_patched_kind, patch_result_error, set_type_meta, to_stored_form, validate_fields,
+};
 use super::convert::from_storage;
-use super::update::{TRIES, lost_race, modify, stale, take_part};
-use super::{Answer, Call, create, managed, meta};
+use super::update::{
+    MAX_CONFLICT_ATTEMPTS, has_lost_race, keep_fields_of_other_endpoints, modify, stale_version,
+};
+use super::{ResourceRequest, ResourceResponse, create, managed_fields, meta};
 use crate::decode::{
     self,
-    body::{Decoded, PatchKind},
-    conform::{Reader, conform},
+    body::{DecodedBody, PatchKind},
+    conform::{ErrorStyle, conform},
 };
 use crate::error::{ApiError, Result};
 use crate::go;
@@ -19,38 +23,41 @@ use crate::http::service::BODY_LIMIT;
 use crate::schema::types::TypeRef;
 use crate::write::{json_patch, strategic};
 
-pub async fn patch(call: &Call) -> Result<Answer> {
-    patch_then(call, |_| Ok(())).await
+pub async fn patch(call: &ResourceRequest) -> Result<ResourceResponse> {
+    patch_with(call, |_| Ok(())).await
 }
 
 /// Applies a patch; `finish` completes the result before it is validated.
-pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
+pub async fn patch_with(
+    call: &ResourceRequest,
+    finish: impl Fn(&mut Value) -> Result<()>,
+) -> Result<ResourceResponse> {
     let kind = patch_kind(call)?;
     call.query.check_write("PatchOptions", Some(kind == PatchKind::Apply))?;
     if kind == PatchKind::Apply {
-        return apply_patch(call, &finish).await;
+        return server_side_apply(call, &finish).await;
     }
-    call.live()?; // a missing object is reported before errors in the patch
-    let parsed = Parsed::read(call, kind)?;
+    call.get_live()?; // a missing object is reported before errors in the patch
+    let parsed = DecodedPatch::read(call, kind)?;
     modify(call, |live| {
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
-        let mut patched = parsed.apply(call.resource.root(), &shown)?;
+        let mut patched = parsed.apply(call.resource.root_type(), &shown)?;
         call.check_interrupt()?;
-        let shown_patch = parsed.quoted(&patched);
-        let complaints = |unknown: &[String]| parsed.complaints(unknown);
+        let shown_patch = parsed.quoted_text(&patched);
+        let complaints = |unknown: &[String]| parsed.strict_errors(unknown);
         let origin = if kind == PatchKind::Strategic {
-            write_kind(&call.resource, &mut patched);
-            Origin::Strategic(&shown_patch)
+            set_type_meta(&call.resource, &mut patched);
+            ObjectSource::Strategic(&shown_patch)
         } else {
             check_patched_kind(call, &mut patched, &shown_patch)?;
-            Origin::Patch(&shown_patch)
+            ObjectSource::Patch(&shown_patch)
         };
-        let mut object = accept(call, patched, complaints, origin)?;
+        let mut object = to_stored_form(call, patched, complaints, origin)?;
         call.check_interrupt()?;
-        meta::place(call, &mut object)?;
-        take_part(call, &mut object, live);
-        managed::update(call, Some(live), &mut object);
+        meta::set_namespace(call, &mut object)?;
+        keep_fields_of_other_endpoints(call, &mut object, live);
+        managed_fields::update(call, Some(live), &mut object);
         finish(&mut object)?;
         Ok(object)
     })
@@ -58,40 +65,40 @@ pub async fn patch_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) 
 }
 
 /// Applies the request's patch to `document`, whose type is `ty`.
-pub fn patched(call: &Call, kind: PatchKind, ty: TypeRef<'_>, document: &Value) -> Result<Value> {
-    let parsed = Parsed::read(call, kind)?;
+pub fn patched(call: &ResourceRequest, kind: PatchKind, ty: TypeRef<'_>, document: &Value) -> Result<Value> {
+    let parsed = DecodedPatch::read(call, kind)?;
     let mut value = parsed.apply(ty, document)?;
-    let quoted = parsed.quoted(&value);
-    let reader = if kind == PatchKind::Strategic { Reader::Unstructured } else { Reader::Json };
-    let findings = conform(ty, &mut value, reader).map_err(|why| bad_patch(&quoted, &why))?;
-    let complaints = parsed.complaints(&findings.unknown);
-    validate_fields(call, complaints).map_err(|why| bad_patch(&quoted, &why))?;
+    let quoted = parsed.quoted_text(&value);
+    let reader = if kind == PatchKind::Strategic { ErrorStyle::Unstructured } else { ErrorStyle::Json };
+    let findings = conform(ty, &mut value, reader).map_err(|why| patch_result_error(&quoted, &why))?;
+    let complaints = parsed.strict_errors(&findings.unknown);
+    validate_fields(call, complaints).map_err(|why| patch_result_error(&quoted, &why))?;
     Ok(value)
 }
 
 /// Returns the kind of patch of the request's media type.
-pub fn patch_kind(call: &Call) -> Result<PatchKind> {
+pub fn patch_kind(call: &ResourceRequest) -> Result<PatchKind> {
     decode::body::patch_kind(call.content_type.as_deref(), call.resource.is_custom())
 }
 
 /// A decoded patch, reused by retries.
-struct Parsed<'a> {
+struct DecodedPatch<'a> {
     kind: PatchKind,
     text: &'a str,
-    decoded: Decoded<'a>,
+    decoded: DecodedBody<'a>,
 }
 
-impl<'a> Parsed<'a> {
-    fn read(call: &'a Call, kind: PatchKind) -> Result<Self> {
+impl<'a> DecodedPatch<'a> {
+    fn read(call: &'a ResourceRequest, kind: PatchKind) -> Result<Self> {
         let text = std::str::from_utf8(&call.body)
             .map_err(|_| ApiError::bad_request("the patch is not valid UTF-8"))?;
-        Ok(Self { kind, text, decoded: decode::body::patch(kind, &call.body)? })
+        Ok(Self { kind, text, decoded: decode::body::decode_patch(kind, &call.body)? })
     }
 
     /// The text that an error quotes: the patched document, or for a strategic merge the patch itself, as Go prints it.
-    fn quoted(&self, patched: &Value) -> String {
+    fn quoted_text(&self, patched: &Value) -> String {
         if self.kind == PatchKind::Strategic {
-            return go::plain(&self.decoded.value);
+            return go::format_v(&self.decoded.value);
         }
         let mut shown = patched.clone();
         if let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -101,14 +108,14 @@ impl<'a> Parsed<'a> {
     }
 
     /// Returns the strict decoding errors of the patch and of its result.
-    fn complaints(&self, unknown: &[String]) -> Vec<String> {
+    fn strict_errors(&self, unknown: &[String]) -> Vec<String> {
         let mut complaints = Vec::new();
         for (at, operation) in self.decoded.value.as_array().into_iter().flatten().enumerate() {
             let members = operation.as_object().into_iter().flat_map(|operation| operation.keys());
             let strange = members.filter(|name| !matches!(name.as_str(), "op" | "path" | "from" | "value"));
             complaints.extend(strange.map(|name| format!("json patch unknown field \"[{at}].{name}\"")));
         }
-        complaints.extend(self.decoded.complaints(unknown));
+        complaints.extend(self.decoded.strict_errors(unknown));
         complaints
     }
 
@@ -124,9 +131,9 @@ impl<'a> Parsed<'a> {
 
 /// Whether a document is larger than any request body may be.
 fn is_too_large(document: &Value) -> bool {
-    struct Left(usize);
+    struct RemainingBytes(usize);
 
-    impl io::Write for Left {
+    impl io::Write for RemainingBytes {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
             Ok(bytes.len())
@@ -136,42 +143,45 @@ fn is_too_large(document: &Value) -> bool {
             Ok(())
         }
     }
-    serde_json::to_writer(Left(BODY_LIMIT), document).is_err()
+    serde_json::to_writer(RemainingBytes(BODY_LIMIT), document).is_err()
 }
 
-async fn apply_patch(call: &Call, finish: &impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
-    let decoded = decode::body::patch(PatchKind::Apply, &call.body)?;
+async fn server_side_apply(
+    call: &ResourceRequest,
+    finish: &impl Fn(&mut Value) -> Result<()>,
+) -> Result<ResourceResponse> {
+    let decoded = decode::body::decode_patch(PatchKind::Apply, &call.body)?;
     let body = &decoded.value;
-    repeated_keys(call, &decoded.duplicates)?;
-    for _ in 0..TRIES {
+    check_duplicate_keys(call, &decoded.duplicates)?;
+    for _ in 0..MAX_CONFLICT_ATTEMPTS {
         call.check_interrupt()?;
         let exists = call.exists();
         let answer = if exists {
-            apply_to_live(call, body, finish).await
+            apply_to_existing(call, body, finish).await
         } else if call.subresource.is_empty() {
             apply_new(call, body).await
         } else {
             Err(call.not_found())
         };
-        if !lost_race(call, exists, &answer) {
+        if !has_lost_race(call, exists, &answer) {
             return answer;
         }
     }
-    Err(stale(call))
+    Err(stale_version(call))
 }
 
 /// Applies to an existing object.
-async fn apply_to_live(
-    call: &Call,
+async fn apply_to_existing(
+    call: &ResourceRequest,
     body: &Value,
     finish: &impl Fn(&mut Value) -> Result<()>,
-) -> Result<Answer> {
+) -> Result<ResourceResponse> {
     modify(call, |live| {
         let mut shown = live.clone();
         from_storage(&call.resource, &mut shown);
-        let merged = managed::apply(call, Some(&shown), body)?;
-        let mut object = completed(call, body, merged)?;
-        take_part(call, &mut object, live);
+        let merged = managed_fields::apply(call, Some(&shown), body)?;
+        let mut object = merged_in_stored_form(call, body, merged)?;
+        keep_fields_of_other_endpoints(call, &mut object, live);
         finish(&mut object)?;
         Ok(object)
     })
@@ -179,7 +189,7 @@ async fn apply_to_live(
 }
 
 /// Reports duplicate keys in an applied body.
-fn repeated_keys(call: &Call, duplicates: &[String]) -> Result<()> {
+fn check_duplicate_keys(call: &ResourceRequest, duplicates: &[String]) -> Result<()> {
     match call.query.field_validation.as_str() {
         "Strict" if !duplicates.is_empty() => {
             let lines = format!("\n  {}", duplicates.join("\n  "));
@@ -193,22 +203,22 @@ fn repeated_keys(call: &Call, duplicates: &[String]) -> Result<()> {
 }
 
 /// Applies to a missing object, which creates it.
-async fn apply_new(call: &Call, body: &Value) -> Result<Answer> {
+async fn apply_new(call: &ResourceRequest, body: &Value) -> Result<ResourceResponse> {
     if let Some(uid) = body["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
         let why = format!(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         );
         return Err(ApiError::conflict(&call.resource.group, &call.resource.name, &call.name, why));
     }
-    let merged = managed::apply(call, None, body)?;
-    let object = completed(call, body, merged)?;
+    let merged = managed_fields::apply(call, None, body)?;
+    let object = merged_in_stored_form(call, body, merged)?;
     create::insert(call, object, |_, _| {}).await
 }
 
 /// Returns the merged object in stored form. Fields that the server sets from here on have no manager.
-fn completed(call: &Call, body: &Value, merged: Value) -> Result<Value> {
+fn merged_in_stored_form(call: &ResourceRequest, body: &Value, merged: Value) -> Result<Value> {
     call.check_interrupt()?;
-    let mut object = accept(call, merged, |_| Vec::new(), Origin::Apply(body))?;
-    meta::place(call, &mut object)?;
+    let mut object = to_stored_form(call, merged, |_| Vec::new(), ObjectSource::Apply(body))?;
+    meta::set_namespace(call, &mut object)?;
     Ok(object)
 }

@@ -5,15 +5,15 @@
 use serde_json::{Value, json};
 
 use super::body::decode_as;
-use super::update::{modify, other_object};
-use super::{Answer, Call, managed};
+use super::update::{modify, uid_conflict};
+use super::{ResourceRequest, ResourceResponse, managed_fields};
 use crate::clock::rfc3339;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::store::Object;
 
 /// The 501 error of subresources that need a process.
-pub fn not_simulated(call: &Call, object: &Object) -> ApiError {
+pub fn not_simulated(call: &ResourceRequest, object: &Object) -> ApiError {
     let asked = call.query.get("container").filter(|name| !name.is_empty()).map(str::to_owned);
     let first = || object.value()["spec"]["containers"][0]["name"].as_str().map(str::to_owned);
     let container = asked.or_else(first).unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn not_simulated(call: &Call, object: &Object) -> ApiError {
 }
 
 /// Binds a pod to a node.
-pub async fn bind(call: &Call) -> Result<Answer> {
+pub async fn bind_pod(call: &ResourceRequest) -> Result<ResourceResponse> {
     let binding = decode_as(call, "core.Binding")?;
     let name = binding["metadata"]["name"].as_str().unwrap_or_default();
     if !call.name.is_empty() && name != call.name {
@@ -44,12 +44,12 @@ pub async fn bind(call: &Call) -> Result<Answer> {
     check_target(&binding["target"])?;
     let pods =
         call.cluster.registry().get("", "v1", "pods").cloned().ok_or_else(ApiError::no_such_resource)?;
-    let mut pod = call.about(&call.namespace, name);
+    let mut pod = call.for_object(&call.namespace, name);
     pod.resource = pods;
     "binding".clone_into(&mut pod.subresource);
     modify(&pod, |live| {
         if let Some(uid) = binding["metadata"]["uid"].as_str().filter(|uid| live["metadata"]["uid"] != *uid) {
-            return Err(other_object(&pod, uid, live["metadata"]["uid"].as_str().unwrap_or_default()));
+            return Err(uid_conflict(&pod, uid, live["metadata"]["uid"].as_str().unwrap_or_default()));
         }
         let conflict = |why: String| Err(ApiError::conflict("", "pods/binding", name, why));
         if !live["metadata"]["deletionTimestamp"].is_null() {
@@ -73,11 +73,11 @@ pub async fn bind(call: &Call) -> Result<Answer> {
         let list = conditions.as_array_mut().expect("it was made a list");
         list.retain(|condition| condition["type"] != "PodScheduled");
         list.push(scheduled);
-        managed::update(&pod, Some(live), &mut object);
+        managed_fields::update(&pod, Some(live), &mut object);
         Ok(object)
     })
     .await?;
-    Ok(Answer::Other(
+    Ok(ResourceResponse::OtherKind(
         201,
         json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
     ))

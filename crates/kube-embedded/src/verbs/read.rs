@@ -1,32 +1,32 @@
 //! The verbs `get` and `list`, with pagination.
 
-use super::select::{MOST_COMPARISONS, Selection};
-use super::{Answer, Call, Page};
+use super::selection::{MAX_COMPARISONS, Selection};
+use super::{ObjectPage, ResourceRequest, ResourceResponse};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::http::query::{Query, refuse};
+use crate::http::query::{Query, check_errors};
 use crate::selector::ContinueToken;
 use crate::store::{ListPage, ListStart, Object, Store};
 
-pub fn get(call: &Call) -> Result<Answer> {
+pub fn get(call: &ResourceRequest) -> Result<ResourceResponse> {
     let unreadable = |error: ApiError| {
         // Only lists and watches report it as a client error.
         ApiError::new(500, "", error.message.trim_start_matches("invalid resource version: "))
     };
     if let Some(version) = parse_version(&call.query.resource_version).map_err(unreadable)? {
-        not_from_the_future(call.cluster.store(), version)?;
+        check_version_exists(call.cluster.store(), version)?;
     }
-    Ok(Answer::Stored(200, call.live()?))
+    Ok(ResourceResponse::Stored(200, call.get_live()?))
 }
 
-pub async fn list(call: &Call) -> Result<Answer> {
+pub async fn list(call: &ResourceRequest) -> Result<ResourceResponse> {
     check_list_options(&call.query)?;
-    let selection = Selection::of(call)?;
-    page(call, &selection).await.map(Answer::List)
+    let selection = Selection::from_request(call)?;
+    list_page(call, &selection).await.map(ResourceResponse::List)
 }
 
 /// Returns the page of a list: of the newest state, of an exact version, or the next one of a continue token.
-pub(super) async fn page(call: &Call, selection: &Selection) -> Result<Page> {
+pub(super) async fn list_page(call: &ResourceRequest, selection: &Selection) -> Result<ObjectPage> {
     let query = &call.query;
     let store = call.cluster.store();
     let storage = &call.resource.storage;
@@ -34,7 +34,7 @@ pub(super) async fn page(call: &Call, selection: &Selection) -> Result<Page> {
     let asked = parse_version(&query.resource_version)?;
     let mut begun: Option<ContinueToken> = None;
     let version = if query.continue_token.is_empty() {
-        asked.map_or(Ok(()), |version| not_from_the_future(store, version))?;
+        asked.map_or(Ok(()), |version| check_version_exists(store, version))?;
         asked.filter(|&version| version != 0 && query.resource_version_match == "Exact")
     } else {
         if asked.is_some_and(|version| version != 0) {
@@ -54,27 +54,27 @@ pub(super) async fn page(call: &Call, selection: &Selection) -> Result<Page> {
         // With a namespace in the request, a token's key is the name alone.
         namespace: namespace.unwrap_or(&token.namespace).into(),
         name: token.name.as_str().into(),
-        is_after: token.after,
+        is_after: token.is_exclusive,
     });
     // `resourceVersion=0` is answered from memory without pages.
     let limit = usize::try_from(query.limit).ok().filter(|&limit| limit > 0 && query.resource_version != "0");
     // With a selector, all objects may have to be compared.
     let most = limit.filter(|_| selection.is_everything());
-    let part = store.part(storage, namespace, version, start.as_ref(), most).map_err(|_| match &begun {
+    let part = store.page(storage, namespace, version, start.as_ref(), most).map_err(|_| match &begun {
         Some(token) => expired_page(token),
         None => ApiError::expired("The resourceVersion for the provided list is too old."),
     })?;
-    Ok(cut(part, selection, limit).await)
+    Ok(select_page(part, selection, limit).await)
 }
 
 /// Returns at most `limit` selected objects of a part, with the continue token.
-async fn cut(part: ListPage, selection: &Selection, limit: Option<usize>) -> Page {
+async fn select_page(part: ListPage, selection: &Selection, limit: Option<usize>) -> ObjectPage {
     let ListPage { version, objects: of_part, remaining } = part;
     let is_full = |objects: &Vec<_>| limit.is_some_and(|limit| objects.len() >= limit);
     let (mut objects, mut more, mut compared) = (Vec::new(), false, 0_usize);
     for object in of_part {
         compared = compared.saturating_add(selection.cost_of(&object));
-        if compared > MOST_COMPARISONS {
+        if compared > MAX_COMPARISONS {
             compared = 0;
             tokio::task::yield_now().await;
         }
@@ -90,11 +90,11 @@ async fn cut(part: ListPage, selection: &Selection, limit: Option<usize>) -> Pag
     let remaining =
         Some(remaining).filter(|&count| count > 0 && selection.is_everything() && is_full(&objects));
     let last = objects.last().filter(|_| more || remaining.is_some());
-    let continue_token = last.map(|last| goes_on_after(version, selection, last)).unwrap_or_default();
-    Page { version, objects, continue_token, remaining }
+    let continue_token = last.map(|last| continue_after(version, selection, last)).unwrap_or_default();
+    ObjectPage { version, objects, continue_token, remaining }
 }
 
-fn goes_on_after(version: u64, selection: &Selection, last: &Object) -> String {
+fn continue_after(version: u64, selection: &Selection, last: &Object) -> String {
     let namespace = if selection.namespace.is_some() { "" } else { last.namespace.as_ref() };
     ContinueToken::after(i64::try_from(version).unwrap_or(-1), namespace, &last.name).encode()
 }
@@ -123,7 +123,7 @@ pub fn parse_version(text: &str) -> Result<Option<u64>> {
     })
 }
 
-fn not_from_the_future(store: &Store, version: u64) -> Result<()> {
+fn check_version_exists(store: &Store, version: u64) -> Result<()> {
     let current = store.version();
     if version <= current {
         return Ok(());
@@ -135,7 +135,7 @@ fn not_from_the_future(store: &Store, version: u64) -> Result<()> {
 }
 
 fn check_list_options(query: &Query) -> Result<()> {
-    query.bad_list.clone().map_or(Ok(()), Err)?;
+    query.list_error.clone().map_or(Ok(()), Err)?;
     let mut errors = check_version_match(query);
     if query.send_initial_events.is_some() {
         errors.push(FieldError::forbidden(
@@ -143,7 +143,7 @@ fn check_list_options(query: &Query) -> Result<()> {
             "sendInitialEvents is forbidden for list",
         ));
     }
-    refuse("ListOptions", &errors)
+    check_errors("ListOptions", &errors)
 }
 
 fn check_version_match(query: &Query) -> FieldErrors {

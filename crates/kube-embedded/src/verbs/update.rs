@@ -7,66 +7,75 @@ use serde_json::Value;
 
 use super::body::{self, rules_of};
 use super::convert::from_storage;
-use super::{Answer, Call, create, managed, meta};
+use super::{ResourceRequest, ResourceResponse, create, managed_fields, meta};
 use crate::admission::{self, Operation};
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::rules::workloads::subresource;
-use crate::rules::{self, conduct};
+use crate::rules::{self, rest_strategy};
 use crate::store::{Change, CommitError, Expect, Object, Op};
 use crate::write::apply;
 
 /// Maximum number of attempts after conflicts.
-pub const TRIES: usize = 20;
+pub const MAX_CONFLICT_ATTEMPTS: usize = 20;
 
-pub async fn replace(call: &Call) -> Result<Answer> {
-    replace_then(call, |_| Ok(())).await
+pub async fn replace(call: &ResourceRequest) -> Result<ResourceResponse> {
+    replace_with(call, |_| Ok(())).await
 }
 
 /// Replaces an object; `finish` completes it before it is validated.
-pub async fn replace_then(call: &Call, finish: impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
+pub async fn replace_with(
+    call: &ResourceRequest,
+    finish: impl Fn(&mut Value) -> Result<()>,
+) -> Result<ResourceResponse> {
     call.query.check_write("UpdateOptions", None)?;
-    let mut object = body::read(call)?;
-    meta::place(call, &mut object)?;
+    let mut object = body::read_object(call)?;
+    meta::set_namespace(call, &mut object)?;
     let versioned = object["metadata"]["resourceVersion"].as_str().is_some_and(|v| !v.is_empty());
-    let creates = conduct::creates_on_update(&call.resource) && !versioned && call.subresource.is_empty();
-    for _ in 0..TRIES {
+    let creates =
+        rest_strategy::creates_on_update(&call.resource) && !versioned && call.subresource.is_empty();
+    for _ in 0..MAX_CONFLICT_ATTEMPTS {
         call.check_interrupt()?;
         let exists = call.exists();
         let answer = if exists {
-            change(call, &object, &finish).await
+            replace_existing(call, &object, &finish).await
         } else if creates {
-            create::insert(call, object.clone(), |call, object| managed::update(call, None, object)).await
+            create::insert(call, object.clone(), |call, object| managed_fields::update(call, None, object))
+                .await
         } else {
             Err(call.not_found())
         };
-        if !lost_race(call, exists, &answer) {
+        if !has_lost_race(call, exists, &answer) {
             return answer;
         }
     }
-    Err(stale(call))
+    Err(stale_version(call))
 }
 
 /// Whether the object appeared during its creation, or disappeared during its change, so that the request must be handled again.
-pub fn lost_race(call: &Call, existed: bool, answer: &Result<Answer>) -> bool {
+pub fn has_lost_race(call: &ResourceRequest, existed: bool, answer: &Result<ResourceResponse>) -> bool {
     let Err(error) = answer else { return false };
     let expected = if existed { "NotFound" } else { "AlreadyExists" };
     error.reason == expected && call.exists() != existed
 }
 
 /// Replaces an existing object.
-async fn change(call: &Call, object: &Value, finish: &impl Fn(&mut Value) -> Result<()>) -> Result<Answer> {
+async fn replace_existing(
+    call: &ResourceRequest,
+    object: &Value,
+    finish: &impl Fn(&mut Value) -> Result<()>,
+) -> Result<ResourceResponse> {
     modify(call, |live| {
         let mut object = object.clone();
         let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        if matches!(version, "" | "0") && conduct::is_conditional(&call.resource) {
+        if matches!(version, "" | "0") && rest_strategy::requires_resource_version(&call.resource) {
             let path = Path::new("metadata.resourceVersion");
             let error = FieldError::invalid(&path, 0, "must be specified for an update");
             // This message names the resource where all others name the kind.
             return Err(ApiError::invalid(&call.resource.group, &call.resource.name, &call.name, &[error]));
         }
-        take_part(call, &mut object, live);
-        managed::update(call, Some(live), &mut object);
+        keep_fields_of_other_endpoints(call, &mut object, live);
+        managed_fields::update(call, Some(live), &mut object);
         finish(&mut object)?;
         Ok(object)
     })
@@ -75,10 +84,13 @@ async fn change(call: &Call, object: &Value, finish: &impl Fn(&mut Value) -> Res
 
 /// Computes a change from the newest state with `make` (which returns the object in stored form, with its managed fields), validates and
 /// commits it.
-pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Result<Answer> {
-    for _ in 0..TRIES {
+pub async fn modify(
+    call: &ResourceRequest,
+    make: impl Fn(&Value) -> Result<Value>,
+) -> Result<ResourceResponse> {
+    for _ in 0..MAX_CONFLICT_ATTEMPTS {
         call.check_interrupt()?;
-        let live = call.live()?;
+        let live = call.get_live()?;
         let mut old = live.value();
         if call.resource.is_custom() {
             from_storage(&call.resource, &mut old);
@@ -88,12 +100,12 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
         check_preconditions(call, &object, &live)?;
         object["metadata"]["resourceVersion"] = live.version.to_string().into();
         let prepared = prepare(call, &mut object, &old)?;
-        if apply::same(&old, &object) {
-            return Ok(Answer::Stored(200, live));
+        if apply::is_same_object(&old, &object) {
+            return Ok(ResourceResponse::Stored(200, live));
         }
         if call.query.is_dry_run() {
             from_storage(&call.resource, &mut object);
-            return Ok(Answer::Document(200, object));
+            return Ok(ResourceResponse::Document(200, object));
         }
         call.check_interrupt()?;
         let expect = Expect::Version(live.version);
@@ -106,27 +118,27 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
             let result = call.cluster.commit(Change { key, expect, op: Op::Delete }, also).await;
             result.map(|_| {
                 from_storage(&call.resource, &mut object);
-                Answer::Document(200, object)
+                ResourceResponse::Document(200, object)
             })
         } else {
-            create::to_storage_late(call, &mut object);
+            create::custom_to_storage(call, &mut object);
             let allowance = call.allowance(Some((&old, &object)));
             let result = call
                 .cluster
-                .commit_within(
+                .commit_with_allowance(
                     Change { key, expect, op: Op::Put(object) },
-                    prepared.also,
+                    prepared.extra_changes,
                     allowance,
                     prepared.reserved,
                 )
                 .await;
-            result.map(|stored| Answer::Stored(200, stored))
+            result.map(|stored| ResourceResponse::Stored(200, stored))
         };
         match committed {
             Ok(answer) => return Ok(answer),
             // A concurrent write changed the object or a quota. If the client set a `resourceVersion`, the next attempt returns the
             // conflict.
-            Err(CommitError::Moved(..) | CommitError::Exists(_)) => {}
+            Err(CommitError::Conflict(..) | CommitError::Exists(_)) => {}
             Err(CommitError::OverBudget(why)) => {
                 return Err(ApiError::over_budget(
                     &call.resource.group,
@@ -136,21 +148,21 @@ pub async fn modify(call: &Call, make: impl Fn(&Value) -> Result<Value>) -> Resu
                 ));
             }
             Err(CommitError::TooLarge(size)) => return Err(ApiError::object_too_large(size)),
-            Err(CommitError::Unknown(why)) => return Err(ApiError::unknown_outcome(&why)),
+            Err(CommitError::OutcomeUnknown(why)) => return Err(ApiError::unknown_write_outcome(&why)),
             Err(CommitError::Unavailable(why)) => return Err(ApiError::unavailable(&why)),
         }
     }
-    Err(stale(call))
+    Err(stale_version(call))
 }
 
-pub fn stale(call: &Call) -> ApiError {
-    ApiError::stale(&call.resource.group, &call.resource.name, &call.name)
+pub fn stale_version(call: &ResourceRequest) -> ApiError {
+    ApiError::outdated_version(&call.resource.group, &call.resource.name, &call.name)
 }
 
 /// The conflict of a write whose uid precondition names an earlier object of the same name.
-pub fn other_object(call: &Call, meant: &str, found: &str) -> ApiError {
+pub fn uid_conflict(call: &ResourceRequest, meant: &str, found: &str) -> ApiError {
     let root = if call.query.is_dry_run() { "" } else { "/registry" };
-    let place = conduct::storage_path(&call.resource, &call.namespace, &call.name);
+    let place = rest_strategy::etcd_path(&call.resource, &call.namespace, &call.name);
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {root}{place}, ResourceVersion: 0, AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {meant}, UID in object meta: {found}"
@@ -159,17 +171,17 @@ pub fn other_object(call: &Call, meant: &str, found: &str) -> ApiError {
 }
 
 /// Checks the preconditions `resourceVersion`, and for a PUT `uid`.
-fn check_preconditions(call: &Call, object: &Value, live: &Object) -> Result<()> {
+fn check_preconditions(call: &ResourceRequest, object: &Value, live: &Object) -> Result<()> {
     let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
     let uid = text("uid");
     if call.verb == "update" && !uid.is_empty() && uid != live.uid.as_ref() {
-        return Err(other_object(call, uid, &live.uid));
+        return Err(uid_conflict(call, uid, &live.uid));
     }
     match text("resourceVersion") {
         "" => Ok(()),
         version => match version.parse::<u64>() {
             Ok(version) if version == 0 || version == live.version => Ok(()),
-            Ok(_) => Err(stale(call)),
+            Ok(_) => Err(stale_version(call)),
             Err(_) => {
                 let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
                 Err(ApiError::new(500, "", why))
@@ -190,7 +202,7 @@ fn is_finished(resource: &crate::schema::resources::Resource, object: &Value) ->
 }
 
 /// Restricts a change to the fields that the endpoint (main resource, `/status`, ...) may change; other fields keep the old state.
-pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
+pub fn keep_fields_of_other_endpoints(call: &ResourceRequest, object: &mut Value, old: &Value) {
     match call.subresource.as_str() {
         "" if call.resource.subresource("status").is_some() => {
             copy(object, old, "status");
@@ -198,7 +210,7 @@ pub fn take_part(call: &Call, object: &mut Value, old: &Value) {
         "status" => {
             let mut whole = old.clone();
             copy(&mut whole, object, "status");
-            let metadata = conduct::status_metadata(&call.resource);
+            let metadata = rest_strategy::mutable_status_metadata(&call.resource);
             for key in metadata.iter().chain(&["resourceVersion", "uid"]) {
                 if let Some(value) = object["metadata"].get(*key) {
                     whole["metadata"][*key] = value.clone();
@@ -236,29 +248,29 @@ fn copy(to: &mut Value, from: &Value, key: &str) {
     }
 }
 
-struct Prepared {
-    also: Vec<Change>,
-    reserved: admission::Reserved,
+struct PreparedUpdate {
+    extra_changes: Vec<Change>,
+    reserved: admission::AdmissionReservation,
 }
 
-fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
+fn prepare(call: &ResourceRequest, object: &mut Value, old: &Value) -> Result<PreparedUpdate> {
     let rules = rules_of(&call.resource);
     let request = call.admission(Operation::Update, &call.name, Some(old));
     call.check_interrupt()?;
     admission::mutate(&call.cluster, &request, object)?;
-    meta::place(call, object)?;
+    meta::set_namespace(call, object)?;
     meta::keep_system_fields(object, old);
     let reserved = admission::reserve(&call.cluster, &request, object)?;
     if call.subresource.is_empty() {
-        (rules.update)(object, old);
+        (rules.prepare_for_update)(object, old);
     }
-    body::complete(&call.resource, object);
+    body::default_and_normalise(&call.resource, object);
     body::as_stored(&call.resource, object);
     if matches!(call.subresource.as_str(), "" | "ephemeralcontainers" | "resize") {
         meta::bump_generation(&call.resource, object, old);
     }
     call.check_interrupt()?;
-    let errors = complaints(call, object, old);
+    let errors = validate(call, object, old);
     if !errors.is_empty() {
         return Err(call.invalid(object, &errors));
     }
@@ -268,18 +280,18 @@ fn prepare(call: &Call, object: &mut Value, old: &Value) -> Result<Prepared> {
     call.check_interrupt()?;
     admission::establish(&call.cluster, &request, object);
     let also = admission::validate(&call.cluster, &request, Some(object), &mut |warning| call.warn(warning))?;
-    Ok(Prepared { also, reserved })
+    Ok(PreparedUpdate { extra_changes: also, reserved })
 }
 
-fn complaints(call: &Call, object: &Value, old: &Value) -> FieldErrors {
+fn validate(call: &ResourceRequest, object: &Value, old: &Value) -> FieldErrors {
     let rules = rules_of(&call.resource);
     let namespaced = call.resource.namespaced;
     let (new_meta, old_meta) = (&object["metadata"], &old["metadata"]);
     if let Some(custom) = &call.resource.custom {
         let errors = rules::meta::validate_custom_update(new_meta, old_meta, namespaced);
         let verdict = match call.subresource.as_str() {
-            "status" => custom.review_status(object, old, errors),
-            _ => custom.review(object, Some(old), errors),
+            "status" => custom.validate_status(object, old, errors),
+            _ => custom.validate(object, Some(old), errors),
         };
         verdict.warnings.into_iter().for_each(|warning| call.warn(warning));
         return verdict.errors;

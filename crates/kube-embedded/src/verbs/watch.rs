@@ -17,33 +17,33 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use governor::bytes::Reserved;
-use governor::{Flow, Level, Rejected};
+use governor::bytes::ByteReservation;
+use governor::{AdmissionError, Flow, PriorityLevel};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Call;
-use super::convert::{Shown, differs, show};
+use super::ResourceRequest;
+use super::convert::{ServedObject, needs_conversion, served_object};
 use super::read::parse_version;
-use super::select::{MOST_COMPARISONS, Selection};
+use super::selection::{MAX_COMPARISONS, Selection};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, Path};
 use crate::http::negotiate::{Representation, View};
-use crate::http::query::{Query, refuse};
+use crate::http::query::{Query, check_errors};
 use crate::print;
 use crate::schema::resources::Resource;
 use crate::store::{Event, EventKind, ListPage, ListStart, Object, TooOld, Watch};
 
-const BOOKMARK_EVERY: Duration = Duration::from_secs(55);
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(55);
 /// The longest default of Kubernetes.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(45);
 /// Upper bound of the requested timeout.
 const MAX_TIMEOUT: Duration = Duration::from_hours(1);
 /// Maximum size of a page of the initial state in objects and bytes; a page has at least one object.
-const PAGE_OBJECTS: usize = 500;
-const PAGE_BYTES: usize = 1 << 20;
+const MAX_PAGE_OBJECTS: usize = 500;
+const MAX_PAGE_BYTES: usize = 1 << 20;
 /// Memory that every watch reserves when it is opened.
 pub const BASE_BYTES: u64 = 64 << 10;
 /// Memory reserved per selector requirement. This also bounds the comparisons of all watches of a user per event.
@@ -56,29 +56,29 @@ pub struct WatchStream {
     resource: Arc<Resource>,
     selection: Selection,
     representation: Representation,
-    include: print::Include,
+    include: print::IncludeObject,
     bookmarks: bool,
     cursor: Watch,
-    redefinitions: watch::Receiver<()>,
+    crd_changes: watch::Receiver<()>,
     /// The newest version that the client has received or need not receive.
-    seen: u64,
-    initial: Initial,
+    sent_version: u64,
+    initial: InitialState,
     /// Whether a bookmark marks the end of the initial events.
-    announces_end: bool,
+    sends_initial_events_end: bool,
     /// Versions of the pages of the initial state, until the stream has caught up with the last page.
-    pages: Pages,
+    pages: SentPages,
     /// Changes to be encoded next.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingWatchEvent>,
     /// Reservation for `pending` beyond [`BASE_BYTES`].
-    reserved: Option<Reserved>,
+    reserved: Option<ByteReservation>,
     /// Reservation for `selection`.
-    reserved_for_selection: Option<Reserved>,
+    reserved_for_selection: Option<ByteReservation>,
     /// Comparisons since the stream yielded.
-    compared: usize,
-    payer: Option<(Level, Flow)>,
+    comparisons: usize,
+    charged_flow: Option<(PriorityLevel, Flow)>,
     ready: VecDeque<Bytes>,
     /// These futures live as long as the stream: creating them again for each event would cost every watcher more than the event.
-    stopping: BoxFuture<'static, ()>,
+    server_stopping: BoxFuture<'static, ()>,
     deadline: Pin<Box<Sleep>>,
     next_bookmark: Pin<Box<Sleep>>,
     columns_sent: bool,
@@ -86,7 +86,7 @@ pub struct WatchStream {
 }
 
 /// Progress of the initial state.
-enum Initial {
+enum InitialState {
     /// The next page starts here.
     Page(Option<ListStart>),
     /// All pages are sent; events up to this version, that of the last page, are not.
@@ -95,19 +95,19 @@ enum Initial {
 }
 
 /// A change to be encoded.
-enum Pending {
+enum PendingWatchEvent {
     Added(Arc<Object>),
     Event(Event),
 }
 
 /// The end of each page of the initial state, and its version.
 #[derive(Default)]
-struct Pages(Vec<(Option<ObjectKey>, u64)>);
+struct SentPages(Vec<(Option<ObjectKey>, u64)>);
 
 /// Namespace and name.
 type ObjectKey = (Box<str>, Box<str>);
 
-impl Pages {
+impl SentPages {
     /// Adds a page that ends with the object `last`, or with the collection.
     fn push(&mut self, last: Option<&Object>, version: u64) {
         let end = last.map(|last| (last.namespace.clone(), last.name.clone()));
@@ -118,7 +118,7 @@ impl Pages {
     }
 
     /// Whether the page that covers the object includes its state at `version` or later.
-    fn show(&self, object: &Object, version: u64) -> bool {
+    fn includes(&self, object: &Object, version: u64) -> bool {
         let at = (&object.namespace, &object.name);
         let is_before =
             |end: &Option<(Box<str>, Box<str>)>| end.as_ref().is_some_and(|(ns, name)| (ns, name) < at);
@@ -128,9 +128,9 @@ impl Pages {
 }
 
 /// Opens a watch, with the current state first if the request asks for it.
-pub fn open(call: &Call) -> Result<WatchStream> {
+pub fn open(call: &ResourceRequest) -> Result<WatchStream> {
     check_watch_options(&call.query)?;
-    let selection = Selection::of(call)?;
+    let selection = Selection::from_request(call)?;
     let store = call.cluster.store();
     let asked = parse_version(&call.query.resource_version).map_err(|error| {
         // Unlike a list, which returns 400, a watch returns 500.
@@ -144,11 +144,11 @@ pub fn open(call: &Call) -> Result<WatchStream> {
         _ => store.version(),
     };
     let now = Instant::now();
-    let redefinitions = call.cluster.redefinitions();
+    let redefinitions = call.cluster.registry_changes();
     let (cursor, too_old) = match store.watch(&call.resource.storage, from) {
         Ok(cursor) => (cursor, None),
         // The stream still opens: the error is its only event.
-        Err(old) => (store.follow(&call.resource.storage, Some("")).1, Some(old)),
+        Err(old) => (store.list_and_watch(&call.resource.storage, Some("")).1, Some(old)),
     };
     let mut stream = WatchStream {
         cluster: call.cluster.clone(),
@@ -158,42 +158,42 @@ pub fn open(call: &Call) -> Result<WatchStream> {
         include: call.include()?,
         bookmarks: call.query.allow_bookmarks,
         cursor,
-        redefinitions,
-        seen: from,
-        initial: if initial { Initial::Page(None) } else { Initial::Done },
-        announces_end: call.query.send_initial_events == Some(true) && call.query.allow_bookmarks,
-        pages: Pages::default(),
+        crd_changes: redefinitions,
+        sent_version: from,
+        initial: if initial { InitialState::Page(None) } else { InitialState::Done },
+        sends_initial_events_end: call.query.send_initial_events == Some(true) && call.query.allow_bookmarks,
+        pages: SentPages::default(),
         pending: VecDeque::new(),
         reserved: None,
         reserved_for_selection: None,
-        compared: 0,
-        payer: None,
+        comparisons: 0,
+        charged_flow: None,
         ready: VecDeque::new(),
-        stopping: call.cluster.stopping().boxed(),
+        server_stopping: call.cluster.wait_until_stopped().boxed(),
         deadline: Box::pin(sleep_until(now + lifetime.min(MAX_TIMEOUT))),
-        next_bookmark: Box::pin(sleep_until(now + BOOKMARK_EVERY)),
+        next_bookmark: Box::pin(sleep_until(now + BOOKMARK_INTERVAL)),
         columns_sent: false,
         ended: false,
     };
     if let Some(old) = too_old {
-        stream.expire(old);
+        stream.fail_expired(old);
     } else if initial {
-        stream.take_page();
+        stream.read_page();
     }
     Ok(stream)
 }
 
 impl WatchStream {
     /// Charges the memory of the stream to a flow, from the first page on.
-    pub fn charge(&mut self, level: Level, flow: Flow) -> Result<(), Rejected> {
-        self.payer = Some((level, flow));
-        let of_selection = (self.selection.size() as u64).saturating_mul(REQUIREMENT_BYTES);
+    pub fn charge(&mut self, level: PriorityLevel, flow: Flow) -> Result<(), AdmissionError> {
+        self.charged_flow = Some((level, flow));
+        let of_selection = (self.selection.requirement_count() as u64).saturating_mul(REQUIREMENT_BYTES);
         if of_selection > 0 {
             self.reserved_for_selection = Some(self.cluster.governor().reserve(level, flow, of_selection)?);
         }
-        let size = |pending: &Pending| match pending {
-            Pending::Added(object) => object.bytes.len() as u64,
-            Pending::Event(event) => event.object.bytes.len() as u64,
+        let size = |pending: &PendingWatchEvent| match pending {
+            PendingWatchEvent::Added(object) => object.bytes.len() as u64,
+            PendingWatchEvent::Event(event) => event.object.bytes.len() as u64,
         };
         let bytes = self.pending.iter().map(size).sum();
         if bytes > BASE_BYTES {
@@ -208,13 +208,13 @@ impl WatchStream {
             if let Some(line) = self.ready.pop_front() {
                 return Some(line);
             }
-            if self.compared > MOST_COMPARISONS {
-                self.compared = 0;
+            if self.comparisons > MAX_COMPARISONS {
+                self.comparisons = 0;
                 tokio::task::yield_now().await;
             }
             if let Some(pending) = self.pending.pop_front() {
-                if let Some((kind, object)) = self.change(pending) {
-                    self.push(kind, object).await;
+                if let Some((kind, object)) = self.next_change(pending) {
+                    self.encode(kind, object).await;
                 }
                 continue;
             }
@@ -222,21 +222,21 @@ impl WatchStream {
             if self.ended {
                 return None;
             }
-            if !matches!(self.initial, Initial::Done) {
-                if self.is_over() {
+            if !matches!(self.initial, InitialState::Done) {
+                if self.has_ended() {
                     self.ended = true;
-                } else if let Initial::CatchUp(version) = self.initial {
+                } else if let InitialState::CatchUp(version) = self.initial {
                     self.catch_up(version);
                 } else {
-                    self.take_page();
+                    self.read_page();
                     // A selector may exclude page after page.
-                    self.compared = 0;
+                    self.comparisons = 0;
                     tokio::task::yield_now().await;
                 }
                 continue;
             }
             tokio::select! {
-                () = &mut self.stopping => self.ended = true,
+                () = &mut self.server_stopping => self.ended = true,
                 () = &mut self.deadline => {
                     if self.bookmarks {
                         self.bookmark(None);
@@ -244,16 +244,16 @@ impl WatchStream {
                     self.ended = true;
                 }
                 () = &mut self.next_bookmark, if self.bookmarks => {
-                    self.seen = self.seen.max(self.cursor.position());
+                    self.sent_version = self.sent_version.max(self.cursor.position());
                     self.bookmark(None);
-                    self.next_bookmark.as_mut().reset(Instant::now() + BOOKMARK_EVERY);
+                    self.next_bookmark.as_mut().reset(Instant::now() + BOOKMARK_INTERVAL);
                 }
-                events = self.cursor.next() => self.take(events),
-                Ok(()) = self.redefinitions.changed(), if self.resource.is_custom() => {
+                events = self.cursor.next() => self.enqueue(events),
+                Ok(()) = self.crd_changes.changed(), if self.resource.is_custom() => {
                     if !self.is_still_served() {
                         // Earlier changes are still sent.
                         if let Some(events) = self.cursor.next().now_or_never() {
-                            self.take(events);
+                            self.enqueue(events);
                         }
                         self.ended = true;
                     }
@@ -263,32 +263,32 @@ impl WatchStream {
     }
 
     /// Whether the timeout has passed or the server stops, for a client that still reads the initial state.
-    fn is_over(&mut self) -> bool {
-        self.deadline.deadline() <= Instant::now() || (&mut self.stopping).now_or_never().is_some()
+    fn has_ended(&mut self) -> bool {
+        self.deadline.deadline() <= Instant::now() || (&mut self.server_stopping).now_or_never().is_some()
     }
 
-    fn take_page(&mut self) {
-        let Initial::Page(start) = &self.initial else { return };
+    fn read_page(&mut self) {
+        let InitialState::Page(start) = &self.initial else { return };
         let (storage, namespace) = (&self.resource.storage, self.selection.namespace.as_deref());
         let store = self.cluster.store();
         // All objects of a page are compared without yielding.
-        let most = (MOST_COMPARISONS / self.selection.size().max(1)).clamp(1, PAGE_OBJECTS);
-        let part = store.part(storage, namespace, None, start.as_ref(), Some(most));
+        let most = (MAX_COMPARISONS / self.selection.requirement_count().max(1)).clamp(1, MAX_PAGE_OBJECTS);
+        let part = store.page(storage, namespace, None, start.as_ref(), Some(most));
         let ListPage { version, mut objects, remaining } = match part {
             Ok(part) => part,
-            Err(old) => return self.expire(old),
+            Err(old) => return self.fail_expired(old),
         };
         if self.pages.0.is_empty()
             && let Ok(cursor) = store.watch(storage, version)
         {
             // Nothing has been sent yet: the events start after the first page.
-            (self.cursor, self.seen) = (cursor, version);
+            (self.cursor, self.sent_version) = (cursor, version);
         }
         let mut bytes = 0;
         let fitting = objects.iter().take_while(|object| {
             let is_first = bytes == 0;
             bytes += object.bytes.len();
-            is_first || bytes <= PAGE_BYTES
+            is_first || bytes <= MAX_PAGE_BYTES
         });
         let fitting = fitting.count();
         let is_last = remaining == 0 && fitting == objects.len();
@@ -296,47 +296,47 @@ impl WatchStream {
         let last = objects.last().filter(|_| !is_last);
         self.pages.push(last.map(AsRef::as_ref), version);
         self.initial = match last {
-            Some(last) => Initial::Page(Some(ListStart::after(last))),
-            None => Initial::CatchUp(version),
+            Some(last) => InitialState::Page(Some(ListStart::after(last))),
+            None => InitialState::CatchUp(version),
         };
         objects.retain(|object| self.selection.matches(object));
         let bytes = objects.iter().map(|object| object.bytes.len()).sum();
         if self.reserve(bytes) {
-            self.pending = objects.into_iter().map(Pending::Added).collect();
+            self.pending = objects.into_iter().map(PendingWatchEvent::Added).collect();
         }
     }
 
     /// Sends changes of pages before the last one, then the end of the initial events.
     fn catch_up(&mut self, version: u64) {
-        if self.seen < version
+        if self.sent_version < version
             && let Some(events) = self.cursor.next().now_or_never()
         {
-            return self.take(events);
+            return self.enqueue(events);
         }
-        self.seen = self.seen.max(version);
-        self.initial = Initial::Done;
-        self.pages = Pages::default();
-        if self.announces_end {
+        self.sent_version = self.sent_version.max(version);
+        self.initial = InitialState::Done;
+        self.pages = SentPages::default();
+        if self.sends_initial_events_end {
             let annotations = json!({"k8s.io/initial-events-end": "true"});
             self.bookmark(Some(annotations));
         }
     }
 
-    fn take(&mut self, events: Result<Vec<Event>, TooOld>) {
+    fn enqueue(&mut self, events: Result<Vec<Event>, TooOld>) {
         let events = match events {
             Ok(events) => events,
-            Err(old) => return self.expire(old),
+            Err(old) => return self.fail_expired(old),
         };
         let size = |event: &Event| event.object.bytes.len();
         if self.reserve(events.iter().map(size).sum()) {
-            self.pending = events.into_iter().map(Pending::Event).collect();
+            self.pending = events.into_iter().map(PendingWatchEvent::Event).collect();
         }
     }
 
     /// Reserves the memory of the next pending changes; if refused, the watch ends with an error.
     fn reserve(&mut self, bytes: usize) -> bool {
         let bytes = bytes as u64;
-        let Some((level, flow)) = self.payer.filter(|_| bytes > BASE_BYTES) else { return true };
+        let Some((level, flow)) = self.charged_flow.filter(|_| bytes > BASE_BYTES) else { return true };
         match self.cluster.governor().reserve(level, flow, bytes) {
             Ok(reserved) => {
                 self.reserved = Some(reserved);
@@ -353,22 +353,22 @@ impl WatchStream {
     fn is_still_served(&self) -> bool {
         let (registry, row) = (self.cluster.registry(), &self.resource);
         let now = registry.get(&row.group, &row.version, &row.name).and_then(|now| now.custom.as_ref());
-        now.zip(row.custom.as_ref()).is_some_and(|(now, then)| now.is_defined_as(then))
+        now.zip(row.custom.as_ref()).is_some_and(|(now, then)| now.has_same_definition(then))
     }
 
     /// Returns the event type and object to send, if any.
-    fn change(&mut self, pending: Pending) -> Option<(&'static str, Arc<Object>)> {
+    fn next_change(&mut self, pending: PendingWatchEvent) -> Option<(&'static str, Arc<Object>)> {
         let event = match pending {
-            Pending::Added(object) => return Some(("ADDED", object)),
-            Pending::Event(event) => event,
+            PendingWatchEvent::Added(object) => return Some(("ADDED", object)),
+            PendingWatchEvent::Event(event) => event,
         };
-        self.seen = event.version;
-        if self.pages.show(&event.object, event.version) {
+        self.sent_version = event.version;
+        if self.pages.includes(&event.object, event.version) {
             return None;
         }
         let now = (event.kind != EventKind::Deleted).then_some(&event.object);
         let compared = event.previous.iter().chain(now).map(|object| self.selection.cost_of(object));
-        self.compared = compared.fold(self.compared, usize::saturating_add);
+        self.comparisons = compared.fold(self.comparisons, usize::saturating_add);
         let before = event.previous.as_ref().filter(|object| self.selection.matches(object));
         let after = now.filter(|object| self.selection.matches(object));
         match (before, after) {
@@ -380,9 +380,9 @@ impl WatchStream {
     }
 
     /// Returns the printer of the next event. Only the first one includes the columns of a Table.
-    fn printer(&mut self) -> EventPrinter {
+    fn encoder(&mut self) -> EventEncoder {
         let headers = !std::mem::replace(&mut self.columns_sent, true);
-        EventPrinter {
+        EventEncoder {
             resource: self.resource.clone(),
             view: self.representation.view,
             include: self.include,
@@ -392,17 +392,18 @@ impl WatchStream {
     }
 
     /// Encodes an event. A large event that is not sent as stored is encoded on the pool.
-    async fn push(&mut self, kind: &'static str, object: Arc<Object>) {
-        let (printer, bytes) = (self.printer(), object.bytes.len());
-        let Some((_, flow)) =
-            self.payer.filter(|_| bytes > self.cluster.inline_bytes() && !printer.is_copied(&object))
+    async fn encode(&mut self, kind: &'static str, object: Arc<Object>) {
+        let (printer, bytes) = (self.encoder(), object.bytes.len());
+        let Some((_, flow)) = self
+            .charged_flow
+            .filter(|_| bytes > self.cluster.inline_bytes() && !printer.is_sent_as_stored(&object))
         else {
             return self.ready.push_back(printer.line(kind, &object));
         };
         let flow = self.cluster.pool().flow(flow);
-        let expanded = (bytes as u64).saturating_mul(super::EXPANSION);
-        let work = move |_: &governor::work::Ticket| printer.line(kind, &object);
-        match self.cluster.pool().run(flow, expanded, super::DEADLINE, work).await {
+        let expanded = (bytes as u64).saturating_mul(super::MEMORY_EXPANSION);
+        let work = move |_: &governor::work::WorkContext| printer.line(kind, &object);
+        match self.cluster.pool().run(flow, expanded, super::REQUEST_TIMEOUT, work).await {
             Ok(line) => self.ready.push_back(line),
             Err(error) => {
                 // No event may follow one that was lost.
@@ -413,73 +414,78 @@ impl WatchStream {
     }
 
     fn bookmark(&mut self, annotations: Option<Value>) {
-        let mut metadata = json!({"resourceVersion": self.seen.to_string()});
+        let mut metadata = json!({"resourceVersion": self.sent_version.to_string()});
         if let Some(annotations) = annotations {
             metadata["annotations"] = annotations;
         }
         let mut object = json!({"kind": &*self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
         let shown = match self.representation.view {
-            View::Table(version) => self.printer().table(&object, version),
+            View::Table(version) => self.encoder().table(&object, version),
             View::Metadata(version) | View::MetadataList(version) => {
                 object["kind"] = "PartialObjectMetadata".into();
                 object["apiVersion"] = format!("meta.k8s.io/{version}").into();
-                Shown::Value(object)
+                ServedObject::Value(object)
             }
-            View::Whole | View::Discovery(_) => Shown::Value(object),
+            View::Object | View::Discovery(_) => ServedObject::Value(object),
         };
-        self.ready.push_back(frame("BOOKMARK", &shown));
+        self.ready.push_back(encode_line("BOOKMARK", &shown));
     }
 
-    fn expire(&mut self, old: TooOld) {
-        let message = format!("too old resource version: {} ({})", self.seen, old.oldest);
+    fn fail_expired(&mut self, old: TooOld) {
+        let message = format!("too old resource version: {} ({})", self.sent_version, old.oldest);
         self.fail(&ApiError::expired(message));
     }
 
     /// Ends the stream with an error event.
     fn fail(&mut self, error: &ApiError) {
-        self.ready.push_back(frame("ERROR", &Shown::Value(error.status())));
+        self.ready.push_back(encode_line("ERROR", &ServedObject::Value(error.status())));
         self.ended = true;
     }
 }
 
 /// Encoder of one event, usable from any thread.
-struct EventPrinter {
+struct EventEncoder {
     resource: Arc<Resource>,
     view: View,
-    include: print::Include,
+    include: print::IncludeObject,
     /// Whether a Table includes its column definitions.
     headers: bool,
     now: jiff::Timestamp,
 }
 
-impl EventPrinter {
+impl EventEncoder {
     /// Whether the object is sent as stored.
-    fn is_copied(&self, object: &Object) -> bool {
-        let is_whole = matches!(self.view, View::Whole | View::Discovery(_));
-        is_whole && !differs(&self.resource, object)
+    fn is_sent_as_stored(&self, object: &Object) -> bool {
+        let is_whole = matches!(self.view, View::Object | View::Discovery(_));
+        is_whole && !needs_conversion(&self.resource, object)
     }
 
-    fn table(&self, value: &Value, version: &'static str) -> Shown {
-        let form = print::Form { include: self.include, version, headers: self.headers };
-        Shown::Value(print::table_of(&self.resource, value, form, self.now))
+    fn table(&self, value: &Value, version: &'static str) -> ServedObject {
+        let form = print::TableOptions { include: self.include, version, headers: self.headers };
+        ServedObject::Value(print::single_object_table(&self.resource, value, form, self.now))
     }
 
     fn line(&self, kind: &str, object: &Object) -> Bytes {
         let shown = match self.view {
-            View::Table(version) => self.table(&super::convert::shown(&self.resource, object), version),
-            View::Metadata(version) | View::MetadataList(version) => {
-                Shown::Value(print::partial(&super::convert::shown(&self.resource, object), version))
+            View::Table(version) => {
+                self.table(&super::convert::served_value(&self.resource, object), version)
             }
-            View::Whole | View::Discovery(_) => show(&self.resource, object),
+            View::Metadata(version) | View::MetadataList(version) => {
+                ServedObject::Value(print::partial_object_metadata(
+                    &super::convert::served_value(&self.resource, object),
+                    version,
+                ))
+            }
+            View::Object | View::Discovery(_) => served_object(&self.resource, object),
         };
-        frame(kind, &shown)
+        encode_line(kind, &shown)
     }
 }
 
-fn frame(kind: &str, object: &Shown) -> Bytes {
+fn encode_line(kind: &str, object: &ServedObject) -> Bytes {
     let object: &[u8] = match object {
-        Shown::Bytes(bytes) => bytes,
-        Shown::Value(value) => &serde_json::to_vec(value).expect("a JSON value serialises"),
+        ServedObject::Bytes(bytes) => bytes,
+        ServedObject::Value(value) => &serde_json::to_vec(value).expect("a JSON value serialises"),
     };
     let mut line = Vec::with_capacity(object.len() + 40);
     line.extend_from_slice(b"{\"type\":\"");
@@ -491,7 +497,7 @@ fn frame(kind: &str, object: &Shown) -> Bytes {
 }
 
 fn check_watch_options(query: &Query) -> Result<()> {
-    query.bad_list.clone().map_or(Ok(()), Err)?;
+    query.list_error.clone().map_or(Ok(()), Err)?;
     let mut errors = Vec::new();
     let path = Path::new("resourceVersionMatch");
     let asked = query.resource_version_match.as_str();
@@ -512,7 +518,7 @@ fn check_watch_options(query: &Query) -> Result<()> {
         let why = "resourceVersionMatch is forbidden when continue is provided";
         errors.push(FieldError::forbidden(&path, why));
     }
-    refuse("ListOptions", &errors)
+    check_errors("ListOptions", &errors)
 }
 
 #[cfg(test)]

@@ -15,24 +15,24 @@ const MAX_OPERATIONS: usize = 10_000;
 /// Limit of list elements shifted and values visited by all operations of one patch. At most a tenth of a second.
 const MAX_STEPS: usize = 50_000_000;
 /// Limit of bytes added by all `copy` operations of one patch.
-const MAX_COPIED: usize = 3 * 1024 * 1024;
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 /// Maximum depth of a patched document. JSON parsers, including ours, fail at 128 levels, so stored documents must stay below that.
 const MAX_DEPTH: usize = 100;
 
 /// Why a patch is refused.
 #[derive(Debug)]
-enum Refused {
+enum PatchError {
     /// It does not apply. Kubernetes does not return the reason.
-    Unfit,
-    TooMuchWork,
+    NotApplicable,
+    TooExpensive,
 }
 
-impl From<Refused> for ApiError {
-    fn from(refused: Refused) -> Self {
+impl From<PatchError> for ApiError {
+    fn from(refused: PatchError) -> Self {
         match refused {
-            Refused::Unfit => rejected(),
-            Refused::TooMuchWork => ApiError::new(
+            PatchError::NotApplicable => not_applicable_error(),
+            PatchError::TooExpensive => ApiError::new(
                 413,
                 "RequestEntityTooLarge",
                 format!(
@@ -46,27 +46,27 @@ impl From<Refused> for ApiError {
 
 /// Work done by a patch.
 #[derive(Default)]
-struct Work {
+struct PatchWork {
     /// Bytes copied.
     copied: usize,
     /// Elements shifted and values visited.
     steps: usize,
 }
 
-impl Work {
-    fn copy(&mut self, bytes: usize) -> Result<(), Refused> {
+impl PatchWork {
+    fn copy(&mut self, bytes: usize) -> Result<(), PatchError> {
         self.copied = self.copied.saturating_add(bytes);
-        if self.copied > MAX_COPIED { Err(Refused::Unfit) } else { Ok(()) }
+        if self.copied > MAX_COPIED_BYTES { Err(PatchError::NotApplicable) } else { Ok(()) }
     }
 
-    fn step(&mut self, count: usize) -> Result<(), Refused> {
+    fn apply_operation(&mut self, count: usize) -> Result<(), PatchError> {
         self.steps = self.steps.saturating_add(count);
-        if self.steps > MAX_STEPS { Err(Refused::TooMuchWork) } else { Ok(()) }
+        if self.steps > MAX_STEPS { Err(PatchError::TooExpensive) } else { Ok(()) }
     }
 }
 
 /// The 422 error of a patch that cannot be applied.
-pub(super) fn rejected() -> ApiError {
+pub(super) fn not_applicable_error() -> ApiError {
     let message = "the server rejected our request due to an error in our request";
     ApiError::new(422, "Invalid", message).with_details(&[])
 }
@@ -85,26 +85,28 @@ pub fn apply(doc: &Value, patch: &[u8]) -> Result<Value> {
         ));
     }
     let mut doc = doc.clone();
-    let mut work = Work::default();
+    let mut work = PatchWork::default();
     // An upper bound of the document's depth, computed exactly only when it exceeds the limit.
     let mut levels = depth(&doc);
     let limit = levels.max(MAX_DEPTH);
     for operation in &operations {
         step(&mut doc, operation, &mut work)?;
-        levels +=
-            operation.values().map(|member| member.as_str().map_or(depth(member), slashes)).sum::<usize>();
+        levels += operation
+            .values()
+            .map(|member| member.as_str().map_or(depth(member), pointer_depth))
+            .sum::<usize>();
         if levels > limit {
-            work.step(count(&doc))?;
+            work.apply_operation(count(&doc))?;
             levels = depth(&doc);
             if levels > limit {
-                return Err(Refused::Unfit.into());
+                return Err(PatchError::NotApplicable.into());
             }
         }
     }
     Ok(doc)
 }
 
-fn slashes(pointer: &str) -> usize {
+fn pointer_depth(pointer: &str) -> usize {
     pointer.matches('/').count()
 }
 
@@ -126,10 +128,10 @@ fn depth(value: &Value) -> usize {
 }
 
 /// Returns the strict decoding errors of the patch itself: unknown and duplicate members of operations.
-pub fn complaints(patch: &[u8]) -> Vec<String> {
-    let operations: Vec<Members> = serde_json::from_slice(patch).unwrap_or_default();
+pub fn strict_errors(patch: &[u8]) -> Vec<String> {
+    let operations: Vec<MemberNames> = serde_json::from_slice(patch).unwrap_or_default();
     let mut complaints = Vec::new();
-    for (i, Members(names)) in operations.iter().enumerate() {
+    for (i, MemberNames(names)) in operations.iter().enumerate() {
         let mut seen = HashSet::new();
         for name in names {
             let what = match seen.insert(name) {
@@ -144,44 +146,45 @@ pub fn complaints(patch: &[u8]) -> Vec<String> {
 }
 
 /// Names of an object's members in source order, including duplicates.
-struct Members(Vec<String>);
+struct MemberNames(Vec<String>);
 
-impl<'de> Deserialize<'de> for Members {
+impl<'de> Deserialize<'de> for MemberNames {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(MembersVisitor)
+        deserializer.deserialize_any(MemberNamesVisitor)
     }
 }
 
-struct MembersVisitor;
+struct MemberNamesVisitor;
 
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members;
+impl<'de> Visitor<'de> for MemberNamesVisitor {
+    type Value = MemberNames;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an operation")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MemberNames, A::Error> {
         let mut names = Vec::new();
         while let Some((name, IgnoredAny)) = map.next_entry()? {
             names.push(name);
         }
-        Ok(Members(names))
+        Ok(MemberNames(names))
     }
 }
 
 /// Statistics of a patch, collected without decoding it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Operations {
+pub struct PatchStatistics {
     pub count: usize,
     /// Operations that copy a part of the document.
     pub copies: usize,
 }
 
-impl Operations {
+impl PatchStatistics {
     /// A patch that cannot be decoded counts as empty: it is refused before its first operation.
-    pub fn of(patch: &[u8]) -> Self {
-        let operations: Option<Vec<Option<Operation>>> = serde_json::from_slice(patch).unwrap_or_default();
+    pub fn from_patch(patch: &[u8]) -> Self {
+        let operations: Option<Vec<Option<OperationStatistics>>> =
+            serde_json::from_slice(patch).unwrap_or_default();
         let operations = operations.unwrap_or_default();
         let copies = operations.iter().flatten().filter(|operation| operation.is_copy);
         Self { count: operations.len(), copies: copies.count() }
@@ -189,27 +192,27 @@ impl Operations {
 }
 
 /// One operation.
-struct Operation {
+struct OperationStatistics {
     /// Whether any `op` member is `copy`; the decoder decides which of several counts.
     is_copy: bool,
 }
 
-impl<'de> Deserialize<'de> for Operation {
+impl<'de> Deserialize<'de> for OperationStatistics {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(OperationVisitor)
+        deserializer.deserialize_map(OperationStatisticsVisitor)
     }
 }
 
-struct OperationVisitor;
+struct OperationStatisticsVisitor;
 
-impl<'de> Visitor<'de> for OperationVisitor {
-    type Value = Operation;
+impl<'de> Visitor<'de> for OperationStatisticsVisitor {
+    type Value = OperationStatistics;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an operation")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Operation, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OperationStatistics, A::Error> {
         let mut is_copy = false;
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
             if name == "op" {
@@ -218,7 +221,7 @@ impl<'de> Visitor<'de> for OperationVisitor {
                 map.next_value::<IgnoredAny>()?;
             }
         }
-        Ok(Operation { is_copy })
+        Ok(OperationStatistics { is_copy })
     }
 }
 
@@ -262,52 +265,55 @@ fn decode(patch: &[u8]) -> Result<Vec<Map<String, Value>>> {
     Ok(decoded)
 }
 
-fn step(doc: &mut Value, operation: &Map<String, Value>, work: &mut Work) -> Result<(), Refused> {
-    let member = |name: &str| operation.get(name).and_then(Value::as_str).ok_or(Refused::Unfit);
+fn step(doc: &mut Value, operation: &Map<String, Value>, work: &mut PatchWork) -> Result<(), PatchError> {
+    let member = |name: &str| operation.get(name).and_then(Value::as_str).ok_or(PatchError::NotApplicable);
     let value = || operation.get("value").cloned().unwrap_or_default();
     match member("op")? {
-        "add" => Place::find(doc, member("path")?)?.add(value(), work),
-        "remove" => Place::find(doc, member("path")?)?.remove(work).map(drop),
+        "add" => PointerTarget::find(doc, member("path")?)?.add(value(), work),
+        "remove" => PointerTarget::find(doc, member("path")?)?.remove(work).map(drop),
         "replace" if member("path")?.is_empty() => {
             let value = value();
             if !value.is_object() && !value.is_array() {
-                return Err(Refused::Unfit);
+                return Err(PatchError::NotApplicable);
             }
             *doc = value;
             Ok(())
         }
-        "replace" => Place::find(doc, member("path")?)?.replace(value(), work),
+        "replace" => PointerTarget::find(doc, member("path")?)?.replace(value(), work),
         "move" => {
-            let value = Place::find(doc, member("from")?)?.remove(work)?;
-            Place::find(doc, member("path")?)?.add(value, work)
+            let value = PointerTarget::find(doc, member("from")?)?.remove(work)?;
+            PointerTarget::find(doc, member("path")?)?.add(value, work)
         }
         "copy" => {
-            let value = Place::find(doc, member("from")?)?.get()?.clone();
-            let mut to = Place::find(doc, member("path")?)?;
+            let value = PointerTarget::find(doc, member("from")?)?.get()?.clone();
+            let mut to = PointerTarget::find(doc, member("path")?)?;
             work.copy(value.to_string().len())?;
             to.add(value, work)
         }
         "test" => {
             let path = member("path")?;
             let wanted = operation.get("value").unwrap_or(&Value::Null);
-            let is_equal =
-                if path.is_empty() { doc == wanted } else { Place::find(doc, path)?.get()? == wanted };
-            if is_equal { Ok(()) } else { Err(Refused::Unfit) }
+            let is_equal = if path.is_empty() {
+                doc == wanted
+            } else {
+                PointerTarget::find(doc, path)?.get()? == wanted
+            };
+            if is_equal { Ok(()) } else { Err(PatchError::NotApplicable) }
         }
-        _ => Err(Refused::Unfit),
+        _ => Err(PatchError::NotApplicable),
     }
 }
 
 /// The target of a JSON pointer: an existing container and the key in it.
-struct Place<'a> {
+struct PointerTarget<'a> {
     container: &'a mut Value,
     key: String,
 }
 
-impl<'a> Place<'a> {
-    fn find(doc: &'a mut Value, pointer: &str) -> Result<Self, Refused> {
+impl<'a> PointerTarget<'a> {
+    fn find(doc: &'a mut Value, pointer: &str) -> Result<Self, PatchError> {
         // Text before the first slash is ignored.
-        let (_, rest) = pointer.split_once('/').ok_or(Refused::Unfit)?;
+        let (_, rest) = pointer.split_once('/').ok_or(PatchError::NotApplicable)?;
         let mut steps = rest.split('/').map(unescape).peekable();
         let mut container = doc;
         while let Some(key) = steps.next() {
@@ -315,26 +321,26 @@ impl<'a> Place<'a> {
                 return Ok(Self { container, key });
             }
             container = match container {
-                Value::Object(members) => members.get_mut(&key).ok_or(Refused::Unfit)?,
+                Value::Object(members) => members.get_mut(&key).ok_or(PatchError::NotApplicable)?,
                 Value::Array(items) => {
                     let at = index(&key, items.len())?;
-                    items.get_mut(at).ok_or(Refused::Unfit)?
+                    items.get_mut(at).ok_or(PatchError::NotApplicable)?
                 }
-                _ => return Err(Refused::Unfit),
+                _ => return Err(PatchError::NotApplicable),
             };
         }
-        Err(Refused::Unfit)
+        Err(PatchError::NotApplicable)
     }
 
-    fn get(&self) -> Result<&Value, Refused> {
+    fn get(&self) -> Result<&Value, PatchError> {
         match &*self.container {
             Value::Object(members) => Ok(members.get(&self.key).unwrap_or(&Value::Null)),
-            Value::Array(items) => items.get(index(&self.key, items.len())?).ok_or(Refused::Unfit),
-            _ => Err(Refused::Unfit),
+            Value::Array(items) => items.get(index(&self.key, items.len())?).ok_or(PatchError::NotApplicable),
+            _ => Err(PatchError::NotApplicable),
         }
     }
 
-    fn add(&mut self, value: Value, work: &mut Work) -> Result<(), Refused> {
+    fn add(&mut self, value: Value, work: &mut PatchWork) -> Result<(), PatchError> {
         match &mut *self.container {
             Value::Object(members) => {
                 members.insert(std::mem::take(&mut self.key), value);
@@ -343,49 +349,49 @@ impl<'a> Place<'a> {
             Value::Array(items) => {
                 let at = index(&self.key, items.len() + 1)?;
                 if at > items.len() {
-                    return Err(Refused::Unfit);
+                    return Err(PatchError::NotApplicable);
                 }
-                work.step(items.len() - at)?;
+                work.apply_operation(items.len() - at)?;
                 items.insert(at, value);
             }
-            _ => return Err(Refused::Unfit),
+            _ => return Err(PatchError::NotApplicable),
         }
         Ok(())
     }
 
-    fn replace(&mut self, value: Value, work: &mut Work) -> Result<(), Refused> {
+    fn replace(&mut self, value: Value, work: &mut PatchWork) -> Result<(), PatchError> {
         match &mut *self.container {
             Value::Array(items) => {
                 let at = index(&self.key, items.len())?;
-                *items.get_mut(at).ok_or(Refused::Unfit)? = value;
+                *items.get_mut(at).ok_or(PatchError::NotApplicable)? = value;
                 Ok(())
             }
             _ => self.add(value, work),
         }
     }
 
-    fn remove(&mut self, work: &mut Work) -> Result<Value, Refused> {
+    fn remove(&mut self, work: &mut PatchWork) -> Result<Value, PatchError> {
         match &mut *self.container {
-            Value::Object(members) => members.remove(&self.key).ok_or(Refused::Unfit),
+            Value::Object(members) => members.remove(&self.key).ok_or(PatchError::NotApplicable),
             Value::Array(items) => {
                 let at = index(&self.key, items.len())?;
                 if at >= items.len() {
-                    return Err(Refused::Unfit);
+                    return Err(PatchError::NotApplicable);
                 }
-                work.step(items.len() - at)?;
+                work.apply_operation(items.len() - at)?;
                 Ok(items.remove(at))
             }
-            _ => Err(Refused::Unfit),
+            _ => Err(PatchError::NotApplicable),
         }
     }
 }
 
 /// Parses an index; negative ones count from the end. It may be out of range.
-fn index(key: &str, length: usize) -> Result<usize, Refused> {
-    let index: i64 = key.parse().map_err(|_| Refused::Unfit)?;
-    let length = i64::try_from(length).map_err(|_| Refused::Unfit)?;
+fn index(key: &str, length: usize) -> Result<usize, PatchError> {
+    let index: i64 = key.parse().map_err(|_| PatchError::NotApplicable)?;
+    let length = i64::try_from(length).map_err(|_| PatchError::NotApplicable)?;
     let index = if index < 0 { index + length } else { index };
-    usize::try_from(index).map_err(|_| Refused::Unfit)
+    usize::try_from(index).map_err(|_| PatchError::NotApplicable)
 }
 
 fn unescape(step: &str) -> String {
@@ -486,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_do_what_kubernetes_makes_of_them() {
+    fn json_patch_operations_match_kubernetes() {
         let doc = json!({"data": {"k": "v", "n": null}, "list": ["a", "b"]});
         let rows = [
             (
@@ -538,17 +544,17 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_reading_finds_strange_members() {
+    fn strict_decoding_reports_unknown_members() {
         let patch = br#"[{"op":"add","path":"/a","foo":1},{"op":"add","path":"/a","path":"/b"}]"#;
         assert_eq!(
-            complaints(patch),
+            strict_errors(patch),
             [r#"json patch unknown field "[0].foo""#, r#"json patch duplicate field "[1].path""#]
         );
-        assert!(complaints(b"[1, {").is_empty());
+        assert!(strict_errors(b"[1, {").is_empty());
     }
 
     #[test]
-    fn copies_cannot_blow_up_the_document() {
+    fn copied_bytes_are_bounded() {
         let doc = json!({"a": ["x".repeat(1024)]});
         let operations: Vec<_> =
             (0..40).map(|_| json!({"op": "copy", "from": "/a", "path": "/a/-"})).collect();
@@ -556,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_cannot_bury_the_document() {
+    fn moves_cannot_exceed_document_depth() {
         let mut operations = Vec::new();
         for _ in 0..3000 {
             operations.push(json!({"op": "add", "path": "/n", "value": {}}));
@@ -568,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_patch_drops_nulls_as_kubernetes_does() {
+    fn merge_patch_drops_nulls_as_in_kubernetes() {
         let doc = json!({"a": {"b": 1, "c": 2}, "l": [1], "o": {"x": 1}});
         let patch = json!({"a": {"b": null, "n": {"z": null}}, "l": [{"p": null}, null], "o": [{"q": null}], "none": null});
         let expected = json!({"a": {"c": 2, "n": {}}, "l": [{}, null], "o": [{"q": null}]});

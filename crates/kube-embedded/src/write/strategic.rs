@@ -8,14 +8,14 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::json_patch::{drop_nulls, rejected};
+use super::json_patch::{drop_nulls, not_applicable_error};
 use crate::{
     error::{ApiError, Result},
     go,
-    schema::types::{Field, Patch, Shape, TypeRef},
+    schema::types::{Field, PatchStrategy, Shape, TypeRef},
 };
 
-const DIRECTIVE: &str = "$patch";
+const PATCH_DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const ELEMENT_ORDER: &str = "$setElementOrder";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
@@ -39,32 +39,32 @@ pub fn apply(ty: TypeRef<'_>, doc: &Value, patch: &Value) -> Result<Value> {
 }
 
 /// Errors for which Kubernetes has no client-visible status: 500.
-fn failed(message: String) -> ApiError {
+fn internal_error(message: String) -> ApiError {
     ApiError::new(500, "", message)
 }
 
 fn no_merge_key(element: &Object, key: &str) -> ApiError {
-    let element = go::plain(&Value::Object(element.clone()));
-    failed(format!("map: {element} does not contain declared merge key: {key}"))
+    let element = go::format_v(&Value::Object(element.clone()));
+    internal_error(format!("map: {element} does not contain declared merge key: {key}"))
 }
 
 fn bad_type(expected: &str, actual: &Value) -> ApiError {
     let actual = if actual.is_null() { "%!s(<nil>)" } else { go::type_name(actual) };
-    failed(format!("expected a {expected}, but received a {actual}"))
+    internal_error(format!("expected a {expected}, but received a {actual}"))
 }
 
 fn merge_map(ty: Option<TypeRef<'_>>, mut original: Object, mut patch: Object) -> Result<Object> {
-    if let Some(directive) = patch.get(DIRECTIVE) {
+    if let Some(directive) = patch.get(PATCH_DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
-                patch.remove(DIRECTIVE);
+                patch.remove(PATCH_DIRECTIVE);
                 Ok(patch)
             }
             Some("delete") => Ok(Object::new()),
             _ => {
-                let directive = go::text(directive);
-                let patch = go::plain(&Value::Object(patch));
-                Err(failed(format!("unknown patch type: {directive} in map: {patch}")))
+                let directive = go::format_s(directive);
+                let patch = go::format_v(&Value::Object(patch));
+                Err(internal_error(format!("unknown patch type: {directive} in map: {patch}")))
             }
         };
     }
@@ -73,7 +73,11 @@ fn merge_map(ty: Option<TypeRef<'_>>, mut original: Object, mut patch: Object) -
 
     for (name, mut change) in patch {
         let deleting = name.starts_with(DELETE_FROM);
-        let name = if deleting { listed(&name, DELETE_FROM, "primitive list")?.to_owned() } else { name };
+        let name = if deleting {
+            directive_list_name(&name, DELETE_FROM, "primitive list")?.to_owned()
+        } else {
+            name
+        };
         if change.is_null() {
             original.remove(&name);
             continue;
@@ -112,27 +116,30 @@ fn merge_map(ty: Option<TypeRef<'_>>, mut original: Object, mut patch: Object) -
 }
 
 /// Returns type and patch strategy of the field `name`. Fields below open schemas have no type.
-fn lookup<'a>(ty: Option<TypeRef<'a>>, name: &str) -> Result<(Option<TypeRef<'a>>, &'a Patch)> {
-    const PLAIN: &Patch = &Patch { merge: false, retain_keys: false, replace: false, merge_key: None };
+fn lookup<'a>(ty: Option<TypeRef<'a>>, name: &str) -> Result<(Option<TypeRef<'a>>, &'a PatchStrategy)> {
+    const PLAIN: &PatchStrategy =
+        &PatchStrategy { merge: false, retain_keys: false, replace: false, merge_key: None };
     let Some(ty) = ty else { return Ok((None, PLAIN)) };
     match ty.shape() {
         Shape::Struct(body) if body.field(name).is_none() && body.preserve_unknown => Ok((None, PLAIN)),
         Shape::Struct(_) | Shape::Any => match ty.field(name) {
-            Some(Field { ty: below, patch, .. }) => Ok((Some(ty.follow(*below)), patch)),
-            None => Err(failed(format!(
+            Some(Field { ty: below, patch, .. }) => Ok((Some(ty.with_id(*below)), patch)),
+            None => Err(internal_error(format!(
                 "unable to find api field in struct {} for the json field \"{name}\"",
                 ty.short_name()
             ))),
         },
         other => {
             let kind = if matches!(other, Shape::Map(_)) { "map" } else { "slice" };
-            Err(failed(format!("merging an object in json but data type is not struct, instead is: {kind}")))
+            Err(internal_error(format!(
+                "merging an object in json but data type is not struct, instead is: {kind}"
+            )))
         }
     }
 }
 
 /// Returns the list name of a directive such as `$setElementOrder/containers`.
-fn listed<'a>(name: &'a str, directive: &str, what: &str) -> Result<&'a str> {
+fn directive_list_name<'a>(name: &'a str, directive: &str, what: &str) -> Result<&'a str> {
     let bad = || ApiError::bad_request(format!("invalid patch format of {what}"));
     name.strip_prefix(directive).and_then(|rest| rest.strip_prefix('/')).ok_or_else(bad)
 }
@@ -159,7 +166,7 @@ fn order_lists(ty: Option<TypeRef<'_>>, original: &mut Object, patch: &mut Objec
     for directive in directives {
         let Some(order) = patch.remove(&directive) else { continue };
         let Value::Array(order) = order else { return Err(bad_type("[]interface {}", &order)) };
-        let name = listed(&directive, ELEMENT_ORDER, "setElementOrder list")?;
+        let name = directive_list_name(&directive, ELEMENT_ORDER, "setElementOrder list")?;
         let list = |value: Option<&Value>| match value {
             None => Ok(None),
             Some(Value::Array(items)) => Ok(Some(items.clone())),
@@ -187,7 +194,7 @@ fn order_lists(ty: Option<TypeRef<'_>>, original: &mut Object, patch: &mut Objec
             (Some(_), Some(changes)) => changes,
         };
         keyed?;
-        let ordered = arrange(merged, &order, &before, key)?;
+        let ordered = order_elements(merged, &order, &before, key)?;
         original.insert(name.to_owned(), Value::Array(ordered));
         patch.remove(name);
     }
@@ -199,7 +206,7 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
     if changes.is_empty() || order.is_empty() {
         return Ok(());
     }
-    let directive = |change: &Value| change.get(DIRECTIVE).cloned();
+    let directive = |change: &Value| change.get(PATCH_DIRECTIVE).cloned();
     if let (Some(_), Some(other)) = (key, changes.iter().find(|change| !change.is_object())) {
         return Err(bad_type("map[string]interface {}", other));
     }
@@ -218,8 +225,8 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
         wanted.next();
     }
     if left.peek().is_some() {
-        let lists = (go::plain(&Value::from(changes)), go::plain(&Value::from(order)));
-        return Err(failed(format!(
+        let lists = (go::format_v(&Value::from(changes)), go::format_v(&Value::from(order)));
+        return Err(internal_error(format!(
             "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
             lists.0, lists.1
         )));
@@ -240,16 +247,16 @@ fn element_kind(original: &[Value], patch: &[Value]) -> Result<bool> {
     for element in original.iter().chain(patch) {
         let kind = go::type_name(element);
         if element.is_array() && first.is_none() {
-            return Err(rejected());
+            return Err(not_applicable_error());
         }
         if *first.get_or_insert(kind) != kind || element.is_null() {
-            let lists = go::plain(&Value::from(vec![Value::from(original), Value::from(patch)]));
-            return Err(failed(format!("list element types are not identical: {lists}")));
+            let lists = go::format_v(&Value::from(vec![Value::from(original), Value::from(patch)]));
+            return Err(internal_error(format!("list element types are not identical: {lists}")));
         }
     }
     match first {
         Some(kind) => Ok(kind.starts_with("map")),
-        None => Err(failed("no elements in any of the given slices".to_owned())),
+        None => Err(internal_error("no elements in any of the given slices".to_owned())),
     }
 }
 
@@ -271,12 +278,12 @@ fn merge_list(
         let mut seen = HashSet::new();
         let both = original.iter().chain(&patch);
         let merged = both.filter(|item| seen.insert(*item)).cloned().collect();
-        return arrange(merged, &patch, &original, key);
+        return order_elements(merged, &patch, &original, key);
     }
     let Some(key) = key else {
-        return Err(failed("cannot merge lists without merge key for struct".to_owned()));
+        return Err(internal_error("cannot merge lists without merge key for struct".to_owned()));
     };
-    let (original, patch) = heed_directives(original, patch, key)?;
+    let (original, patch) = apply_directives(original, patch, key)?;
     let mut merged = original.clone();
     let mut places: HashMap<Value, usize> = HashMap::new();
     for (at, item) in merged.iter().enumerate() {
@@ -295,16 +302,16 @@ fn merge_list(
             merged.push(change.clone());
         }
     }
-    arrange(merged, &patch, &original, Some(key))
+    order_elements(merged, &patch, &original, Some(key))
 }
 
 /// Applies the `$patch` directives of a list; returns the remaining elements of the original and of the patch.
-fn heed_directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>)> {
+fn apply_directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>)> {
     let mut plain = Vec::with_capacity(patch.len());
     let mut gone = HashSet::new();
     let mut replace = false;
     for change in patch {
-        let Some(directive) = change.get(DIRECTIVE) else {
+        let Some(directive) = change.get(PATCH_DIRECTIVE) else {
             plain.push(change);
             continue;
         };
@@ -314,12 +321,15 @@ fn heed_directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result
             }
             Some("replace") => replace = true,
             Some("merge") => {
-                return Err(failed("merging lists cannot yet be specified in the patch".to_owned()));
+                return Err(internal_error("merging lists cannot yet be specified in the patch".to_owned()));
             }
             _ => {
-                let message =
-                    format!("unknown patch type: {} in map: {}", go::text(directive), go::plain(&change));
-                return Err(failed(message));
+                let message = format!(
+                    "unknown patch type: {} in map: {}",
+                    go::format_s(directive),
+                    go::format_v(&change)
+                );
+                return Err(internal_error(message));
             }
         }
     }
@@ -332,7 +342,12 @@ fn heed_directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result
 
 /// Orders a merged list: elements in `order` by that order, the others by their position in `before`, each in front of the first ordered
 /// element that followed it there.
-fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: Option<&str>) -> Result<Vec<Value>> {
+fn order_elements(
+    merged: Vec<Value>,
+    order: &[Value],
+    before: &[Value],
+    key: Option<&str>,
+) -> Result<Vec<Value>> {
     let index = |list: &[Value]| {
         let mut places: HashMap<Value, usize> = HashMap::new();
         for (at, item) in list.iter().enumerate() {
@@ -352,7 +367,7 @@ fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: Option<&s
         }
     }
     ordered.sort_by_key(|(at, ..)| *at);
-    sort_by_place(&mut others);
+    sort_by_position(&mut others);
 
     let mut out = Vec::with_capacity(ordered.len() + others.len());
     let mut others = others.into_iter().peekable();
@@ -370,9 +385,9 @@ fn arrange(merged: Vec<Value>, order: &[Value], before: &[Value], key: Option<&s
 
 /// Sorts by position. Kubernetes' comparison returns true for elements without a position, so that its stable sort moves these to the front
 /// in reverse order.
-fn sort_by_place(items: &mut [(Option<usize>, Value)]) {
-    const SHORT: usize = 20; // up to this length Go's stable sort is an insertion sort
-    if items.len() > SHORT || items.iter().all(|(place, _)| place.is_some()) {
+fn sort_by_position(items: &mut [(Option<usize>, Value)]) {
+    const MAX_INSERTION_SORT_LEN: usize = 20; // up to this length Go's stable sort is an insertion sort
+    if items.len() > MAX_INSERTION_SORT_LEN || items.iter().all(|(place, _)| place.is_some()) {
         items.sort_by_key(|(place, _)| *place);
         return;
     }
@@ -394,7 +409,7 @@ fn sort_by_place(items: &mut [(Option<usize>, Value)]) {
 fn drop_directives(value: &mut Value) -> bool {
     match value {
         Value::Object(members) => {
-            if members.contains_key(DIRECTIVE) {
+            if members.contains_key(PATCH_DIRECTIVE) {
                 return false;
             }
             members.retain(|_, member| drop_directives(member));
@@ -410,15 +425,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::schema::types::{List, ListMerge, Mapping, Struct, Type, TypeId, Types};
+    use crate::schema::types::{List, ListMerge, Mapping, Struct, Type, TypeArena, TypeId};
 
     /// The parts of the Pod type that the tests patch.
-    fn pod() -> (Types, TypeId) {
-        fn list(types: &mut Types, element: TypeId) -> TypeId {
+    fn pod() -> (TypeArena, TypeId) {
+        fn list(types: &mut TypeArena, element: TypeId) -> TypeId {
             let shape = Shape::List(List { element, merge: ListMerge::Atomic });
             types.add(Type { name: "".into(), shape })
         }
-        fn object(types: &mut Types, name: &str, fields: &[(&str, TypeId, Option<&str>)]) -> TypeId {
+        fn object(types: &mut TypeArena, name: &str, fields: &[(&str, TypeId, Option<&str>)]) -> TypeId {
             let mut fields: Vec<Field> = fields
                 .iter()
                 .map(|&(name, ty, merge)| Field {
@@ -429,7 +444,7 @@ mod tests {
                     omitempty: true,
                     numbers: Box::default(),
                     default: None,
-                    patch: Patch {
+                    patch: PatchStrategy {
                         merge: merge.is_some(),
                         retain_keys: false,
                         replace: name == "selector",
@@ -443,7 +458,7 @@ mod tests {
                 shape: Shape::Struct(Struct { fields: fields.into(), ..Struct::default() }),
             })
         }
-        let mut types = Types::default();
+        let mut types = TypeArena::default();
         let text = types.add(Type { name: "".into(), shape: Shape::String });
         let dict =
             types.add(Type { name: "".into(), shape: Shape::Map(Mapping { value: text, atomic: false }) });
@@ -484,11 +499,11 @@ mod tests {
 
     fn patched(doc: &Value, patch: &Value) -> Result<Value, (u16, String)> {
         let (types, root) = pod();
-        apply(types.at(root), doc, patch).map_err(|error| (error.code, error.message))
+        apply(types.get(root), doc, patch).map_err(|error| (error.code, error.message))
     }
 
     #[test]
-    fn lists_merge_by_their_keys_and_directives() {
+    fn lists_are_merged_by_key_and_directives() {
         let doc = json!({
             "containers": [{"name": "a", "image": "1", "args": ["x"], "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}],
             "volumes": [{"name": "v", "emptyDir": {}}],
@@ -549,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_patch_is_said_as_kubernetes_says_it() {
+    fn strategic_patch_errors_are_those_of_kubernetes() {
         let doc = json!({"containers": [{"name": "a"}], "finalizers": ["f1"], "labels": {"a": "1"}});
         let rows = [
             (

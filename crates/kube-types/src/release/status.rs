@@ -6,23 +6,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::is_false;
-use crate::progress::Transition;
+use crate::conditions::Transition;
 
 /// Pattern of chart names from chart metadata; may be empty.
 const CHART_NAME_PATTERN: &str = r"^([A-Za-z0-9][-._~!$&'()*+,;=:@A-Za-z0-9]*)?$";
 
 /// Maximum number of objects listed as not ready.
-pub const NOT_READY: usize = 20;
+pub const MAX_NOT_READY: usize = 20;
 /// Maximum number of objects outside the namespace in the inventory.
-pub const INVENTORY: usize = 200;
+pub const MAX_INVENTORY: usize = 200;
 /// Maximum number of objects written with an administrator's rights.
-pub const ADMINISTERED: usize = 200;
+pub const MAX_ADMINISTERED: usize = 200;
 /// Maximum number of recorded revisions made by the platform.
-pub const REVISIONS: usize = 100;
+pub const MAX_REVISIONS: usize = 100;
 /// Number of recorded operations.
-pub const DEPLOYED: usize = 10;
+pub const MAX_DEPLOY_STATUS: usize = 10;
 /// Maximum length of a message in characters.
-pub const MESSAGE: usize = 2048;
+pub const MAX_MESSAGE_LEN: usize = 2048;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -51,13 +51,13 @@ pub struct HelmReleaseStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chart: Option<ResolvedChart>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Resources>,
+    pub resources: Option<ResourceSummary>,
     /// What is being done now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub operation: Option<Operation>,
+    pub operation: Option<CurrentOperation>,
     /// The revisions that the platform made and that Helm keeps. The content of any other record is not trusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<RevisionRecord>,
     /// Objects outside the release's namespace, which nothing else would remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<InventoryEntry>,
@@ -67,7 +67,7 @@ pub struct HelmReleaseStatus {
     pub administered: Vec<InventoryEntry>,
     /// The last operations, the newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub deploy_status: Vec<Deployed>,
+    pub deploy_status: Vec<OperationRecord>,
     /// How often what is wanted now was tried in vain.
     #[serde(skip_serializing_if = "is_zero")]
     pub attempts: i64,
@@ -108,7 +108,7 @@ pub struct HelmState {
 /// What is known of a Helm record that the platform made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Revision {
+pub struct RevisionRecord {
     pub revision: i64,
     /// The `spec.version` that it was made of; of a rollback, that of the revision it restores.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -146,17 +146,17 @@ pub struct ResolvedChart {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Resources {
+pub struct ResourceSummary {
     pub total: i64,
     pub ready: i64,
     /// The first that are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
-    pub not_ready: Vec<NotReady>,
+    pub not_ready: Vec<UnreadyObject>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct NotReady {
+pub struct UnreadyObject {
     pub kind: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
@@ -166,7 +166,7 @@ pub struct NotReady {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Operation {
+pub struct CurrentOperation {
     pub id: String,
     pub kind: String,
     pub started_at: Time,
@@ -186,7 +186,7 @@ pub struct InventoryEntry {
 /// One operation that ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Deployed {
+pub struct OperationRecord {
     pub version: i64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub helm_revision: i64,

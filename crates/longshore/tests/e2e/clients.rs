@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::target::{Cluster, skipped};
+use crate::target::{Cluster, report_skipped};
 
 /// A client program and the cluster that it is configured for.
-pub struct Client {
+pub struct CliClient {
     program: PathBuf,
     pub cluster: Arc<Cluster>,
     /// Overrides the test's namespace.
@@ -21,28 +21,28 @@ pub struct Client {
 }
 
 /// Output of a command and whether it succeeded.
-pub struct Said {
-    pub ok: bool,
+pub struct CliOutput {
+    pub success: bool,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Client {
+impl CliClient {
     /// kubectl with a new cluster. `None`, after reporting the test as skipped, if no kubectl is configured.
     pub fn kubectl() -> Option<Self> {
-        let program = named_by("LONGSHORE_KUBECTL")?;
+        let program = program_from_env("LONGSHORE_KUBECTL")?;
         Some(Self { program, cluster: Arc::new(Cluster::start()), namespace: None })
     }
 
     /// kubectl on an existing cluster.
     pub fn kubectl_on(cluster: &Arc<Cluster>) -> Option<Self> {
-        let program = named_by("LONGSHORE_KUBECTL")?;
+        let program = program_from_env("LONGSHORE_KUBECTL")?;
         Some(Self { program, cluster: Arc::clone(cluster), namespace: None })
     }
 
     /// Helm on the same cluster. `None`, after reporting the test as skipped, if the variable is unset.
     pub fn helm(&self, variable: &str) -> Option<Self> {
-        Some(self.with_program(named_by(variable)?))
+        Some(self.with_program(program_from_env(variable)?))
     }
 
     /// The `longshore` binary on the same cluster, without a server.
@@ -61,14 +61,14 @@ impl Client {
     }
 
     /// Replaces `{ns}` by the namespace of the test; used for commands and expected output.
-    fn fill(&self, text: &str) -> String {
+    fn expand_namespace(&self, text: &str) -> String {
         text.replace("{ns}", &self.cluster.namespace)
     }
 
     pub fn command(&self, line: &str) -> Command {
         let folder = self.cluster.folder.path();
         let mut command = Command::new(&self.program);
-        command.args(words(&self.fill(line))).current_dir(folder);
+        command.args(split_line(&self.expand_namespace(line))).current_dir(folder);
         command.args(self.namespace.iter().flat_map(|name| ["--namespace", name]));
         command.env("KUBECONFIG", self.cluster.kubeconfig()).env("HOME", folder);
         command.env("LONGSHORE_KUBE_KUBECONFIG", self.cluster.kubeconfig());
@@ -80,70 +80,80 @@ impl Client {
         command
     }
 
-    pub fn try_with(&self, line: &str, stdin: &str) -> Said {
+    pub fn try_run(&self, line: &str, stdin: &str) -> CliOutput {
         let mut command = self.command(line);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(self.fill(stdin).as_bytes()).unwrap();
+        child.stdin.take().unwrap().write_all(self.expand_namespace(stdin).as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Said { ok: output.status.success(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        CliOutput {
+            success: output.status.success(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     }
 
     /// Runs a command and returns its stdout; panics if it fails.
-    pub fn with(&self, line: &str, stdin: &str) -> String {
-        let said = self.try_with(line, stdin);
-        assert!(said.ok, "{} {line}\n{}{}", self.program.display(), said.stdout, said.stderr);
+    pub fn run_with_stdin(&self, line: &str, stdin: &str) -> String {
+        let said = self.try_run(line, stdin);
+        assert!(said.success, "{} {line}\n{}{}", self.program.display(), said.stdout, said.stderr);
         said.stdout
     }
 
-    pub fn ok(&self, line: &str) -> String {
-        self.with(line, "")
+    pub fn run(&self, line: &str) -> String {
+        self.run_with_stdin(line, "")
     }
 
     /// Asserts the exact stdout.
-    pub fn prints(&self, line: &str, expected: &str) {
-        assert_eq!(self.ok(line).trim_end(), self.fill(expected), "kubectl {line}");
+    pub fn assert_prints(&self, line: &str, expected: &str) {
+        assert_eq!(self.run(line).trim_end(), self.expand_namespace(expected), "kubectl {line}");
     }
 
     /// Waits up to a minute for the exact stdout.
-    pub fn eventually(&self, line: &str, expected: &str) {
+    pub fn wait_until_prints(&self, line: &str, expected: &str) {
         let began = Instant::now();
-        while self.ok(line).trim_end() != self.fill(expected) && began.elapsed() < Duration::from_mins(1) {
+        while self.run(line).trim_end() != self.expand_namespace(expected)
+            && began.elapsed() < Duration::from_mins(1)
+        {
             thread::sleep(Duration::from_millis(100));
         }
-        self.prints(line, expected);
+        self.assert_prints(line, expected);
     }
 
     /// Asserts that stdout contains all parts.
-    pub fn mentions(&self, line: &str, parts: &[&str]) {
-        let text = self.ok(line);
+    pub fn assert_mentions(&self, line: &str, parts: &[&str]) {
+        let text = self.run(line);
         for part in parts {
-            assert!(text.contains(&self.fill(part)), "kubectl {line}: no `{part}` in\n{text}");
+            assert!(text.contains(&self.expand_namespace(part)), "kubectl {line}: no `{part}` in\n{text}");
         }
     }
 
     /// Asserts that the command fails with `part` in stderr.
-    pub fn refuses(&self, line: &str, stdin: &str, part: &str) {
-        let said = self.try_with(line, stdin);
-        assert!(!said.ok, "kubectl {line} succeeded:\n{}", said.stdout);
-        assert!(said.stderr.contains(&self.fill(part)), "kubectl {line}: no `{part}` in\n{}", said.stderr);
+    pub fn assert_refused(&self, line: &str, stdin: &str, part: &str) {
+        let said = self.try_run(line, stdin);
+        assert!(!said.success, "kubectl {line} succeeded:\n{}", said.stdout);
+        assert!(
+            said.stderr.contains(&self.expand_namespace(part)),
+            "kubectl {line}: no `{part}` in\n{}",
+            said.stderr
+        );
     }
 
     /// Registers a namespace that the test will create for removal at the end.
-    pub fn removes_namespace(&self, name: &str) {
-        self.cluster.removes(format!("/api/v1/namespaces/{}", self.fill(name)));
+    pub fn remove_namespace_at_end(&self, name: &str) {
+        self.cluster.remove_at_end(format!("/api/v1/namespaces/{}", self.expand_namespace(name)));
     }
 
-    pub fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.ok(line)).unwrap()
+    pub fn run_json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.run(line)).unwrap()
     }
 }
 
 /// The program in an environment variable.
-fn named_by(variable: &str) -> Option<PathBuf> {
+fn program_from_env(variable: &str) -> Option<PathBuf> {
     let Some(program) = std::env::var_os(variable).map(PathBuf::from) else {
-        skipped(&format!("{variable} names no program"));
+        report_skipped(&format!("{variable} names no program"));
         return None;
     };
     assert!(program.exists(), "{variable} names {}, which is not there", program.display());
@@ -151,7 +161,7 @@ fn named_by(variable: &str) -> Option<PathBuf> {
 }
 
 /// Splits a command line into arguments; single quotes group an argument.
-fn words(line: &str) -> Vec<String> {
+fn split_line(line: &str) -> Vec<String> {
     let quoted = line.split('\'').enumerate();
     let (mut words, mut open) = (Vec::new(), false);
     for (number, part) in quoted {
@@ -171,9 +181,9 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn words_hold_together_in_quotes() {
+fn split_line_keeps_quoted_arguments() {
     assert_eq!(
-        words("get cm -o jsonpath='{.a b}'  -p '{\"x\": 1}'"),
+        split_line("get cm -o jsonpath='{.a b}'  -p '{\"x\": 1}'"),
         ["get", "cm", "-o", "jsonpath={.a b}", "-p", "{\"x\": 1}"]
     );
 }

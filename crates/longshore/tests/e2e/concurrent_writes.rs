@@ -4,7 +4,7 @@ use futures::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::request::{Answer, get, with};
+use crate::request::{HttpResponse, get, send_body};
 use crate::target::Cluster;
 
 /// Number of concurrent requests.
@@ -13,22 +13,22 @@ const APPLY: &str = "application/apply-patch+yaml";
 const JSON: &str = "application/json";
 
 /// Sends requests with these paths and bodies concurrently.
-async fn at_once(
+async fn send_concurrently(
     client: &kube::Client,
     method: Method,
     media: &'static str,
     requests: impl Iterator<Item = (String, Value)>,
-) -> Vec<Answer> {
+) -> Vec<HttpResponse> {
     let send = |(path, body): (String, Value)| {
         let (client, method) = (client.clone(), method.clone());
-        tokio::spawn(async move { with(&client, method, &path, media, body.to_string()).await })
+        tokio::spawn(async move { send_body(&client, method, &path, media, body.to_string()).await })
     };
     let sent: Vec<_> = requests.map(send).collect();
     join_all(sent).await.into_iter().map(Result::unwrap).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn first_server_side_applies_of_one_object_at_once_all_succeed() {
+async fn concurrent_first_server_side_applies_all_succeed() {
     let cluster = Cluster::start();
     let client = cluster.client().await;
     for round in 0..5 {
@@ -39,7 +39,7 @@ async fn first_server_side_applies_of_one_object_at_once_all_succeed() {
                 "metadata": {"name": format!("shared-{round}")}, "data": data});
             (format!("{path}?fieldManager=manager-{n}"), map)
         });
-        for answer in at_once(&client, Method::PATCH, APPLY, applies).await {
+        for answer in send_concurrently(&client, Method::PATCH, APPLY, applies).await {
             assert!(matches!(answer.code, 200 | 201), "{}: {}", answer.code, answer.text);
         }
         // No applied field is lost.
@@ -49,7 +49,7 @@ async fn first_server_side_applies_of_one_object_at_once_all_succeed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn first_puts_of_one_object_at_once_all_succeed() {
+async fn concurrent_first_puts_all_succeed() {
     let cluster = Cluster::start();
     let client = cluster.client().await;
     for round in 0..5 {
@@ -67,7 +67,7 @@ async fn first_puts_of_one_object_at_once_all_succeed() {
                     json!({"name": format!("shared-{round}"), "labels": {"writer": format!("w{n}")}});
                 (path.clone(), object)
             });
-            let answers = at_once(&client, Method::PUT, JSON, puts).await;
+            let answers = send_concurrently(&client, Method::PUT, JSON, puts).await;
             for answer in &answers {
                 assert!(matches!(answer.code, 200 | 201), "{path}: {}: {}", answer.code, answer.text);
             }
@@ -78,13 +78,13 @@ async fn first_puts_of_one_object_at_once_all_succeed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn creations_at_once_under_a_quota_fill_it_and_never_exceed_it() {
+async fn concurrent_creations_never_exceed_quota() {
     let cluster = Cluster::start();
     let client = cluster.client().await;
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", cluster.namespace);
     let quota =
         json!({"metadata": {"name": "bound"}, "spec": {"hard": {"count/secrets": REQUESTS.to_string()}}});
-    assert_eq!(with(&client, Method::POST, &quotas, JSON, quota.to_string()).await.code, 201);
+    assert_eq!(send_body(&client, Method::POST, &quotas, JSON, quota.to_string()).await.code, 201);
     let used = async || {
         let quota = get(&client, &format!("{quotas}/bound")).await.json();
         quota["status"]["used"]["count/secrets"].as_str().map(str::to_owned)
@@ -93,7 +93,7 @@ async fn creations_at_once_under_a_quota_fill_it_and_never_exceed_it() {
     let secrets = format!("/api/v1/namespaces/{}/secrets", cluster.namespace);
     let creations = (0..REQUESTS + REQUESTS / 2)
         .map(|n| (secrets.clone(), json!({"metadata": {"name": format!("s{n}")}})));
-    let answers = at_once(&client, Method::POST, JSON, creations).await;
+    let answers = send_concurrently(&client, Method::POST, JSON, creations).await;
     let count = |code: u16| answers.iter().filter(|answer| answer.code == code).count();
     let seen: Vec<u16> = answers.iter().map(|answer| answer.code).collect();
     assert_eq!((count(201), count(403)), (REQUESTS, REQUESTS / 2), "{seen:?}");

@@ -12,10 +12,10 @@ use kube::api::{Patch, PatchParams};
 use kube_types::User;
 use serde_json::{Value, json};
 
-use crate::platform::{Person, kubectl, until, unused_phone};
+use crate::platform::{PlatformUser, kubectl, until, unused_phone};
 use crate::program::Server;
-use crate::request::{Answer, get, send, with};
-use crate::target::{Cluster, skipped};
+use crate::request::{HttpResponse, get, send, send_body};
+use crate::target::{Cluster, report_skipped};
 
 /// Routes that list or summarise objects.
 const LISTS: &[&str] = &[
@@ -32,7 +32,7 @@ const LISTS: &[&str] = &[
 ];
 
 /// A user registered through the console's `/register` route.
-pub struct Visitor {
+pub struct ConsoleUser {
     email: String,
     pub phone: String,
     token: String,
@@ -40,11 +40,11 @@ pub struct Visitor {
     platform: kube::Client,
 }
 
-impl Visitor {
+impl ConsoleUser {
     pub async fn register(server: &Server, cluster: &Cluster) -> Self {
         let phone = unused_phone();
         let email = format!("v{phone}@example.com");
-        cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
+        cluster.remove_at_end(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
         let platform = server.platform();
         let form = json!({"email": email, "phone": phone, "organization": "Acme"});
         let made = post(&platform, "/register", &form).await;
@@ -54,42 +54,42 @@ impl Visitor {
         Self { token: text("token"), namespace: text("namespace"), email, phone, platform }
     }
 
-    pub async fn login(&self) -> Answer {
+    pub async fn login(&self) -> HttpResponse {
         get(&self.platform, &format!("/login?email={}&token={}", self.email, self.token)).await
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
-        as_bearer(&self.platform, &self.token, path).await
+    pub async fn get(&self, path: &str) -> HttpResponse {
+        get_with_token(&self.platform, &self.token, path).await
     }
 }
 
-async fn post(platform: &kube::Client, path: &str, body: &Value) -> Answer {
-    with(platform, Method::POST, path, "application/json", body.to_string()).await
+async fn post(platform: &kube::Client, path: &str, body: &Value) -> HttpResponse {
+    send_body(platform, Method::POST, path, "application/json", body.to_string()).await
 }
 
-async fn as_bearer(platform: &kube::Client, token: &str, path: &str) -> Answer {
+async fn get_with_token(platform: &kube::Client, token: &str, path: &str) -> HttpResponse {
     let request = Request::get(path).header("authorization", format!("Bearer {token}"));
     send(platform, request.body(Vec::new()).unwrap()).await
 }
 
 /// Creates an object with its status as cluster administrator.
-async fn make(cluster: &Cluster, path: &str, object: &Value) {
+async fn create_with_status(cluster: &Cluster, path: &str, object: &Value) {
     let client = cluster.client().await;
     let name = object["metadata"]["name"].as_str().unwrap();
     // Pods are rejected with 403 until the namespace's default ServiceAccount exists.
     until("the object can be made", async || {
-        let made = with(&client, Method::POST, path, "application/json", object.to_string()).await;
+        let made = send_body(&client, Method::POST, path, "application/json", object.to_string()).await;
         assert!(matches!(made.code, 201 | 403), "{}", made.text);
         (made.code == 201).then_some(())
     })
     .await;
     if !path.contains("/namespaces/") {
-        cluster.removes(format!("{path}/{name}"));
+        cluster.remove_at_end(format!("{path}/{name}"));
     }
     if let Some(status) = object.get("status") {
         let path = format!("{path}/{name}/status");
         let body = json!({"status": status}).to_string();
-        let written = with(&client, Method::PATCH, &path, "application/merge-patch+json", body).await;
+        let written = send_body(&client, Method::PATCH, &path, "application/merge-patch+json", body).await;
         assert_eq!(written.code, 200, "{}", written.text);
     }
 }
@@ -99,9 +99,9 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_visitor_registers_logs_in_and_has_a_namespace_of_their_own() {
+async fn console_user_registers_logs_in_and_gets_namespace() {
     let (cluster, server) = Cluster::with_platform().await;
-    let visitor = Visitor::register(&server, &cluster).await;
+    let visitor = ConsoleUser::register(&server, &cluster).await;
     let admin = cluster.client().await;
     let space = &visitor.namespace;
     for path in [
@@ -168,14 +168,14 @@ async fn a_visitor_registers_logs_in_and_has_a_namespace_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_kubeconfig_of_a_login_works_in_the_own_namespace_and_nowhere_else() {
+async fn console_kubeconfig_is_limited_to_own_namespace() {
     if std::env::var_os("LONGSHORE_KUBECTL").is_none() {
-        skipped("LONGSHORE_KUBECTL names no kubectl");
+        report_skipped("LONGSHORE_KUBECTL names no kubectl");
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let visitor = Visitor::register(&server, &cluster).await;
-    let other = Visitor::register(&server, &cluster).await;
+    let visitor = ConsoleUser::register(&server, &cluster).await;
+    let other = ConsoleUser::register(&server, &cluster).await;
     let told = visitor.login().await.json();
     let file = cluster.folder.path().join("login");
     fs::write(&file, told["spec"]["kubeConfig"].as_str().unwrap()).unwrap();
@@ -205,16 +205,16 @@ async fn the_kubeconfig_of_a_login_works_in_the_own_namespace_and_nowhere_else()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_let_in_without_a_name_and_nobody_into_anothers_namespace() {
+async fn console_rejects_anonymous_and_foreign_namespaces() {
     let (cluster, server) = Cluster::with_platform().await;
-    let visitor = Visitor::register(&server, &cluster).await;
-    let other = Visitor::register(&server, &cluster).await;
+    let visitor = ConsoleUser::register(&server, &cluster).await;
+    let other = ConsoleUser::register(&server, &cluster).await;
     let platform = &visitor.platform;
     for path in LISTS {
         let nobody = get(platform, path).await;
         assert_eq!(nobody.code, 401, "{path}");
         assert_eq!(nobody.json()["status"], false, "{path}");
-        let forged = as_bearer(platform, "lsh_aaaaaaaaaa_forged", path).await;
+        let forged = get_with_token(platform, "lsh_aaaaaaaaaa_forged", path).await;
         assert_eq!(forged.code, 401, "{path}");
         assert_eq!(visitor.get(path).await.code, 200, "{path}");
         if !matches!(*path, "/nodes" | "/nodepools") {
@@ -235,15 +235,15 @@ async fn nobody_is_let_in_without_a_name_and_nobody_into_anothers_namespace() {
         (Method::DELETE, "/nodepools/some"),
         (Method::PUT, "/nodes/some/autonomy"),
     ] {
-        let nobody = with(platform, method.clone(), path, "application/json", "{}").await;
+        let nobody = send_body(platform, method.clone(), path, "application/json", "{}").await;
         assert_eq!(nobody.code, 401, "{method} {path}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubeconfig_that_is_sent_is_not_looked_at() {
+async fn console_ignores_kubeconfig_in_request() {
     let (cluster, server) = Cluster::with_platform().await;
-    let visitor = Visitor::register(&server, &cluster).await;
+    let visitor = ConsoleUser::register(&server, &cluster).await;
     let trap = TcpListener::bind("127.0.0.1:0").unwrap();
     trap.set_nonblocking(true).unwrap();
     let address = trap.local_addr().unwrap();
@@ -272,10 +272,10 @@ async fn a_kubeconfig_that_is_sent_is_not_looked_at() {
 
 /// Conditions, labels and sums of objects that a cluster administrator wrote.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_pools_and_workloads_are_told_as_they_are() {
+async fn console_lists_match_cluster_state() {
     let (cluster, server) = Cluster::with_platform().await;
-    let visitor = Visitor::register(&server, &cluster).await;
-    let admin = Person::administrator(&server, &cluster).await;
+    let visitor = ConsoleUser::register(&server, &cluster).await;
+    let admin = PlatformUser::administrator(&server, &cluster).await;
     let platform = server.platform();
     let tag = unused_phone();
     let pool = format!("pool-{tag}");
@@ -297,9 +297,13 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
             },
         })
     };
-    make(&cluster, nodes, &bare("cloud", json!({"node-role.kubernetes.io/control-plane": ""}), Some("True")))
-        .await;
-    make(
+    create_with_status(
+        &cluster,
+        nodes,
+        &bare("cloud", json!({"node-role.kubernetes.io/control-plane": ""}), Some("True")),
+    )
+    .await;
+    create_with_status(
         &cluster,
         nodes,
         &bare(
@@ -309,8 +313,8 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
         ),
     )
     .await;
-    make(&cluster, nodes, &bare("lost", json!({}), Some("Unknown"))).await;
-    make(&cluster, nodes, &bare("new", json!({}), None)).await;
+    create_with_status(&cluster, nodes, &bare("lost", json!({}), Some("Unknown"))).await;
+    create_with_status(&cluster, nodes, &bare("new", json!({}), None)).await;
     let pods = format!("/api/v1/namespaces/{}/pods", cluster.namespace);
     let container = |name: &str, cpu: &str| json!({"name": name, "image": "nginx", "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}}});
     for (name, phase) in [("runs", "Running"), ("ended", "Succeeded")] {
@@ -322,10 +326,10 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
             },
             "status": {"phase": phase},
         });
-        make(&cluster, &pods, &pod).await;
+        create_with_status(&cluster, &pods, &pod).await;
     }
     let listed = until("the node is listed as it is", async || {
-        let answer = as_bearer(&platform, &admin.token, "/nodes").await;
+        let answer = get_with_token(&platform, &admin.token, "/nodes").await;
         assert_eq!(answer.code, 200, "{}", answer.text);
         let list = answer.json();
         let rows: Vec<Value> = list["allNodes"]
@@ -361,11 +365,11 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
             .body(body.to_string().into_bytes())
             .unwrap()
     };
-    cluster.removes(format!("/apis/apps.openyurt.io/v1alpha1/nodepools/{pool}"));
+    cluster.remove_at_end(format!("/apis/apps.openyurt.io/v1alpha1/nodepools/{pool}"));
     let created = send(&platform, request(Method::POST, "/nodepools", &admin.token, &made)).await;
     assert!(created.code < 300, "{}", created.text);
     let row = until("the pool has its node", async || {
-        let list = as_bearer(&platform, &admin.token, "/nodepools").await.json();
+        let list = get_with_token(&platform, &admin.token, "/nodepools").await.json();
         let row = list["items"].as_array()?.iter().find(|row| row["name"] == json!(pool))?.clone();
         (row["nodeStatus"]["totalNum"] == 1).then_some(row)
     })
@@ -388,9 +392,9 @@ async fn nodes_pools_and_workloads_are_told_as_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_expired_account_is_told_so_and_nothing_else_and_no_log_has_a_secret() {
+async fn expired_account_is_rejected_and_log_contains_no_secret() {
     let (cluster, server) = Cluster::with_platform().await;
-    let visitor = Visitor::register(&server, &cluster).await;
+    let visitor = ConsoleUser::register(&server, &cluster).await;
     let before = visitor.login().await.json();
     for path in LISTS {
         let answer = get(&visitor.platform, &format!("{path}?token={}", visitor.token)).await;

@@ -28,29 +28,29 @@ const OBJECTS: usize = 1_000;
 const CRD: &str = "ships.e2e.longshore.dev";
 const FINALIZER: &str = "e2e.longshore.dev/berth";
 /// Sized for a debug build on two busy cores.
-const PATIENCE: Duration = Duration::from_mins(4);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_controller_over_tls() {
+async fn controller_reconciles_over_tls() {
     let cluster = target::Cluster::start();
-    cluster.removes(format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"));
-    a_thousand_objects(cluster.client().await).await;
+    cluster.remove_at_end(format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRD}"));
+    reconcile_thousand_objects(cluster.client().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_controller_in_process() {
+async fn controller_reconciles_in_process() {
     if !target::only_on_embedded() {
         return;
     }
     let cluster = Cluster::in_memory().await;
-    a_thousand_objects(cluster.client(User::admin())).await;
+    reconcile_thousand_objects(cluster.client(User::admin())).await;
     cluster.stop();
 }
 
 /// The controller creates a berth (an owned ConfigMap) for each ship and reports it in the status. A finalizer clears
 /// the berth before the ship is deleted.
-async fn a_thousand_objects(client: Client) {
-    install(&client).await;
+async fn reconcile_thousand_objects(client: Client) {
+    install_crd(&client).await;
     let ships = ships(&client);
     let create = |number: usize| {
         let ships = ships.clone();
@@ -62,7 +62,7 @@ async fn a_thousand_objects(client: Client) {
     let (stop, stopped) = oneshot::channel::<()>();
     let context = Arc::new(Context { client: client.clone(), cleared: Arc::clone(&cleared) });
     let running = tokio::spawn(
-        Controller::new_with(ships.clone(), watcher::Config::default(), kind())
+        Controller::new_with(ships.clone(), watcher::Config::default(), api_resource())
             .owns(Api::<ConfigMap>::default_namespaced(client.clone()), watcher::Config::default())
             .with_config(controller::Config::default().concurrency(16))
             .graceful_shutdown_on(async move { stopped.await.unwrap_or_default() })
@@ -71,7 +71,7 @@ async fn a_thousand_objects(client: Client) {
     );
 
     let berths: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    eventually("every ship has its berth", || async {
+    wait_until("every ship has its berth", || async {
         let all = ships.list(&ListParams::default()).await.unwrap().items;
         all.len() == OBJECTS && all.iter().all(|ship| ship.data["status"]["berth"] == json!(ship.name_any()))
     })
@@ -84,14 +84,14 @@ async fn a_thousand_objects(client: Client) {
     berths.delete("ship-8", &DeleteParams::default()).await.unwrap();
     let heavier = Patch::Merge(json!({"spec": {"load": 700}}));
     ships.patch("ship-7", &PatchParams::default(), &heavier).await.unwrap();
-    eventually("berths follow the ships", || async {
+    wait_until("berths follow the ships", || async {
         let load = berths.get_opt("ship-7").await.unwrap().and_then(|berth| berth.data?.get("load").cloned());
         load.as_deref() == Some("700") && berths.get_opt("ship-8").await.unwrap().is_some()
     })
     .await;
 
     ships.delete_collection(&DeleteParams::background(), &ListParams::default()).await.unwrap();
-    eventually("no ship and no berth is left", || async {
+    wait_until("no ship and no berth is left", || async {
         let labelled = ListParams::default().labels("berth=true");
         ships.list(&ListParams::default()).await.unwrap().items.is_empty()
             && berths.list(&labelled).await.unwrap().items.is_empty()
@@ -115,7 +115,7 @@ async fn reconcile(
     let ships = ships(&context.client);
     finalizer(&ships, FINALIZER, ship, |event| async {
         match event {
-            Event::Apply(ship) => moor(&ship, &context.client).await?,
+            Event::Apply(ship) => ensure_berth(&ship, &context.client).await?,
             Event::Cleanup(ship) => {
                 context.cleared.lock().unwrap().insert(ship.name_any());
             }
@@ -125,7 +125,7 @@ async fn reconcile(
     .await
 }
 
-async fn moor(ship: &DynamicObject, client: &Client) -> kube::Result<()> {
+async fn ensure_berth(ship: &DynamicObject, client: &Client) -> kube::Result<()> {
     let name = ship.name_any();
     let owner = json!({
         "apiVersion": "e2e.longshore.dev/v1", "kind": "Ship", "name": name, "uid": ship.metadata.uid,
@@ -144,7 +144,7 @@ async fn moor(ship: &DynamicObject, client: &Client) -> kube::Result<()> {
 }
 
 /// Installs the CRD and waits until it is established.
-async fn install(client: &Client) {
+async fn install_crd(client: &Client) {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "required": ["load"], "properties": {"load": {"type": "integer", "minimum": 0}}},
         "status": {"type": "object", "properties": {"berth": {"type": "string"}}},
@@ -161,26 +161,26 @@ async fn install(client: &Client) {
     let as_us = PatchParams::apply("e2e.longshore.dev");
     crds.patch(CRD, &as_us, &Patch::Apply(crd)).await.unwrap();
     let established = await_condition(crds, CRD, conditions::is_crd_established());
-    timeout(PATIENCE, established).await.unwrap().unwrap();
+    timeout(WAIT_TIMEOUT, established).await.unwrap().unwrap();
 }
 
 fn ship(number: usize) -> DynamicObject {
-    DynamicObject::new(&format!("ship-{number}"), &kind()).data(json!({"spec": {"load": number}}))
+    DynamicObject::new(&format!("ship-{number}"), &api_resource()).data(json!({"spec": {"load": number}}))
 }
 
 fn ships(client: &Client) -> Api<DynamicObject> {
-    Api::default_namespaced_with(client.clone(), &kind())
+    Api::default_namespaced_with(client.clone(), &api_resource())
 }
 
-fn kind() -> ApiResource {
+fn api_resource() -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("e2e.longshore.dev", "v1", "Ship"), "ships")
 }
 
-async fn eventually<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
+async fn wait_until<F: Future<Output = bool>>(what: &str, condition: impl Fn() -> F) {
     let waiting = async {
-        while !holds().await {
+        while !condition().await {
             sleep(Duration::from_millis(250)).await;
         }
     };
-    assert!(timeout(PATIENCE, waiting).await.is_ok(), "not within {PATIENCE:?}: {what}");
+    assert!(timeout(WAIT_TIMEOUT, waiting).await.is_ok(), "not within {WAIT_TIMEOUT:?}: {what}");
 }

@@ -36,7 +36,7 @@ fn random(end: u64) -> u64 {
 
 /// An object as a writer or a watcher last observed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct ObservedObject {
     version: u64,
     number: u64,
 }
@@ -48,12 +48,12 @@ fn document(name: &str, number: u64) -> Value {
     json!({"metadata": {"name": name}, "data": {"number": number.to_string(), "text": text, "length": length}})
 }
 
-fn known(map: &ConfigMap) -> Known {
+fn observe(map: &ConfigMap) -> ObservedObject {
     let name = map.metadata.name.as_ref().unwrap();
     let number = map.data.as_ref().unwrap()["number"].parse().unwrap();
-    let whole: ConfigMap = serde_json::from_value(document(name, number)).unwrap();
-    assert_eq!(map.data, whole.data, "half of {name}");
-    Known { version: version(map.metadata.resource_version.as_ref()), number }
+    let expected: ConfigMap = serde_json::from_value(document(name, number)).unwrap();
+    assert_eq!(map.data, expected.data, "half of {name}");
+    ObservedObject { version: version(map.metadata.resource_version.as_ref()), number }
 }
 
 fn version(text: Option<&String>) -> u64 {
@@ -62,27 +62,27 @@ fn version(text: Option<&String>) -> u64 {
 
 /// Acknowledged state and last request per object name.
 #[derive(Default)]
-struct Book {
-    acknowledged: BTreeMap<String, Known>,
+struct WriteLog {
+    acknowledged: BTreeMap<String, ObservedObject>,
     /// Requested number, or `None` for a deletion. Removed once acknowledged.
-    asked: BTreeMap<String, Option<u64>>,
+    requested: BTreeMap<String, Option<u64>>,
     /// Versions of all acknowledged writes.
     versions: BTreeSet<u64>,
-    numbers: u64,
+    last_number: u64,
 }
 
-impl Book {
+impl WriteLog {
     /// Chooses the next operation on an object. Returns its current and its requested state.
-    fn ask(&mut self, name: &str) -> (Option<Known>, Option<u64>) {
+    fn next_write(&mut self, name: &str) -> (Option<ObservedObject>, Option<u64>) {
         let before = self.acknowledged.get(name).copied();
-        self.numbers += 1;
-        let wanted = (before.is_none() || random(4) > 0).then_some(self.numbers);
-        self.asked.insert(name.to_owned(), wanted);
-        (before, wanted)
+        self.last_number += 1;
+        let desired = (before.is_none() || random(4) > 0).then_some(self.last_number);
+        self.requested.insert(name.to_owned(), desired);
+        (before, desired)
     }
 
-    fn acknowledge(&mut self, name: &str, made: Option<Known>) {
-        self.asked.remove(name);
+    fn acknowledge(&mut self, name: &str, made: Option<ObservedObject>) {
+        self.requested.remove(name);
         match made {
             Some(made) => {
                 self.versions.insert(made.version);
@@ -95,23 +95,23 @@ impl Book {
     }
 
     /// Compares the stored objects with the acknowledged ones, then adopts the stored state.
-    fn compare(&mut self, found: &BTreeMap<String, Known>) {
+    fn assert_consistent(&mut self, found: &BTreeMap<String, ObservedObject>) {
         let names: BTreeSet<&String> = found.keys().chain(self.acknowledged.keys()).collect();
         for name in names {
             let (is, told) = (found.get(name), self.acknowledged.get(name));
-            let asked = self.asked.get(name).is_some_and(|asked| *asked == is.map(|is| is.number));
+            let asked = self.requested.get(name).is_some_and(|asked| *asked == is.map(|is| is.number));
             assert!(is == told || asked, "{name} is {is:?}, acknowledged was {told:?}");
         }
         self.acknowledged.clone_from(found);
-        self.asked.clear();
+        self.requested.clear();
     }
 }
 
 /// Creates, replaces, patches and deletes as fast as possible until the server is gone.
-async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<Book>>) {
+async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<WriteLog>>) {
     loop {
         let name = format!("w{writer}-{}", random(OBJECTS));
-        let (before, wanted) = book.lock().unwrap().ask(&name);
+        let (before, wanted) = book.lock().unwrap().next_write(&name);
         let params = PostParams::default();
         let done = match (before, wanted) {
             (_, None) => maps.delete(&name, &DeleteParams::default()).await.map(|_| None),
@@ -130,7 +130,7 @@ async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<Book>>) {
             }
         };
         match done {
-            Ok(map) => book.lock().unwrap().acknowledge(&name, map.as_ref().map(known)),
+            Ok(map) => book.lock().unwrap().acknowledge(&name, map.as_ref().map(observe)),
             Err(kube::Error::Api(refused)) => panic!("{name}: {refused:?}"),
             Err(_) => return, // the server was killed
         }
@@ -140,50 +140,57 @@ async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<Book>>) {
 /// A client that lists once and then follows a watch.
 #[derive(Default)]
 struct Watcher {
-    state: BTreeMap<String, Known>,
-    /// `since`: version of the list; `told`: versions of the events received since; `at`: version of the last one.
-    since: u64,
-    told: BTreeSet<u64>,
-    at: u64,
+    objects: BTreeMap<String, ObservedObject>,
+    /// `list_version`: version of the list; `event_versions`: versions of the events received since; `last_version`: that of the last
+    /// event.
+    list_version: u64,
+    event_versions: BTreeSet<u64>,
+    last_version: u64,
     /// How often a watch was resumed from an earlier one.
-    resumed: u64,
+    resume_count: u64,
 }
 
-enum Ended {
+enum WatchEnd {
     /// 410: the requested version is no longer retained.
     Expired,
-    Gone,
+    Disconnected,
 }
 
 impl Watcher {
     async fn list(&mut self, maps: &Api<ConfigMap>) {
         let list = maps.list(&ListParams::default()).await.unwrap();
         let at = version(list.metadata.resource_version.as_ref());
-        *self = Self { state: by_name(&list.items), since: at, at, resumed: self.resumed, ..Self::default() };
+        *self = Self {
+            objects: by_name(&list.items),
+            list_version: at,
+            last_version: at,
+            resume_count: self.resume_count,
+            ..Self::default()
+        };
     }
 
     /// Watches, and reconnects at random from the version it has reached.
-    async fn follow(&mut self, maps: &Api<ConfigMap>) -> Ended {
+    async fn watch(&mut self, maps: &Api<ConfigMap>) -> WatchEnd {
         loop {
-            let Ok(events) = maps.watch(&WatchParams::default(), &self.at.to_string()).await else {
-                return Ended::Gone;
+            let Ok(events) = maps.watch(&WatchParams::default(), &self.last_version.to_string()).await else {
+                return WatchEnd::Disconnected;
             };
             let mut events = std::pin::pin!(events);
             for _ in 0..=random(200) {
                 match events.try_next().await {
                     Ok(Some(WatchEvent::Error(status))) => {
                         assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
-                        return Ended::Expired;
+                        return WatchEnd::Expired;
                     }
-                    Ok(Some(event)) => self.take(event),
-                    Ok(None) | Err(_) => return Ended::Gone,
+                    Ok(Some(event)) => self.apply_event(event),
+                    Ok(None) | Err(_) => return WatchEnd::Disconnected,
                 }
             }
-            self.resumed += 1;
+            self.resume_count += 1;
         }
     }
 
-    fn take(&mut self, event: WatchEvent<ConfigMap>) {
+    fn apply_event(&mut self, event: WatchEvent<ConfigMap>) {
         let (map, stays) = match event {
             WatchEvent::Added(map) | WatchEvent::Modified(map) => (map, true),
             WatchEvent::Deleted(map) => (map, false),
@@ -193,56 +200,68 @@ impl Watcher {
         if name == ROOT_CA {
             return;
         }
-        let known = known(&map);
-        assert!(known.version > self.at, "told of {} after {}", known.version, self.at);
-        self.at = known.version;
-        self.told.insert(known.version);
+        let known = observe(&map);
+        assert!(known.version > self.last_version, "told of {} after {}", known.version, self.last_version);
+        self.last_version = known.version;
+        self.event_versions.insert(known.version);
         if stays {
-            self.state.insert(name, known);
+            self.objects.insert(name, known);
         } else {
-            self.state.remove(&name);
+            self.objects.remove(&name);
         }
     }
 
     /// Checks that no acknowledged write was missed and no event shows a state that was lost.
-    fn judge(&self, acknowledged: &BTreeSet<u64>, found: &BTreeMap<String, Known>, now: u64) {
-        assert!(self.at <= now, "{} was seen, and now it is {now}", self.at);
-        let due = acknowledged.iter().filter(|version| (self.since + 1..=self.at).contains(version));
-        let missed: Vec<_> = due.filter(|version| !self.told.contains(version)).collect();
-        assert!(missed.is_empty(), "not told of {missed:?} between {} and {}", self.since, self.at);
-        for (name, seen) in &self.state {
+    fn assert_no_lost_events(
+        &self,
+        acknowledged: &BTreeSet<u64>,
+        found: &BTreeMap<String, ObservedObject>,
+        now: u64,
+    ) {
+        assert!(self.last_version <= now, "{} was seen, and now it is {now}", self.last_version);
+        let due = acknowledged
+            .iter()
+            .filter(|version| (self.list_version + 1..=self.last_version).contains(version));
+        let missed: Vec<_> = due.filter(|version| !self.event_versions.contains(version)).collect();
+        assert!(
+            missed.is_empty(),
+            "not told of {missed:?} between {} and {}",
+            self.list_version,
+            self.last_version
+        );
+        for (name, seen) in &self.objects {
             let older = found.get(name).filter(|found| found.version < seen.version);
             assert!(older.is_none(), "{name} was seen as {seen:?} and is {older:?}");
         }
     }
 
     /// Continues after the restart, from its version or with a new list, until its state equals the stored one.
-    async fn catch_up(&mut self, maps: &Api<ConfigMap>, found: &BTreeMap<String, Known>) {
+    async fn catch_up(&mut self, maps: &Api<ConfigMap>, found: &BTreeMap<String, ObservedObject>) {
         // There are no writers now: a resumed watch delivers the missed events immediately and then none. How long
         // that takes depends on the load of the machine.
         let mut at_once = Duration::from_millis(200);
         loop {
-            match timeout(at_once, self.follow(maps)).await {
-                Ok(Ended::Expired) => self.list(maps).await,
-                Ok(Ended::Gone) => panic!("the server is there"),
+            match timeout(at_once, self.watch(maps)).await {
+                Ok(WatchEnd::Expired) => self.list(maps).await,
+                Ok(WatchEnd::Disconnected) => panic!("the server is there"),
                 Err(_) => {}
             }
-            if self.state == *found || at_once > Duration::from_secs(10) {
+            if self.objects == *found || at_once > Duration::from_secs(10) {
                 break;
             }
             at_once *= 2;
         }
-        assert_eq!(&self.state, found);
+        assert_eq!(&self.objects, found);
     }
 }
 
-fn by_name(maps: &[ConfigMap]) -> BTreeMap<String, Known> {
+fn by_name(maps: &[ConfigMap]) -> BTreeMap<String, ObservedObject> {
     let named = |map: &ConfigMap| map.metadata.name.clone().unwrap();
-    maps.iter().filter(|map| named(map) != ROOT_CA).map(|map| (named(map), known(map))).collect()
+    maps.iter().filter(|map| named(map) != ROOT_CA).map(|map| (named(map), observe(map))).collect()
 }
 
 /// All ConfigMaps and the list's version. The quota is written together with each object, so its count must be exact.
-async fn everything(client: &kube::Client) -> (BTreeMap<String, Known>, u64) {
+async fn list_all(client: &kube::Client) -> (BTreeMap<String, ObservedObject>, u64) {
     let list =
         Api::<ConfigMap>::namespaced(client.clone(), NAMESPACE).list(&ListParams::default()).await.unwrap();
     let quota = Api::<ResourceQuota>::namespaced(client.clone(), NAMESPACE).get("quota").await.unwrap();
@@ -269,10 +288,10 @@ async fn prepare(client: &kube::Client) {
 }
 
 /// Waits for a random number of writes, independent of the speed of the machine.
-async fn a_moment(book: &Mutex<Book>) {
-    let enough = book.lock().unwrap().numbers + random(160);
+async fn wait_for_writes(book: &Mutex<WriteLog>) {
+    let enough = book.lock().unwrap().last_number + random(160);
     let written = async {
-        while book.lock().unwrap().numbers < enough {
+        while book.lock().unwrap().last_number < enough {
             sleep(Duration::from_millis(1)).await;
         }
     };
@@ -281,7 +300,7 @@ async fn a_moment(book: &Mutex<Book>) {
 }
 
 /// Starts a server and kills it before it is ready.
-async fn stillbirth(data: &Path) {
+async fn kill_during_start(data: &Path) {
     let mut serve = longshore(["serve", "--listen", "127.0.0.1:0", "--kube-listen", "127.0.0.1:0", "--data"]);
     let mut child = serve.arg(data).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     sleep(Duration::from_millis(random(150))).await;
@@ -290,14 +309,14 @@ async fn stillbirth(data: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_at_any_moment() {
+async fn acknowledged_writes_survive_kill() {
     if !only_on_embedded() {
         return;
     }
     let kills: u64 = std::env::var("LONGSHORE_KILLS").map_or(20, |kills| kills.parse().unwrap());
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
-    let book = Arc::new(Mutex::new(Book::default()));
+    let book = Arc::new(Mutex::new(WriteLog::default()));
     let (mut watchers, mut newest) = ([Watcher::default(), Watcher::default()], 0);
     for kill in 0..=kills {
         let server = Server::start(&data);
@@ -309,14 +328,14 @@ async fn killed_at_any_moment() {
                 watcher.list(&maps).await;
             }
         }
-        let (found, now) = everything(&client).await;
+        let (found, now) = list_all(&client).await;
         assert!(now >= newest, "the version went back from {newest} to {now}");
         newest = now;
         for watcher in &mut watchers {
-            watcher.judge(&book.lock().unwrap().versions, &found, now);
+            watcher.assert_no_lost_events(&book.lock().unwrap().versions, &found, now);
             watcher.catch_up(&maps, &found).await;
         }
-        book.lock().unwrap().compare(&found);
+        book.lock().unwrap().assert_consistent(&found);
         if kill == kills {
             break;
         }
@@ -326,13 +345,13 @@ async fn killed_at_any_moment() {
         let watching = watchers.map(|mut watcher| {
             let maps = maps.clone();
             tokio::spawn(async move {
-                while let Ended::Expired = watcher.follow(&maps).await {
+                while let WatchEnd::Expired = watcher.watch(&maps).await {
                     watcher.list(&maps).await;
                 }
                 watcher
             })
         });
-        a_moment(&book).await;
+        wait_for_writes(&book).await;
         server.kill();
         for writer in writers {
             writer.await.unwrap();
@@ -340,10 +359,11 @@ async fn killed_at_any_moment() {
         let [one, other] = watching;
         watchers = [one.await.unwrap(), other.await.unwrap()];
         if random(4) == 0 {
-            stillbirth(&data).await;
+            kill_during_start(&data).await;
         }
     }
-    let (written, resumed) = (book.lock().unwrap().versions.len(), watchers[0].resumed + watchers[1].resumed);
+    let (written, resumed) =
+        (book.lock().unwrap().versions.len(), watchers[0].resume_count + watchers[1].resume_count);
     println!("{kills} kills, {written} writes acknowledged, {resumed} watches resumed");
     assert!(written as u64 > kills * 10 && resumed > 0, "hardly anything happened: {written}, {resumed}");
 }

@@ -18,24 +18,24 @@ use kube_types::User;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::json;
 
-use crate::console::Visitor;
-use crate::nodes::{client, run};
+use crate::console::ConsoleUser;
+use crate::nodes::{client, run_blocking};
 use crate::platform::until;
 use crate::program::longshore;
-use crate::request::with;
+use crate::request::send_body;
 use crate::target::Cluster;
 
 const TENANT: &str = "openyurt/tenant";
 
 /// Server address and join credentials of an account's node join script.
-pub struct Script {
+pub struct JoinScript {
     pub server: String,
     pub token: String,
     hash: String,
 }
 
-impl Script {
-    pub async fn of(visitor: &Visitor) -> Self {
+impl JoinScript {
+    pub async fn fetch(visitor: &ConsoleUser) -> Self {
         let login = visitor.login().await;
         assert_eq!(login.code, 200, "{}", login.text);
         let told = login.json();
@@ -56,22 +56,22 @@ impl Script {
     }
 
     /// Folder in which a node keeps its credentials after joining with this script.
-    pub fn folder(&self, cluster: &Cluster, name: &str) -> PathBuf {
+    pub fn node_folder(&self, cluster: &Cluster, name: &str) -> PathBuf {
         cluster.folder.path().join(format!("{name}-{}", self.token_id()))
     }
 
     /// Joins as one node. Returns whether it was admitted, and the output.
     pub async fn join(&self, cluster: &Cluster, name: &str) -> (bool, String) {
-        cluster.removes(format!("/api/v1/nodes/{name}"));
-        let folder = self.folder(cluster, name);
+        cluster.remove_at_end(format!("/api/v1/nodes/{name}"));
+        let folder = self.node_folder(cluster, name);
         let mut join = longshore(["node", "join", "--server", &self.server, "--name", name]);
         join.args(["--token", &self.token, "--ca-cert-hash", &self.hash, "--dir"]).arg(folder);
-        run(join).await
+        run_blocking(join).await
     }
 }
 
 /// A CSR for a node certificate with these organisations in its subject.
-fn asking(name: &str, organisations: &[&str]) -> CertificateSigningRequest {
+fn node_csr(name: &str, organisations: &[&str]) -> CertificateSigningRequest {
     let mut wanted = CertificateParams::default();
     wanted.distinguished_name = DistinguishedName::new();
     wanted.distinguished_name.push(DnType::CommonName, format!("system:node:{name}"));
@@ -86,7 +86,7 @@ fn asking(name: &str, organisations: &[&str]) -> CertificateSigningRequest {
 }
 
 /// Remaining validity of a PEM certificate.
-pub fn remaining(pem: &[u8]) -> SignedDuration {
+pub fn remaining_validity(pem: &[u8]) -> SignedDuration {
     let (_, block) = x509_parser::pem::parse_x509_pem(pem).unwrap();
     let end = block.parse_x509().unwrap().validity().not_after.timestamp();
     Timestamp::from_second(end).unwrap().duration_since(Timestamp::now())
@@ -94,11 +94,11 @@ pub fn remaining(pem: &[u8]) -> SignedDuration {
 
 /// Asserts that a certificate of a tenant's node expires within a day; allows for clock skew.
 pub fn assert_ends_within_a_day(pem: &[u8]) {
-    let remaining = remaining(pem);
+    let remaining = remaining_validity(pem);
     assert!(remaining <= SignedDuration::from_mins(24 * 60 + 5), "a certificate for {remaining:#}");
 }
 
-fn owner(node: &Node) -> (Option<&str>, Option<&str>) {
+fn owner_label_and_taint(node: &Node) -> (Option<&str>, Option<&str>) {
     let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(TENANT));
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
     let taint = taints
@@ -112,8 +112,8 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     let (cluster, server) = Cluster::with_platform().await;
     let admin = cluster.client().await;
     let (mine, other) =
-        (Visitor::register(&server, &cluster).await, Visitor::register(&server, &cluster).await);
-    let (script, others) = (Script::of(&mine).await, Script::of(&other).await);
+        (ConsoleUser::register(&server, &cluster).await, ConsoleUser::register(&server, &cluster).await);
+    let (script, others) = (JoinScript::fetch(&mine).await, JoinScript::fetch(&other).await);
     let name = |number: usize| format!("{}-edge-{number}", mine.namespace);
     let users: Api<User> = Api::all(admin.clone());
     let account = format!("user-{}", mine.phone);
@@ -126,11 +126,11 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     for number in [1, 2] {
         let (came, said) = script.join(&cluster, &name(number)).await;
         assert!(came, "{said}\n{}", server.log());
-        let certificate = script.folder(&cluster, &name(number)).join("certificate.pem");
+        let certificate = script.node_folder(&cluster, &name(number)).join("certificate.pem");
         assert_ends_within_a_day(&std::fs::read(certificate).unwrap());
         until("it is marked", async || {
             let node = nodes.get(&name(number)).await.unwrap();
-            (owner(&node) == (Some(&mine.namespace), Some(&mine.namespace))).then_some(())
+            (owner_label_and_taint(&node) == (Some(&mine.namespace), Some(&mine.namespace))).then_some(())
         })
         .await;
     }
@@ -152,9 +152,9 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     .await;
     assert_eq!(listed, [name(1), name(2)]);
     assert_eq!(mine.login().await.json()["status"]["nodeNum"], 2);
-    denied(&cluster, &script, &mine).await;
-    renewed(&cluster, &script, &name(1), &name(2)).await;
-    end(&cluster, &mine).await;
+    assert_foreign_csrs_are_denied(&cluster, &script, &mine).await;
+    assert_renewal(&cluster, &script, &name(1), &name(2)).await;
+    expire_account(&cluster, &mine).await;
 
     assert!(
         nodes.get_opt(&name(1)).await.unwrap().is_none() && nodes.get_opt(&name(2)).await.unwrap().is_none()
@@ -162,11 +162,11 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     let spaces: Api<Namespace> = Api::all(admin.clone());
     assert!(spaces.get_opt(&mine.namespace).await.unwrap().is_none());
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), "kube-system");
-    let token = |script: &Script| format!("bootstrap-token-{}", script.token_id());
+    let token = |script: &JoinScript| format!("bootstrap-token-{}", script.token_id());
     assert!(secrets.get_opt(&token(&script)).await.unwrap().is_none());
     let csrs: Api<CertificateSigningRequest> = Api::all(admin.clone());
     let asked = csrs.list(&ListParams::default()).await.unwrap();
-    let requests = |script: &Script| {
+    let requests = |script: &JoinScript| {
         let by = format!("system:bootstrap:{}", script.token_id());
         asked.iter().filter(|csr| csr.spec.username.as_deref() == Some(&by)).count()
     };
@@ -174,7 +174,7 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
     // Other accounts are unaffected.
     assert!(requests(&others) > 0);
     assert_eq!(
-        owner(&nodes.get(&foreign).await.unwrap()),
+        owner_label_and_taint(&nodes.get(&foreign).await.unwrap()),
         (Some(&*other.namespace), Some(&*other.namespace))
     );
     assert!(spaces.get_opt(&other.namespace).await.unwrap().is_some());
@@ -183,17 +183,17 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
 }
 
 /// A node can request its next certificate with its current one, and no certificate of another node.
-async fn renewed(cluster: &Cluster, script: &Script, node: &str, other: &str) {
-    let folder = script.folder(cluster, node);
+async fn assert_renewal(cluster: &Cluster, script: &JoinScript, node: &str, other: &str) {
+    let folder = script.node_folder(cluster, node);
     let kept = |file: &str| STANDARD.encode(std::fs::read(folder.join(file)).unwrap());
     let shown =
         json!({"client-certificate-data": kept("certificate.pem"), "client-key-data": kept("key.pem")});
     let own: Api<CertificateSigningRequest> = Api::all(client(&script.server, &kept("ca.pem"), &shown).await);
-    let refused = own.create(&PostParams::default(), &asking(other, &["system:nodes"])).await.unwrap_err();
+    let refused = own.create(&PostParams::default(), &node_csr(other, &["system:nodes"])).await.unwrap_err();
     assert!(refused.to_string().contains("can only create a node CSR with CN="), "{refused}");
-    let csr = asking(node, &["system:nodes"]);
+    let csr = node_csr(node, &["system:nodes"]);
     let name = csr.metadata.name.clone().unwrap();
-    cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+    cluster.remove_at_end(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
     own.create(&PostParams::default(), &csr).await.unwrap();
     let (reason, certificate) = until("it has its next certificate", async || {
         let status = own.get(&name).await.unwrap().status?;
@@ -207,7 +207,7 @@ async fn renewed(cluster: &Cluster, script: &Script, node: &str, other: &str) {
 }
 
 /// CSRs that do not belong to a node of the account are denied.
-async fn denied(cluster: &Cluster, script: &Script, visitor: &Visitor) {
+async fn assert_foreign_csrs_are_denied(cluster: &Cluster, script: &JoinScript, visitor: &ConsoleUser) {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let authority =
         kubeconfig.clusters[0].cluster.as_ref().unwrap().certificate_authority_data.clone().unwrap();
@@ -216,9 +216,9 @@ async fn denied(cluster: &Cluster, script: &Script, visitor: &Visitor) {
     let rows: [(&str, &[&str]); 3] =
         [("none", &[]), ("users", &["openyurt:users"]), ("more", &["system:nodes", "system:masters"])];
     for (word, organisations) in rows {
-        let csr = asking(&format!("{word}-{}", visitor.phone), organisations);
+        let csr = node_csr(&format!("{word}-{}", visitor.phone), organisations);
         let name = csr.metadata.name.clone().unwrap();
-        cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+        cluster.remove_at_end(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
         let asked = Api::all(machine.clone()).create(&PostParams::default(), &csr).await;
         if let Err(refused) = asked {
             // The API server may reject such a subject on its own.
@@ -235,7 +235,7 @@ async fn denied(cluster: &Cluster, script: &Script, visitor: &Visitor) {
 }
 
 /// Expires the account, then moves the expiry back beyond the grace period, so that the account is deleted.
-async fn end(cluster: &Cluster, visitor: &Visitor) {
+async fn expire_account(cluster: &Cluster, visitor: &ConsoleUser) {
     let admin = cluster.client().await;
     let users: Api<User> = Api::all(admin.clone());
     let account = format!("user-{}", visitor.phone);
@@ -262,7 +262,8 @@ async fn end(cluster: &Cluster, visitor: &Visitor) {
         if let Some(said) = status.conditions.iter_mut().find(is_new) {
             said.last_transition_time = long_ago;
             // A conflicting concurrent write is retried by the loop.
-            with(&admin, Method::PUT, &path, "application/json", serde_json::to_string(&user).unwrap()).await;
+            send_body(&admin, Method::PUT, &path, "application/json", serde_json::to_string(&user).unwrap())
+                .await;
         }
         None
     })

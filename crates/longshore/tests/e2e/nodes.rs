@@ -21,7 +21,7 @@ const SECRET: &str = "0123456789abcdef";
 const INFO: &str = "cluster-info";
 
 /// Cluster address and bootstrap token for a node that joins.
-struct Invitation {
+struct JoinFixture {
     cluster: Cluster,
     admin: kube::Client,
     server: String,
@@ -29,7 +29,7 @@ struct Invitation {
     id: String,
 }
 
-impl Invitation {
+impl JoinFixture {
     async fn new() -> Self {
         let cluster = Cluster::start();
         let admin = cluster.client().await;
@@ -51,14 +51,14 @@ impl Invitation {
         let secret = json!({"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": {
             "token-id": id, "token-secret": SECRET, "auth-extra-groups": group,
             "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"}});
-        self.cluster.removes(format!("/api/v1/namespaces/kube-system/secrets/{name}"));
+        self.cluster.remove_at_end(format!("/api/v1/namespaces/kube-system/secrets/{name}"));
         let secrets: Api<Secret> = Api::namespaced(self.admin.clone(), "kube-system");
         secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
         let binding = json!({"metadata": {"name": self.cluster.namespace},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node-bootstrapper"},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}]});
         let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-        self.cluster.removes(format!("{path}/{}", self.cluster.namespace));
+        self.cluster.remove_at_end(format!("{path}/{}", self.cluster.namespace));
         let bindings: Api<ClusterRoleBinding> = Api::all(self.admin.clone());
         bindings.create(&PostParams::default(), &serde_json::from_value(binding).unwrap()).await.unwrap();
         let maps: Api<ConfigMap> = Api::namespaced(self.admin.clone(), "kube-public");
@@ -81,7 +81,7 @@ impl Invitation {
     }
 
     /// CSRs created with this token.
-    async fn requests(&self) -> Vec<CertificateSigningRequest> {
+    async fn list_csrs(&self) -> Vec<CertificateSigningRequest> {
         let csrs: Api<CertificateSigningRequest> = Api::all(self.admin.clone());
         let asker = format!("system:bootstrap:{}", self.id);
         let mut all = csrs.list(&ListParams::default()).await.unwrap().items;
@@ -90,8 +90,8 @@ impl Invitation {
     }
 
     /// Approves the first CSR, unless the cluster approves it automatically.
-    async fn approve(&self) {
-        let asked = async || self.requests().await.into_iter().next();
+    async fn approve_first_csr(&self) {
+        let asked = async || self.list_csrs().await.into_iter().next();
         let csr = until("the machine asks", asked).await;
         let name = csr.metadata.name.unwrap();
         let csrs: Api<CertificateSigningRequest> = Api::all(self.admin.clone());
@@ -103,7 +103,7 @@ impl Invitation {
 }
 
 /// Runs a command on a blocking thread, so that the test continues.
-pub async fn run(mut command: Command) -> (bool, String) {
+pub async fn run_blocking(mut command: Command) -> (bool, String) {
     let Output { status, stdout, stderr } =
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     (
@@ -113,7 +113,7 @@ pub async fn run(mut command: Command) -> (bool, String) {
 }
 
 /// The hash of the cluster's CA certificate in an error message.
-fn named_hash(refusal: &str) -> String {
+fn hash_in_error(refusal: &str) -> String {
     let at = refusal.find("sha256:").unwrap_or_else(|| panic!("{refusal}"));
     refusal[at..at + 71].to_owned()
 }
@@ -139,19 +139,19 @@ pub async fn client(server: &str, authority: &str, user: &Value) -> kube::Client
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_joins_is_held_to_itself_and_leaves() {
-    let invitation = Invitation::new().await;
+async fn node_joins_is_restricted_and_resets() {
+    let invitation = JoinFixture::new().await;
     let name = format!("edge-{}", invitation.cluster.namespace);
-    invitation.cluster.removes(format!("/api/v1/nodes/{name}"));
+    invitation.cluster.remove_at_end(format!("/api/v1/nodes/{name}"));
 
     let nothing = format!("sha256:{}", "0".repeat(64));
-    let (well, said) = run(invitation.join(&name, &nothing)).await;
+    let (well, said) = run_blocking(invitation.join(&name, &nothing)).await;
     assert!(!well && said.contains("nothing secret was sent"), "{said}");
     assert!(!said.contains(SECRET), "{said}");
-    assert!(invitation.requests().await.is_empty(), "it was refused before anything was asked");
+    assert!(invitation.list_csrs().await.is_empty(), "it was refused before anything was asked");
 
-    let join = invitation.join(&name, &named_hash(&said));
-    let (came, ()) = tokio::join!(run(join), invitation.approve());
+    let join = invitation.join(&name, &hash_in_error(&said));
+    let (came, ()) = tokio::join!(run_blocking(join), invitation.approve_first_csr());
     assert!(came.0, "{}", came.1);
     assert!(came.1.ends_with(&format!("node `{name}` has joined {}\n", invitation.server)), "{}", came.1);
     let nodes: Api<Node> = Api::all(invitation.admin.clone());
@@ -167,18 +167,18 @@ async fn a_machine_joins_is_held_to_itself_and_leaves() {
     })
     .await;
 
-    held_to_itself(&invitation, &name).await;
+    assert_node_is_restricted(&invitation, &name).await;
 
     let mut reset = longshore(["node", "reset", "--dir"]);
     reset.arg(invitation.dir());
-    let (well, said) = run(reset).await;
+    let (well, said) = run_blocking(reset).await;
     assert!(well && said.contains("has to be deleted by whoever it belongs to"), "{said}");
     assert!(!invitation.dir().exists());
     nodes.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
 /// What a node's certificate allows, and the messages of denied requests.
-async fn held_to_itself(invitation: &Invitation, name: &str) {
+async fn assert_node_is_restricted(invitation: &JoinFixture, name: &str) {
     let client = as_node(&invitation.dir(), &invitation.server).await;
     let nodes: Api<Node> = Api::all(client.clone());
     nodes.get(name).await.unwrap();

@@ -12,13 +12,13 @@ use kube_types::User;
 use serde_json::{Value, json};
 
 use crate::program::{Server, longshore, output};
-use crate::request::{Answer, send};
+use crate::request::{HttpResponse, send};
 use crate::target::Cluster;
 
-const BASE: &str = "/api/longshore/v1";
+const API_BASE: &str = "/api/longshore/v1";
 
 /// A user with a token.
-pub struct Person {
+pub struct PlatformUser {
     pub id: String,
     pub account: String,
     pub token: String,
@@ -34,20 +34,20 @@ pub fn unused_phone() -> String {
     format!("1{:011}{made:02}", (moment + u128::from(std::process::id())) % 100_000_000_000)
 }
 
-impl Person {
+impl PlatformUser {
     /// Registers, and waits until the account is ready.
     pub async fn register(server: &Server, cluster: &Cluster) -> Self {
         let phone = unused_phone();
         let email = format!("p{phone}@example.com");
         let body = json!({"email": email, "phone": phone, "organization": "Acme"});
-        cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
+        cluster.remove_at_end(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
         let platform = server.platform();
         let answer = call(&platform, None, Method::POST, "users", Some(&body)).await;
         assert_eq!(answer.code, 201, "{}\n{}", answer.text, server.log());
         let told = answer.json();
         let text = |name: &str| told[name].as_str().unwrap_or_else(|| panic!("{name} in {told}")).to_owned();
         let person = Self { id: text("id"), account: text("name"), token: text("token"), email, platform };
-        person.until("users/{me}", |user| user["ready"] == true).await;
+        person.wait_until("users/{me}", |user| user["ready"] == true).await;
         person
     }
 
@@ -56,7 +56,7 @@ impl Person {
         let phone = unused_phone();
         let account = format!("user-{phone}");
         let email = format!("a{phone}@example.com");
-        cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/{account}"));
+        cluster.remove_at_end(format!("/apis/user.openyurt.io/v1alpha1/users/{account}"));
         let spec =
             json!({"email": email, "mobilephone": phone, "organization": "Acme", "platformRoles": ["admin"]});
         let user: User = serde_json::from_value(json!({
@@ -82,7 +82,7 @@ impl Person {
         .await;
         let cookie = session.header("set-cookie").split(';').next().unwrap().to_owned();
         let csrf = session.json()["csrf"].as_str().unwrap().to_owned();
-        let request = Request::post(format!("{BASE}/tokens"))
+        let request = Request::post(format!("{API_BASE}/tokens"))
             .header("cookie", cookie)
             .header("x-csrf-token", csrf)
             .header("content-type", "application/json")
@@ -107,12 +107,12 @@ impl Person {
     }
 
     /// Sends further requests to a restarted server.
-    pub fn use_server(&mut self, server: &Server) {
+    pub fn set_server(&mut self, server: &Server) {
         self.platform = server.platform();
     }
 
     /// Sends a request below `/api/longshore/v1`. `{me}` in the path is replaced by this user's id.
-    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> HttpResponse {
         call(&self.platform, Some(&self.token), method, &path.replace("{me}", &self.id), body).await
     }
 
@@ -123,28 +123,28 @@ impl Person {
     }
 
     /// Polls until the response matches.
-    pub async fn until(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        until(path, async || Some(self.get(path).await).filter(|value| wanted(value))).await
+    pub async fn wait_until(&self, path: &str, matches: impl Fn(&Value) -> bool) -> Value {
+        until(path, async || Some(self.get(path).await).filter(|value| matches(value))).await
     }
 
     /// Creates a shared workspace of this user and waits until it is ready.
     pub async fn workspace(&self, cluster: &Cluster, name: &str) {
-        cluster.removes(format!("/apis/longshore.dev/v1alpha1/workspaces/{name}"));
+        cluster.remove_at_end(format!("/apis/longshore.dev/v1alpha1/workspaces/{name}"));
         let made = self.call(Method::POST, "workspaces", Some(&json!({"name": name}))).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        self.until(&format!("workspaces/{name}"), |workspace| workspace["ready"] == true).await;
+        self.wait_until(&format!("workspaces/{name}"), |workspace| workspace["ready"] == true).await;
     }
 
     /// Adds another user to a workspace that this user administers.
-    pub async fn takes_in(&self, workspace: &str, other: &Person, role: &str) {
+    pub async fn add_member(&self, workspace: &str, other: &PlatformUser, role: &str) {
         let body = json!({"to": other.id, "role": role});
         let path = format!("workspaces/{workspace}/invitations");
         let asked = self.call(Method::POST, &path, Some(&body)).await;
         assert_eq!(asked.code, 201, "{}", asked.text);
-        other.until("invitations", |list| list["items"].to_string().contains(workspace)).await;
+        other.wait_until("invitations", |list| list["items"].to_string().contains(workspace)).await;
         let accepted = other.call(Method::POST, &format!("invitations/{workspace}"), None).await;
         assert_eq!(accepted.code, 200, "{}", accepted.text);
-        other.until("session", |session| session["workspaces"].to_string().contains(workspace)).await;
+        other.wait_until("session", |session| session["workspaces"].to_string().contains(workspace)).await;
     }
 
     /// Writes this user's kubeconfig into the test's folder and returns its path.
@@ -178,8 +178,8 @@ pub async fn call(
     method: Method,
     path: &str,
     body: Option<&Value>,
-) -> Answer {
-    let mut request = Request::builder().method(method).uri(format!("{BASE}/{path}"));
+) -> HttpResponse {
+    let mut request = Request::builder().method(method).uri(format!("{API_BASE}/{path}"));
     if let Some(token) = token {
         request = request.header("authorization", format!("Bearer {token}"));
     }
@@ -190,11 +190,11 @@ pub async fn call(
     send(platform, request.body(body).unwrap()).await
 }
 
-/// Polls until `look` returns a value.
-pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+/// Polls until `poll` returns a value.
+pub async fn until<T>(what: &str, mut poll: impl AsyncFnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
-        if let Some(found) = look().await {
+        if let Some(found) = poll().await {
             return found;
         }
         assert!(began.elapsed() < Duration::from_mins(1), "not within a minute: {what}");

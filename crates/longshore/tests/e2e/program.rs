@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::target::{Target, target};
+use crate::target::{TestTarget, target};
 
 /// The `longshore` binary with these arguments and without inherited `LONGSHORE_*` variables.
 pub fn longshore<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
@@ -33,7 +33,7 @@ pub fn output(command: &mut Command) -> String {
 }
 
 /// The log file next to the data folder.
-fn log_of(data: &Path) -> PathBuf {
+fn log_path(data: &Path) -> PathBuf {
     data.with_extension("log")
 }
 
@@ -61,27 +61,27 @@ impl Server {
     }
 
     /// Starts a server on the target's cluster. Files that it needs are written to `folder`.
-    pub fn on_target(folder: &Path) -> Self {
+    pub fn start_on_target(folder: &Path) -> Self {
         let data = folder.join("data");
         match target() {
-            Target::Embedded => Self::start(&data),
-            Target::Real(kubeconfig) => {
+            TestTarget::Embedded => Self::start(&data),
+            TestTarget::Real(kubeconfig) => {
                 let file = folder.join("cluster");
                 fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
-                Self::on(&file, &data)
+                Self::start_on_cluster(&file, &data)
             }
         }
     }
 
     /// Starts a server on the cluster of a kubeconfig.
-    pub fn on(kubeconfig: &Path, data: &Path) -> Self {
+    pub fn start_on_cluster(kubeconfig: &Path, data: &Path) -> Self {
         let mut serve = longshore(["serve", "--kubeconfig"]);
         serve.arg(kubeconfig);
         Self::serve(data, serve)
     }
 
     fn serve(data: &Path, serve: Command) -> Self {
-        let log = fs::File::options().create(true).append(true).open(log_of(data)).unwrap();
+        let log = fs::File::options().create(true).append(true).open(log_path(data)).unwrap();
         Self::serve_logging_to(data, serve, log.into())
     }
 
@@ -93,7 +93,7 @@ impl Server {
         let ready = said.lines().map(Result::unwrap).find(|line| line.starts_with("ready "));
         let Some(ready) = ready else {
             let _ = child.wait();
-            panic!("not ready: {}", fs::read_to_string(log_of(data)).unwrap_or_default());
+            panic!("not ready: {}", fs::read_to_string(log_path(data)).unwrap_or_default());
         };
         let words: Vec<&str> = ready.split(' ').collect();
         let (url, kube) = match words[..] {
@@ -162,7 +162,7 @@ impl Server {
 
     /// The server's log, for failure messages.
     pub fn log(&self) -> String {
-        fs::read_to_string(log_of(&self.data)).unwrap_or_default()
+        fs::read_to_string(log_path(&self.data)).unwrap_or_default()
     }
 
     pub fn signal(&self, signal: &str) {
@@ -173,11 +173,11 @@ impl Server {
     pub fn stop(self) -> (ExitStatus, Duration) {
         let began = Instant::now();
         self.signal("-TERM");
-        (self.ended().0, began.elapsed())
+        (self.wait_for_exit().0, began.elapsed())
     }
 
     /// Waits until the process ends by itself; returns its status and its log.
-    pub fn ended(mut self) -> (ExitStatus, String) {
+    pub fn wait_for_exit(mut self) -> (ExitStatus, String) {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) {
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -12,7 +12,7 @@ use crate::program::{Server, longshore, output};
 use crate::target::only_on_embedded;
 
 /// Resets the password of `admin` and returns the new one.
-fn reset(data: &Path) -> String {
+fn reset_admin_password(data: &Path) -> String {
     let said = output(longshore(["admin", "reset-password", "admin", "--data"]).arg(data));
     let password = said.trim_end().strip_prefix("admin password ");
     password.unwrap_or_else(|| panic!("an odd line: {said}")).to_owned()
@@ -29,7 +29,7 @@ async fn sign_in(server: &Server, password: &str) {
 }
 
 #[tokio::test]
-async fn whoever_holds_the_data_folder_gets_in_whatever_became_of_the_server() {
+async fn reset_password_works_on_running_stopped_and_killed_server() {
     if !only_on_embedded() {
         return;
     }
@@ -43,18 +43,18 @@ async fn whoever_holds_the_data_folder_gets_in_whatever_became_of_the_server() {
     assert!(!data.exists(), "asking makes no cluster");
 
     let server = Server::start(&data);
-    let while_it_runs = reset(&data);
+    let while_it_runs = reset_admin_password(&data);
     sign_in(&server, &while_it_runs).await;
 
     // A killed server leaves its endpoints file behind, and nothing listens there.
     server.kill();
     assert!(data.join("run/endpoints.json").exists());
-    let after_it_was_killed = reset(&data);
+    let after_it_was_killed = reset_admin_password(&data);
     let server = Server::start(&data);
     sign_in(&server, &after_it_was_killed).await;
 
     let (status, _) = server.stop();
     assert!(status.success());
-    let while_none_runs = reset(&data);
+    let while_none_runs = reset_admin_password(&data);
     sign_in(&Server::start(&data), &while_none_runs).await;
 }

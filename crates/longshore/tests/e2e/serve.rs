@@ -12,12 +12,12 @@ use tempfile::tempdir;
 
 use crate::program::{Server, longshore, output};
 use crate::request::{get, send};
-use crate::target::{only_on_embedded, turn};
+use crate::target::{only_on_embedded, server_lock};
 
 #[tokio::test]
-async fn the_platform_port_answers() {
-    let (folder, _turn) = (tempdir().unwrap(), turn());
-    let server = Server::on_target(folder.path());
+async fn platform_port_serves_requests() {
+    let (folder, _turn) = (tempdir().unwrap(), server_lock());
+    let server = Server::start_on_target(folder.path());
     let platform = server.platform();
     for (path, media, part) in [
         ("/healthz", "text/plain; charset=utf-8", "ok"),
@@ -44,7 +44,7 @@ async fn the_platform_port_answers() {
 }
 
 #[tokio::test]
-async fn the_kubernetes_port_knows_its_administrator_and_nobody_else() {
+async fn kubernetes_port_authenticates_administrator_only() {
     if !only_on_embedded() {
         return;
     }
@@ -69,7 +69,7 @@ async fn the_kubernetes_port_knows_its_administrator_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_restart_finds_everything_as_it_was() {
+async fn restart_preserves_data() {
     if !only_on_embedded() {
         return;
     }
@@ -94,7 +94,7 @@ async fn a_restart_finds_everything_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_open_watch_does_not_hold_up_the_end() {
+async fn open_watch_does_not_delay_shutdown() {
     if !only_on_embedded() {
         return;
     }
@@ -109,7 +109,7 @@ async fn an_open_watch_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn a_second_server_on_the_same_folder_is_refused() {
+fn second_server_on_same_folder_is_rejected() {
     if !only_on_embedded() {
         return;
     }
@@ -129,7 +129,7 @@ fn a_second_server_on_the_same_folder_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_configured_is_refused_by_name() {
+fn invalid_configuration_is_rejected_by_name() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("longshore.toml");
     fs::write(&file, "[server]\nlissten = \"127.0.0.1:0\"\n").unwrap();
@@ -144,7 +144,7 @@ fn what_cannot_be_configured_is_refused_by_name() {
 }
 
 #[test]
-fn commands_that_need_no_server() {
+fn commands_without_server_work() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     assert!(output(&mut longshore(["version"])).starts_with("longshore "));
@@ -159,7 +159,7 @@ fn commands_that_need_no_server() {
 }
 
 #[test]
-fn the_addresses_are_there_while_it_runs() {
+fn endpoints_file_exists_while_server_runs() {
     if !only_on_embedded() {
         return;
     }
@@ -175,7 +175,7 @@ fn the_addresses_are_there_while_it_runs() {
 }
 
 #[test]
-fn every_setting_is_documented() {
+fn all_settings_are_documented() {
     let page = include_str!("../../../../docs/configuration.md");
     for (key, default, what) in server::config::KEYS {
         let (section, name) = key.split_once('.').unwrap();

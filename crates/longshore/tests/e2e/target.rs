@@ -22,19 +22,19 @@ use serde_json::json;
 use tempfile::{TempDir, tempdir};
 
 use crate::program::{Server, longshore, output};
-use crate::request::with;
+use crate::request::send_body;
 
 /// The embedded cluster, or an existing one by its kubeconfig.
-pub enum Target {
+pub enum TestTarget {
     Embedded,
     Real(Box<Kubeconfig>),
 }
 
 /// The target in the environment. Panics on an unknown value.
-pub fn target() -> Target {
+pub fn target() -> TestTarget {
     let named = env::var("LONGSHORE_TARGET").unwrap_or_else(|_| "embedded".to_owned());
     let kubeconfig = match named.as_str() {
-        "embedded" => return Target::Embedded,
+        "embedded" => return TestTarget::Embedded,
         "devcluster" => Kubeconfig::read_from(devcluster_kubeconfig()),
         "kubeconfig" => match Kubeconfig::from_env() {
             Ok(None) => Kubeconfig::read(),
@@ -44,7 +44,7 @@ pub fn target() -> Target {
         other => panic!("LONGSHORE_TARGET is `{other}`, not embedded, devcluster or kubeconfig"),
     };
     let kubeconfig = kubeconfig.unwrap_or_else(|error| panic!("no cluster for the target {named}: {error}"));
-    Target::Real(Box::new(kubeconfig))
+    TestTarget::Real(Box::new(kubeconfig))
 }
 
 /// The kubeconfig set by `cargo xtask test --real`, or that of a running `cargo xtask devcluster up`.
@@ -59,26 +59,26 @@ fn devcluster_kubeconfig() -> PathBuf {
 
 /// Returns true on the embedded target; otherwise reports the test as skipped.
 pub fn only_on_embedded() -> bool {
-    let embedded = matches!(target(), Target::Embedded);
+    let embedded = matches!(target(), TestTarget::Embedded);
     if !embedded {
-        skipped("only on embedded");
+        report_skipped("only on embedded");
     }
     embedded
 }
 
 /// Returns true on a real cluster; otherwise reports the test as skipped.
 pub fn only_on_a_real_cluster() -> bool {
-    let real = !matches!(target(), Target::Embedded);
+    let real = !matches!(target(), TestTarget::Embedded);
     if !real {
-        skipped("only on a real cluster");
+        report_skipped("only on a real cluster");
     }
     real
 }
 
 /// A lock per real cluster for tests that run servers: all servers of a cluster elect one leader, so these tests run one after the
 /// other. On embedded each test has its own cluster and needs no lock. Released when dropped.
-pub fn turn() -> Option<fs::File> {
-    let Target::Real(kubeconfig) = target() else { return None };
+pub fn server_lock() -> Option<fs::File> {
+    let TestTarget::Real(kubeconfig) = target() else { return None };
     let server = kubeconfig.clusters.first().and_then(|named| named.cluster.as_ref()?.server.clone());
     let key: String = server.unwrap_or_default().chars().filter(char::is_ascii_alphanumeric).collect();
     let file = fs::File::create(env::temp_dir().join(format!("longshore-e2e-turn-{key}"))).unwrap();
@@ -87,7 +87,7 @@ pub fn turn() -> Option<fs::File> {
 }
 
 /// Reports a skipped test. Writes to stderr directly, because the captured output of a passing test is not shown.
-pub fn skipped(why: &str) {
+pub fn report_skipped(why: &str) {
     let mut terminal = std::io::stderr();
     writeln!(terminal, "skipped: {}: {why}", test_name()).unwrap();
 }
@@ -98,7 +98,7 @@ fn test_name() -> String {
 }
 
 /// A cluster for one test. When it is dropped, the test's namespace and all objects registered with
-/// [`Cluster::removes`] are deleted.
+/// [`Cluster::remove_at_end`] are deleted.
 pub struct Cluster {
     /// The test's namespace, and the default namespace of its clients.
     pub namespace: String,
@@ -107,32 +107,39 @@ pub struct Cluster {
     /// True on embedded: nothing needs to be deleted, because the cluster ends with its server.
     embedded: bool,
     server: Option<Server>,
-    announced: Mutex<Vec<String>>,
+    registered_paths: Mutex<Vec<String>>,
     /// Lock of a test that runs servers.
-    turn: Option<fs::File>,
+    server_lock: Option<fs::File>,
 }
 
 impl Cluster {
     pub fn start() -> Self {
         let folder = tempdir().unwrap();
         let (server, kubeconfig) = match target() {
-            Target::Embedded => {
+            TestTarget::Embedded => {
                 let server = Server::start(&folder.path().join("data"));
                 let kubeconfig = Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
                 (Some(server), kubeconfig)
             }
-            Target::Real(kubeconfig) => (None, *kubeconfig),
+            TestTarget::Real(kubeconfig) => (None, *kubeconfig),
         };
         let embedded = server.is_some();
         let announced = Mutex::default();
-        let cluster = Self { namespace: unused_name(), folder, embedded, server, announced, turn: None };
-        let kubeconfig = with_namespace(kubeconfig, &cluster.namespace);
+        let cluster = Self {
+            namespace: unused_name(),
+            folder,
+            embedded,
+            server,
+            registered_paths: announced,
+            server_lock: None,
+        };
+        let kubeconfig = minify_kubeconfig(kubeconfig, &cluster.namespace);
         // JSON is YAML.
         fs::write(cluster.kubeconfig(), serde_json::to_string(&kubeconfig).unwrap()).unwrap();
         let namespace =
             json!({"metadata": {"name": cluster.namespace, "labels": {"longshore.dev/e2e": "true"}}});
         let namespace: Namespace = serde_json::from_value(namespace).unwrap();
-        cluster.wait(async |client| {
+        cluster.block_on(async |client| {
             Api::all(client).create(&PostParams::default(), &namespace).await.unwrap();
         });
         cluster
@@ -141,7 +148,7 @@ impl Cluster {
     /// A cluster for a test that runs servers on it.
     pub fn for_servers() -> Self {
         let mut cluster = Self::start();
-        cluster.turn = turn();
+        cluster.server_lock = server_lock();
         cluster
     }
 
@@ -152,7 +159,7 @@ impl Cluster {
             return (cluster, server);
         }
         cluster.apply_manifests().await;
-        let server = Server::on(&cluster.kubeconfig(), &cluster.folder.path().join("data"));
+        let server = Server::start_on_cluster(&cluster.kubeconfig(), &cluster.folder.path().join("data"));
         (cluster, server)
     }
 
@@ -188,12 +195,12 @@ impl Cluster {
     }
 
     /// Registers an object outside the namespace by its API path. It is deleted at the end, also if the test fails.
-    pub fn removes(&self, path: impl Into<String>) {
-        self.announced.lock().unwrap().push(path.into());
+    pub fn remove_at_end(&self, path: impl Into<String>) {
+        self.registered_paths.lock().unwrap().push(path.into());
     }
 
     /// Runs `work` to completion on a thread and runtime of its own; works in sync and async tests.
-    pub fn wait<T: Send>(&self, work: impl AsyncFnOnce(kube::Client) -> T + Send) -> T {
+    pub fn block_on<T: Send>(&self, work: impl AsyncFnOnce(kube::Client) -> T + Send) -> T {
         let run = || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async { work(self.client().await).await })
@@ -207,19 +214,19 @@ impl Drop for Cluster {
         if self.embedded {
             return;
         }
-        let mut paths = std::mem::take(&mut *self.announced.lock().unwrap());
+        let mut paths = std::mem::take(&mut *self.registered_paths.lock().unwrap());
         paths.push(format!("/api/v1/namespaces/{}", self.namespace));
-        self.wait(async |client| {
+        self.block_on(async |client| {
             for path in paths {
                 // Errors are ignored: the test may have deleted the object.
-                with(&client, Method::DELETE, &path, "application/json", "").await;
+                send_body(&client, Method::DELETE, &path, "application/json", "").await;
             }
         });
     }
 }
 
 /// `kubeconfig` reduced to its current context, with this default namespace.
-fn with_namespace(mut kubeconfig: Kubeconfig, namespace: &str) -> Kubeconfig {
+fn minify_kubeconfig(mut kubeconfig: Kubeconfig, namespace: &str) -> Kubeconfig {
     let current = kubeconfig.current_context.clone().expect("the kubeconfig has a current context");
     kubeconfig.contexts.retain(|named| named.name == current);
     for named in &mut kubeconfig.contexts {

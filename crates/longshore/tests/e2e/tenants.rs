@@ -4,10 +4,10 @@
 //!
 //! - [`member`]: a workspace member with kubectl
 //! - [`escalation`]: attempts to gain more rights than granted
-//! - [`least`]: the server with minimal rights
+//! - [`least_privilege`]: the server with minimal rights
 //! - [`canary`]: secrets that must not leak
 
 mod canary;
 mod escalation;
-mod least;
+mod least_privilege;
 mod member;

@@ -3,17 +3,17 @@
 use std::sync::{Arc, Mutex};
 
 use http::header::AUTHORIZATION;
-use outbound::{Access, Failure, Login, Secret};
+use outbound::{Access, FetchError, HttpAuth, SecretString};
 
-use crate::network::{Network, PUBLIC, ok, redirect};
+use crate::fake_network::{FakeNetwork, PUBLIC, ok, redirect};
 
 /// Recorded requests with their credentials: `host/path login`.
-type Seen = Arc<Mutex<Vec<String>>>;
+type RecordedRequests = Arc<Mutex<Vec<String>>>;
 
-fn network(leads_to: &'static str) -> (Network, Seen) {
-    let seen = Seen::default();
+fn redirecting_network(leads_to: &'static str) -> (FakeNetwork, RecordedRequests) {
+    let seen = RecordedRequests::default();
     let record = seen.clone();
-    let network = Network::new(move |request| {
+    let network = FakeNetwork::new(move |request| {
         let host = request.headers()["host"].to_str().unwrap();
         let login = request.headers().get(AUTHORIZATION).map_or("nothing", |value| value.to_str().unwrap());
         record.lock().unwrap().push(format!("{host}{} {login}", request.uri()));
@@ -23,12 +23,12 @@ fn network(leads_to: &'static str) -> (Network, Seen) {
             _ => ok("the end"),
         }
     });
-    (network.name("a.example", &[&[PUBLIC]]).name("b.example", &[&[PUBLIC]]), seen)
+    (network.with_host("a.example", &[&[PUBLIC]]).with_host("b.example", &[&[PUBLIC]]), seen)
 }
 
-fn access() -> Access {
-    let login = Login::Basic { username: "me".to_owned(), password: Secret::new("canary") };
-    Access { login: Some(login), ..Access::default() }
+fn basic_auth_access() -> Access {
+    let login = HttpAuth::Basic { username: "me".to_owned(), password: SecretString::new("canary") };
+    Access { auth: Some(login), ..Access::default() }
 }
 
 #[tokio::test]
@@ -52,37 +52,39 @@ async fn a_password_goes_to_its_origin_and_no_further() {
         ),
     ];
     for (to, expected) in rows {
-        let (network, seen) = network(to);
-        network.get_with("http://a.example/on", &access()).await.unwrap();
+        let (network, seen) = redirecting_network(to);
+        network.get_with("http://a.example/on", &basic_auth_access()).await.unwrap();
         assert_eq!(*seen.lock().unwrap(), expected, "{to}");
     }
 }
 
 #[tokio::test]
-async fn nobody_is_led_on_for_ever() {
-    let (network, seen) = network("/on");
-    let said = network.get_with("http://a.example/on?key=canary", &access()).await.unwrap_err();
-    assert!(matches!(said, Failure::Redirects { .. }), "{said}");
+async fn redirects_are_limited() {
+    let (network, seen) = redirecting_network("/on");
+    let said = network.get_with("http://a.example/on?key=canary", &basic_auth_access()).await.unwrap_err();
+    assert!(matches!(said, FetchError::TooManyRedirects { .. }), "{said}");
     assert_eq!(said.to_string(), "http://a.example/on leads on more than 5 times");
     assert_eq!(seen.lock().unwrap().len(), 6);
 }
 
 #[tokio::test]
-async fn what_cannot_be_sent_is_not_repeated() {
-    let (network, seen) = network("/end");
-    let login = Some(Login::Bearer(Secret::new("canary\r\nx: y")));
-    let said =
-        network.get_with("http://a.example/", &Access { login, ..Access::default() }).await.unwrap_err();
-    assert_eq!(said.kind(), domain::Kind::Invalid);
+async fn invalid_credentials_are_rejected_and_not_echoed() {
+    let (network, seen) = redirecting_network("/end");
+    let login = Some(HttpAuth::Bearer(SecretString::new("canary\r\nx: y")));
+    let said = network
+        .get_with("http://a.example/", &Access { auth: login, ..Access::default() })
+        .await
+        .unwrap_err();
+    assert_eq!(said.kind(), domain::ErrorKind::Invalid);
     assert!(!format!("{said} {said:?}").contains("canary"), "{said:?}");
     assert!(seen.lock().unwrap().is_empty() && network.dialled().is_empty());
-    assert!(!format!("{:?}", access()).contains("canary"));
+    assert!(!format!("{:?}", basic_auth_access()).contains("canary"));
 }
 
 #[tokio::test]
-async fn a_redirect_with_a_password_in_it_is_refused_and_not_repeated() {
-    let (network, _) = network("http://you:canary@b.example/end");
+async fn redirect_with_userinfo_is_rejected_and_not_echoed() {
+    let (network, _) = redirecting_network("http://you:canary@b.example/end");
     let said = network.get("http://a.example/on").await.unwrap_err();
-    assert!(matches!(said, Failure::Astray { .. }), "{said}");
+    assert!(matches!(said, FetchError::InvalidRedirect { .. }), "{said}");
     assert!(!format!("{said} {said:?}").contains("canary"), "{said:?}");
 }

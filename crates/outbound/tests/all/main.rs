@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod credentials;
+mod fake_network;
 mod hostile;
-mod network;
-mod private;
-mod secure;
+mod ssrf;
+mod tls;

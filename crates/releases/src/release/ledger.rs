@@ -8,25 +8,25 @@
 
 use std::sync::Arc;
 
-use chart_store::failure::reason;
+use chart_store::error::tenant_message;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use helm_release::{Ledger, LedgerError, Origin, Record};
 use kube::api::PostParams;
 use kube::{Api, ResourceExt};
-use kube_apply::Reserved;
+use kube_apply::ReservedObjects;
 use kube_types::HelmRelease;
-use kube_types::release::Revision;
-use kube_types::release::status::REVISIONS;
+use kube_types::release::RevisionRecord;
+use kube_types::release::status::MAX_REVISIONS;
 use parking_lot::Mutex;
 
-use super::administered;
+use super::administrator_objects;
 
 /// Limit on conflict retries when an entry is written.
-const ATTEMPTS: usize = 10;
+const MAX_CONFLICT_RETRIES: usize = 10;
 
 /// The entry of a record, if the digest of its content matches.
-pub(crate) fn entry<'r>(release: &'r HelmRelease, record: &Record) -> Option<&'r Revision> {
+pub(crate) fn find_entry<'r>(release: &'r HelmRelease, record: &Record) -> Option<&'r RevisionRecord> {
     let revisions = release.status.as_ref()?.revisions.iter();
     let mut same = revisions.filter(|entry| entry.revision == record.version).peekable();
     same.peek()?;
@@ -35,8 +35,8 @@ pub(crate) fn entry<'r>(release: &'r HelmRelease, record: &Record) -> Option<&'r
 }
 
 /// The origin of a record's content, relative to the identity that will execute it.
-pub(crate) fn origin(release: Option<&HelmRelease>, record: &Record, by: &str) -> Origin {
-    match release.and_then(|release| entry(release, record)) {
+pub(crate) fn record_origin(release: Option<&HelmRelease>, record: &Record, by: &str) -> Origin {
+    match release.and_then(|release| find_entry(release, record)) {
         Some(entry) if entry.by == by => Origin::Own,
         Some(_) => Origin::Other,
         None => Origin::Foreign,
@@ -51,10 +51,10 @@ pub(crate) struct ReadOnlyLedger {
 
 impl Ledger for ReadOnlyLedger {
     fn origin(&self, record: &Record) -> Origin {
-        origin(self.release.as_deref(), record, &self.by)
+        record_origin(self.release.as_deref(), record, &self.by)
     }
 
-    fn enter<'a>(
+    fn insert<'a>(
         &'a self,
         _: &'a Record,
         _: Option<i64>,
@@ -74,7 +74,7 @@ pub(crate) struct OperationLedger {
     /// JSON pointers of the sensitive values of this deployment.
     sensitive: Vec<String>,
     /// The objects written as an administrator in this operation, or skipped.
-    reserved: Reserved,
+    reserved: ReservedObjects,
     latest: Mutex<Arc<HelmRelease>>,
 }
 
@@ -85,7 +85,7 @@ impl OperationLedger {
         operation: &str,
         by: &str,
         sensitive: Vec<String>,
-        reserved: Reserved,
+        reserved: ReservedObjects,
     ) -> Self {
         let (operation, by) = (operation.to_owned(), by.to_owned());
         Self { api, operation, by, sensitive, reserved, latest: Mutex::new(begun) }
@@ -96,7 +96,7 @@ impl OperationLedger {
         self.latest.lock().clone()
     }
 
-    async fn write(&self, revision: Revision, kept: &[i64]) -> Result<(), LedgerError> {
+    async fn write_entry(&self, revision: RevisionRecord, kept: &[i64]) -> Result<(), LedgerError> {
         let latest = self.latest();
         let mut release = HelmRelease::clone(&latest);
         let unavailable = |error: kube::Error| {
@@ -106,16 +106,16 @@ impl OperationLedger {
                 namespace = latest.namespace(),
                 "cannot write the ledger of a release"
             );
-            LedgerError::Unavailable(reason(&error).to_owned())
+            LedgerError::Unavailable(tenant_message(&error).to_owned())
         };
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_CONFLICT_RETRIES {
             let status = release.status.get_or_insert_default();
             // Listed before they are written, so that a crash leaves no unlisted object of an administrator.
-            status.administered = administered::entries(&self.reserved.ids());
+            status.administered = administrator_objects::inventory_entries(&self.reserved.ids());
             let revisions = &mut status.revisions;
             revisions.retain(|entry| kept.contains(&entry.revision) && entry.revision != revision.revision);
             revisions.push(revision.clone());
-            let surplus = revisions.len().saturating_sub(REVISIONS);
+            let surplus = revisions.len().saturating_sub(MAX_REVISIONS);
             revisions.drain(..surplus);
             let name = release.name_any();
             match self.api.replace_status(&name, &PostParams::default(), &release).await {
@@ -124,13 +124,15 @@ impl OperationLedger {
                     return Ok(());
                 }
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
-                Err(kube::Error::Api(status)) if status.is_not_found() => return Err(LedgerError::Overtaken),
+                Err(kube::Error::Api(status)) if status.is_not_found() => {
+                    return Err(LedgerError::Superseded);
+                }
                 Err(error) => return Err(unavailable(error)),
             }
-            let now = self.api.get_opt(&name).await.map_err(unavailable)?.ok_or(LedgerError::Overtaken)?;
+            let now = self.api.get_opt(&name).await.map_err(unavailable)?.ok_or(LedgerError::Superseded)?;
             let operation = now.status.as_ref().and_then(|status| status.operation.as_ref());
             if now.uid() != release.uid() || operation.is_none_or(|now| now.id != self.operation) {
-                return Err(LedgerError::Overtaken);
+                return Err(LedgerError::Superseded);
             }
             release = now;
         }
@@ -140,18 +142,18 @@ impl OperationLedger {
 
 impl Ledger for OperationLedger {
     fn origin(&self, record: &Record) -> Origin {
-        origin(Some(&self.latest()), record, &self.by)
+        record_origin(Some(&self.latest()), record, &self.by)
     }
 
-    fn enter<'a>(
+    fn insert<'a>(
         &'a self,
         record: &'a Record,
         restored: Option<i64>,
         kept: &'a [i64],
     ) -> BoxFuture<'a, Result<(), LedgerError>> {
         let revision = match restored {
-            Some(restored) => self.restored(record, restored),
-            None => Revision {
+            Some(restored) => self.restored_entry(record, restored),
+            None => RevisionRecord {
                 revision: record.version,
                 version: self.latest().spec.version,
                 digest: record.digest(),
@@ -160,19 +162,21 @@ impl Ledger for OperationLedger {
                 sensitive: self.sensitive.clone(),
             },
         };
-        async move { self.write(revision, kept).await }.boxed()
+        async move { self.write_entry(revision, kept).await }.boxed()
     }
 }
 
 impl OperationLedger {
     /// The entry of a revision that repeats the content of the revision `restored`. Its version and sensitive values come from the entry
     /// of that revision. Without such an entry all values count as sensitive.
-    fn restored(&self, record: &Record, restored: i64) -> Revision {
+    fn restored_entry(&self, record: &Record, restored: i64) -> RevisionRecord {
         let latest = self.latest();
         let mut entries = latest.status.iter().flat_map(|status| &status.revisions);
         let source = entries.find(|entry| entry.revision == restored).cloned();
-        let source =
-            source.unwrap_or_else(|| Revision { sensitive: vec![String::new()], ..Revision::default() });
-        Revision { revision: record.version, digest: record.digest(), by: self.by.clone(), ..source }
+        let source = source.unwrap_or_else(|| RevisionRecord {
+            sensitive: vec![String::new()],
+            ..RevisionRecord::default()
+        });
+        RevisionRecord { revision: record.version, digest: record.digest(), by: self.by.clone(), ..source }
     }
 }

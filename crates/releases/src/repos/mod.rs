@@ -15,30 +15,30 @@ pub mod view;
 
 use std::collections::BTreeMap;
 
-use chart_store::charts::belongs;
-use chart_store::failure::reason;
-use domain::ids::{WorkspaceName, shortened};
+use chart_store::charts::is_owned_by_workspace;
+use chart_store::error::tenant_message;
+use domain::ids::{WorkspaceName, truncate_for_error};
 use domain::names::check_subdomain;
 use domain::roles::Capability;
-use domain::{Actor, Kind, Place, Refusal};
+use domain::{AccessScope, Actor, AuthorizationError, ErrorKind};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::core::ObjectMeta;
 use kube::{Api, ResourceExt};
 use kube_access::storage_budget;
-use kube_types::marks::{MANAGED_BY, WORKSPACE, WORKSPACE_UID};
 use kube_types::repo::HelmRepoCredential;
+use kube_types::well_known::{MANAGED_BY, WORKSPACE, WORKSPACE_UID};
 use kube_types::{FIELD_MANAGER, HelmRepo, HelmRepoSpec};
 
 use crate::Releases;
-use crate::acts::Error;
-use crate::acts::view::wish;
-use crate::people::account_label;
+use crate::service::Error;
+use crate::service::view::etag;
+use crate::tenant_directory::account_label;
 use credentials::Credentials;
 use view::RepoView;
 
 /// Input for creating a repository.
 #[derive(Debug, Default)]
-pub struct NewRepo {
+pub struct CreateRepoRequest {
     /// The display name.
     pub name: String,
     /// The owning workspace; empty if shared by all.
@@ -54,7 +54,7 @@ pub struct NewRepo {
 
 /// Input for updating a repository. Absent fields keep their value.
 #[derive(Debug, Default)]
-pub struct RepoChanges {
+pub struct RepoUpdate {
     pub url: Option<String>,
     pub description: Option<String>,
     pub suspended: Option<bool>,
@@ -90,37 +90,38 @@ fn check_name(name: &str) -> Result<(), Error> {
 
 impl Releases {
     fn repo_api(&self) -> Api<HelmRepo> {
-        Api::all(self.parts().clients.own())
+        Api::all(self.inner().clients.platform())
     }
 
     /// The repositories that the actor may see, of one workspace or of all, including shared ones.
-    pub async fn repos(&self, actor: &Actor, workspace: Option<&str>) -> Result<Vec<RepoView>, Error> {
+    pub async fn list_repos(&self, actor: &Actor, workspace: Option<&str>) -> Result<Vec<RepoView>, Error> {
         if let Some(name) = workspace {
-            let seen = name.parse().ok().filter(|name| reads(actor, Some(name)).is_ok());
-            seen.ok_or_else(|| Error::NoWorkspace(name.to_owned()))?;
+            let seen = name.parse().ok().filter(|name| check_read(actor, Some(name)).is_ok());
+            seen.ok_or_else(|| Error::WorkspaceNotAccessible(name.to_owned()))?;
         }
-        let all = self.repo_api().list(&ListParams::default()).await.map_err(refused)?;
-        let living = self.parts().charts.store().living().await?;
+        let all = self.repo_api().list(&ListParams::default()).await.map_err(repo_error)?;
+        let living = self.inner().charts.store().list_workspace_identities().await?;
         let wanted = |repo: &&HelmRepo| {
             let of = &repo.spec.workspace;
             (of.is_empty() || workspace.is_none_or(|wanted| wanted == of))
-                && sees(actor, repo)
-                && belongs(repo, living.get(of))
+                && is_visible(actor, repo)
+                && is_owned_by_workspace(repo, living.get(of))
         };
-        Ok(all.items.iter().filter(wanted).map(RepoView::of).collect())
+        Ok(all.items.iter().filter(wanted).map(RepoView::from_repo).collect())
     }
 
-    pub async fn repo(&self, actor: &Actor, name: &str) -> Result<RepoView, Error> {
-        Ok(RepoView::of(&self.seen_repo(actor, name).await?))
+    pub async fn get_repo(&self, actor: &Actor, name: &str) -> Result<RepoView, Error> {
+        Ok(RepoView::from_repo(&self.visible_repo(actor, name).await?))
     }
 
     /// Creates a repository.
-    pub async fn create_repo(&self, actor: &Actor, new: NewRepo) -> Result<RepoView, Error> {
-        let NewRepo { name, workspace, url, description, insecure, credentials, check } = new;
-        let place = place(&workspace).map_err(|()| Error::NoWorkspace(workspace.clone()))?;
-        may_write(actor, place.as_ref())?;
+    pub async fn create_repo(&self, actor: &Actor, new: CreateRepoRequest) -> Result<RepoView, Error> {
+        let CreateRepoRequest { name, workspace, url, description, insecure, credentials, check } = new;
+        let place =
+            owner_workspace(&workspace).map_err(|()| Error::WorkspaceNotAccessible(workspace.clone()))?;
+        check_write(actor, place.as_ref())?;
         check_name(&name)?;
-        self.check_stays(&workspace).await?;
+        self.check_not_terminating(&workspace).await?;
         let object = object_name(&workspace, &name);
         let mut written = HelmRepo::new(
             &object,
@@ -134,37 +135,39 @@ impl Releases {
             },
         );
         written.metadata = ObjectMeta {
-            labels: Some(self.labels(&workspace)),
-            annotations: self.annotations(&workspace).await?,
+            labels: Some(self.workspace_labels(&workspace)),
+            annotations: self.workspace_annotations(&workspace).await?,
             ..written.metadata
         };
-        if self.repo_api().get_opt(&object).await.map_err(refused)?.is_some() {
-            return Err(Error::RepoExists(object));
+        if self.repo_api().get_opt(&object).await.map_err(repo_error)?.is_some() {
+            return Err(Error::RepoAlreadyExists(object));
         }
-        self.check_count(&workspace).await?;
-        let kept = self.admit(&mut written, credentials).await?;
-        self.checked(&written, check, kept.as_deref()).await?;
+        self.check_repo_limit(&workspace).await?;
+        let kept = self.store_credentials(&mut written, credentials).await?;
+        self.check_reachable(&written, check, kept.as_deref()).await?;
         match self.repo_api().create(&PostParams::default(), &written).await {
-            Ok(made) => Ok(RepoView::of(&made)),
+            Ok(made) => Ok(RepoView::from_repo(&made)),
             Err(error) => {
-                self.forget_credentials(kept.as_deref()).await;
+                self.delete_credentials(kept.as_deref()).await;
                 Err(match error {
-                    kube::Error::Api(status) if status.is_already_exists() => Error::RepoExists(object),
-                    other => refused(other),
+                    kube::Error::Api(status) if status.is_already_exists() => {
+                        Error::RepoAlreadyExists(object)
+                    }
+                    other => repo_error(other),
                 })
             }
         }
     }
 
-    pub async fn change_repo(
+    pub async fn update_repo(
         &self,
         actor: &Actor,
         name: &str,
-        changes: RepoChanges,
+        changes: RepoUpdate,
         seen: Option<&str>,
     ) -> Result<RepoView, Error> {
-        let mut repo = self.written_repo(actor, name, seen).await?;
-        let RepoChanges { url, description, suspended, credentials, check } = changes;
+        let mut repo = self.writable_repo(actor, name, seen).await?;
+        let RepoUpdate { url, description, suspended, credentials, check } = changes;
         let check = check && (url.is_some() || credentials.is_some());
         let before = repo.spec.credential_ref.take().map(|reference| reference.name);
         if let Some(url) = url {
@@ -176,57 +179,57 @@ impl Releases {
             }
             repo.spec.url = url;
         }
-        crate::acts::change::set(&mut repo.spec.description, description);
-        crate::acts::change::set(&mut repo.spec.suspend, suspended);
+        crate::service::update::set_if_some(&mut repo.spec.description, description);
+        crate::service::update::set_if_some(&mut repo.spec.suspend, suspended);
         let replaced = credentials.is_some();
         let kept = if replaced {
             repo.spec.credential = HelmRepoCredential::default();
-            self.admit(&mut repo, credentials).await?
+            self.store_credentials(&mut repo, credentials).await?
         } else {
             repo.spec.credential_ref = before.clone().map(|name| kube_types::repo::CredentialRef { name });
             None
         };
-        self.checked(&repo, check && !repo.spec.suspend, kept.as_deref()).await?;
+        self.check_reachable(&repo, check && !repo.spec.suspend, kept.as_deref()).await?;
         match self.repo_api().replace(name, &PostParams::default(), &repo).await {
             Ok(written) => {
                 if replaced {
-                    self.forget_credentials(before.as_deref()).await;
+                    self.delete_credentials(before.as_deref()).await;
                 }
-                Ok(RepoView::of(&written))
+                Ok(RepoView::from_repo(&written))
             }
             Err(error) => {
-                self.forget_credentials(kept.as_deref()).await;
+                self.delete_credentials(kept.as_deref()).await;
                 Err(match error {
-                    kube::Error::Api(status) if status.is_conflict() => Error::Changed(name.to_owned()),
-                    other => refused(other),
+                    kube::Error::Api(status) if status.is_conflict() => Error::Conflict(name.to_owned()),
+                    other => repo_error(other),
                 })
             }
         }
     }
 
     /// Checks that the repository answers; otherwise deletes the credentials that were stored for it.
-    async fn checked(&self, repo: &HelmRepo, check: bool, kept: Option<&str>) -> Result<(), Error> {
+    async fn check_reachable(&self, repo: &HelmRepo, check: bool, kept: Option<&str>) -> Result<(), Error> {
         if !check {
             return Ok(());
         }
-        let answered = self.parts().charts.store().check(repo).await;
+        let answered = self.inner().charts.store().check(repo).await;
         if answered.is_err() {
-            self.forget_credentials(kept).await;
+            self.delete_credentials(kept).await;
         }
         answered.map_err(|error| match error.kind() {
             // The check did not run, so the repository may be fine.
-            Kind::Exhausted | Kind::Internal => error.into(),
-            _ => Error::BadRepo { url: repo.spec.url.clone(), why: error.to_string() },
+            ErrorKind::Exhausted | ErrorKind::Internal => error.into(),
+            _ => Error::InvalidRepo { url: repo.spec.url.clone(), why: error.to_string() },
         })
     }
 
     /// Fails if a workspace has reached its limit of repositories.
-    async fn check_count(&self, workspace: &str) -> Result<(), Error> {
+    async fn check_repo_limit(&self, workspace: &str) -> Result<(), Error> {
         if workspace.is_empty() {
             return Ok(());
         }
         let own = ListParams::default().labels(&format!("{WORKSPACE}={workspace}")).limit(MAX_REPOS + 1);
-        let used = self.repo_api().list_metadata(&own).await.map_err(refused)?.items.len();
+        let used = self.repo_api().list_metadata(&own).await.map_err(repo_error)?.items.len();
         let limit = MAX_REPOS as usize;
         if used >= limit {
             return Err(Error::TooManyRepos { workspace: workspace.to_owned(), used, limit });
@@ -235,56 +238,64 @@ impl Releases {
     }
 
     /// Fails if the workspace is being deleted. A concurrent write is garbage-collected later.
-    pub(crate) async fn check_stays(&self, workspace: &str) -> Result<(), Error> {
-        if !workspace.is_empty() && self.parts().charts.store().is_leaving(workspace).await? {
-            return Err(Error::Leaving(workspace.to_owned()));
+    pub(crate) async fn check_not_terminating(&self, workspace: &str) -> Result<(), Error> {
+        if !workspace.is_empty() && self.inner().charts.store().is_terminating(workspace).await? {
+            return Err(Error::WorkspaceTerminating(workspace.to_owned()));
         }
         Ok(())
     }
 
-    fn labels(&self, workspace: &str) -> BTreeMap<String, String> {
+    fn workspace_labels(&self, workspace: &str) -> BTreeMap<String, String> {
         let ours = (MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned());
-        let whose = (!workspace.is_empty()).then(|| (WORKSPACE.to_owned(), workspace.to_owned()));
+        let workspace_label = (!workspace.is_empty()).then(|| (WORKSPACE.to_owned(), workspace.to_owned()));
         let account = workspace.parse::<WorkspaceName>().ok();
-        let account = account.and_then(|workspace| account_label(&*self.parts().people, &workspace));
-        [ours].into_iter().chain(whose).chain(account).collect()
+        let account = account.and_then(|workspace| account_label(&*self.inner().tenants, &workspace));
+        [ours].into_iter().chain(workspace_label).chain(account).collect()
     }
 
     /// Annotations of objects of a workspace: its UID, which distinguishes it from a later one of the same name.
-    async fn annotations(&self, workspace: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
+    async fn workspace_annotations(
+        &self,
+        workspace: &str,
+    ) -> Result<Option<BTreeMap<String, String>>, Error> {
         if workspace.is_empty() {
             return Ok(None);
         }
-        let uid = self.parts().charts.store().workspace_uid(workspace).await?;
+        let uid = self.inner().charts.store().workspace_uid(workspace).await?;
         Ok(uid.map(|uid| [(WORKSPACE_UID.to_owned(), uid)].into()))
     }
 
     /// Deletes a repository. Releases of its charts stay, because their packages are stored.
     pub async fn delete_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<(), Error> {
-        let repo = self.written_repo(actor, name, seen).await?;
-        let this_one = Preconditions { uid: repo.uid(), resource_version: None };
-        let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
-        self.repo_api().delete(name, &params).await.map_err(refused)?;
-        self.forget_credentials(repo.spec.credential_ref.as_ref().map(|named| named.name.as_str())).await;
+        let repo = self.writable_repo(actor, name, seen).await?;
+        let uid_precondition = Preconditions { uid: repo.uid(), resource_version: None };
+        let params = DeleteParams { preconditions: Some(uid_precondition), ..DeleteParams::default() };
+        self.repo_api().delete(name, &params).await.map_err(repo_error)?;
+        self.delete_credentials(repo.spec.credential_ref.as_ref().map(|named| named.name.as_str())).await;
         Ok(())
     }
 
     /// Reads a repository that the actor may see.
-    async fn seen_repo(&self, actor: &Actor, name: &str) -> Result<HelmRepo, Error> {
-        let unknown = || Error::NoRepo(shortened(name));
+    async fn visible_repo(&self, actor: &Actor, name: &str) -> Result<HelmRepo, Error> {
+        let unknown = || Error::RepoNotFound(truncate_for_error(name));
         check_subdomain(name).map_err(|_| unknown())?;
-        let found = self.repo_api().get_opt(name).await.map_err(refused)?;
-        let found = found.filter(|repo| sees(actor, repo)).ok_or_else(unknown)?;
-        if self.parts().charts.store().is_of_living(&found).await? { Ok(found) } else { Err(unknown()) }
+        let found = self.repo_api().get_opt(name).await.map_err(repo_error)?;
+        let found = found.filter(|repo| is_visible(actor, repo)).ok_or_else(unknown)?;
+        if self.inner().charts.store().is_owned_by_existing_workspace(&found).await? {
+            Ok(found)
+        } else {
+            Err(unknown())
+        }
     }
 
     /// Reads a repository that the actor may change, and checks the precondition.
-    async fn written_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<HelmRepo, Error> {
-        let repo = self.seen_repo(actor, name).await?;
-        let place = place(&repo.spec.workspace).map_err(|()| Error::NoRepo(name.to_owned()))?;
-        may_write(actor, place.as_ref())?;
+    async fn writable_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<HelmRepo, Error> {
+        let repo = self.visible_repo(actor, name).await?;
+        let place =
+            owner_workspace(&repo.spec.workspace).map_err(|()| Error::RepoNotFound(name.to_owned()))?;
+        check_write(actor, place.as_ref())?;
         match seen {
-            Some(seen) if wish(&repo) != seen => Err(Error::Moved(name.to_owned())),
+            Some(seen) if etag(&repo) != seen => Err(Error::PreconditionFailed(name.to_owned())),
             _ => Ok(repo),
         }
     }
@@ -294,40 +305,40 @@ impl Releases {
 pub const MAX_REPOS: u32 = 64;
 
 /// Maps a failed call of the platform's own identity: validation errors are passed on, for others the caller gets only a reason.
-fn refused(error: kube::Error) -> Error {
-    if storage_budget::exceeded(&error).is_some() {
+fn repo_error(error: kube::Error) -> Error {
+    if storage_budget::exceeded_message(&error).is_some() {
         return error.into();
     }
     match &error {
         kube::Error::Api(status) if matches!(status.code, 400 | 422) => error.into(),
         kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
-            let message = format!("the repository could not be written or read: {}", reason(&error));
-            Error::Kubernetes { kind: Kind::of_http_status(status.code), message }
+            let message = format!("the repository could not be written or read: {}", tenant_message(&error));
+            Error::Kubernetes { kind: ErrorKind::from_http_status(status.code), message }
         }
         _ => error.into(),
     }
 }
 
 /// The owning workspace; `None` if shared.
-fn place(workspace: &str) -> Result<Option<WorkspaceName>, ()> {
+fn owner_workspace(workspace: &str) -> Result<Option<WorkspaceName>, ()> {
     if workspace.is_empty() { Ok(None) } else { workspace.parse().map(Some).map_err(|_| ()) }
 }
 
-fn reads(actor: &Actor, workspace: Option<&WorkspaceName>) -> Result<(), Refusal> {
+fn check_read(actor: &Actor, workspace: Option<&WorkspaceName>) -> Result<(), AuthorizationError> {
     match workspace {
-        Some(name) => actor.may(Capability::ReadStore, Place::Workspace(name)),
+        Some(name) => actor.authorize(Capability::ReadStore, AccessScope::Workspace(name)),
         None => Ok(()),
     }
 }
 
-fn sees(actor: &Actor, repo: &HelmRepo) -> bool {
-    place(&repo.spec.workspace).is_ok_and(|place| reads(actor, place.as_ref()).is_ok())
+fn is_visible(actor: &Actor, repo: &HelmRepo) -> bool {
+    owner_workspace(&repo.spec.workspace).is_ok_and(|place| check_read(actor, place.as_ref()).is_ok())
 }
 
-fn may_write(actor: &Actor, workspace: Option<&WorkspaceName>) -> Result<(), Error> {
-    let place = workspace.map_or(Place::Platform, Place::Workspace);
-    actor.may(Capability::WriteRepositories, place).map_err(|refusal| match refusal {
-        Refusal::Unseen(name) => Error::NoWorkspace(name.to_string()),
+fn check_write(actor: &Actor, workspace: Option<&WorkspaceName>) -> Result<(), Error> {
+    let place = workspace.map_or(AccessScope::Platform, AccessScope::Workspace);
+    actor.authorize(Capability::WriteRepositories, place).map_err(|refusal| match refusal {
+        AuthorizationError::WorkspaceNotFound(name) => Error::WorkspaceNotAccessible(name.to_string()),
         other => other.into(),
     })
 }

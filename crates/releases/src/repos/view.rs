@@ -5,7 +5,7 @@ use kube_types::HelmRepo;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::acts::view::wish;
+use crate::service::view::etag;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -31,7 +31,7 @@ pub struct RepoView {
 }
 
 impl RepoView {
-    pub(super) fn of(repo: &HelmRepo) -> Self {
+    pub(super) fn from_repo(repo: &HelmRepo) -> Self {
         let spec = &repo.spec;
         let created = repo.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string());
         Self {
@@ -45,7 +45,7 @@ impl RepoView {
             suspended: spec.suspend,
             state: repo.status.as_ref().map(|status| status.state.clone()).unwrap_or_default(),
             created: created.unwrap_or_default(),
-            v: wish(repo),
+            v: etag(repo),
         }
     }
 }

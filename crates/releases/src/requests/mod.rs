@@ -7,81 +7,87 @@
 //!
 //! Modules:
 //!
-//! * [`wanted`]: the desired release.
-//! * [`mirror`]: the status of the request.
+//! * [`release_spec`]: the desired release.
+//! * [`request_status`]: the status of the request.
 
-pub(crate) mod mirror;
-pub(crate) mod wanted;
+pub(crate) mod release_spec;
+pub(crate) mod request_status;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use chart_store::failure::reason;
+use chart_store::error::tenant_message;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
-use kube_access::queue::Next;
-use kube_types::marks::{RELEASE_FINALIZER, REQUEST, REQUEST_FINALIZER};
+use kube_access::queue::Action;
+use kube_types::well_known::{RELEASE_FINALIZER, REQUEST, REQUEST_FINALIZER};
 use kube_types::{HelmRelease, HelmRequest, HelmRequestStatus, SYSTEM_NAMESPACE};
 use serde_json::json;
 
-use crate::error::{Doing, PassError};
-use crate::lead::Controller;
-use mirror::Found;
+use crate::controller::ReleaseController;
+use crate::error::{ErrorContext, ReconcileError};
+use request_status::DispatchResult;
 
 /// Requeue delay for events that the watch should have delivered by then.
-const AGAIN: Duration = Duration::from_secs(10);
+const REQUEUE_AFTER: Duration = Duration::from_secs(10);
 
 /// Requeue delay while the cache lacks an own write.
-pub(crate) const UNHEARD: Duration = Duration::from_secs(1);
+pub(crate) const STALE_CACHE_REQUEUE: Duration = Duration::from_secs(1);
 
 /// Annotation of a request that is being deleted: also delete the claims of its StatefulSets.
-pub(crate) const DELETE_CLAIMS: &str = "longshore.dev/delete-claims";
+pub(crate) const DELETE_CLAIMS_ANNOTATION: &str = "longshore.dev/delete-claims";
 /// Annotation of a request that is being deleted: force the deletion. Only the platform writes requests.
-pub(crate) const FORCE_DELETE: &str = "longshore.dev/force-delete";
+pub(crate) const FORCE_DELETE_ANNOTATION: &str = "longshore.dev/force-delete";
 
 /// Annotation of a request that is being deleted with `asAdministrator`: the id and UID of the platform administrator, separated by a
 /// slash.
-pub(crate) const UNINSTALL_AS_ADMINISTRATOR: &str = "longshore.dev/uninstall-as-administrator";
+pub(crate) const UNINSTALL_AS_ADMINISTRATOR_ANNOTATION: &str = "longshore.dev/uninstall-as-administrator";
 
-impl Controller {
-    pub(crate) async fn pass_request(&self, name: &str) -> Result<Next, PassError> {
+impl ReleaseController {
+    pub(crate) async fn reconcile_request(&self, name: &str) -> Result<Action, ReconcileError> {
         let Some(request) = self.requests.get(name) else {
-            self.soon_of_requests.forget(&name.to_owned());
-            self.told_requests.forget(&name.to_owned());
-            return Ok(Next::Rest);
+            self.request_debounce.remove(&name.to_owned());
+            self.request_expectations.remove(&name.to_owned());
+            return Ok(Action::AwaitChange);
         };
-        if self.told_requests.is_ahead_of(&request.name_any(), request.metadata.resource_version.as_deref()) {
-            return Ok(Next::After(UNHEARD));
+        if self
+            .request_expectations
+            .is_cache_stale(&request.name_any(), request.metadata.resource_version.as_deref())
+        {
+            return Ok(Action::RequeueAfter(STALE_CACHE_REQUEUE));
         }
-        let release = self.releases.get_in(&request.spec.namespace, &request.spec.release_name);
+        let release = self.releases.get_namespaced(&request.spec.namespace, &request.spec.release_name);
         if request.metadata.deletion_timestamp.is_some() {
-            return self.remove_request(&request, release).await;
+            return self.reconcile_request_deletion(&request, release).await;
         }
-        let request = self.hold_request(request).await?;
+        let request = self.ensure_request_finalizer(request).await?;
         let dispatched = self.dispatch(&request, release).await?;
-        if let Found::Ours(release) = &dispatched
+        if let DispatchResult::Owned(release) = &dispatched
             && release.status.as_ref().is_none_or(|status| status.state.is_empty())
         {
             // The release was just created and has no status yet; its first status triggers the next reconcile.
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         }
-        let status = mirror::status(&request, &dispatched, self.clock.now());
+        let status = request_status::request_status(&request, &dispatched, self.clock.now());
         if request.status.as_ref() != Some(&status)
-            && let Some(wait) = self.soon_of_requests.wait(&request.name_any(), &status.state)
+            && let Some(wait) = self.request_debounce.remaining_delay(&request.name_any(), &status.state)
         {
-            return Ok(Next::After(wait));
+            return Ok(Action::RequeueAfter(wait));
         }
-        self.tell_request(&request, status).await?;
+        self.update_request_status(&request, status).await?;
         Ok(match dispatched {
-            Found::Ours(_) | Found::Taken(_) => Next::Rest,
-            Found::Refused(_) => Next::After(AGAIN),
+            DispatchResult::Owned(_) | DispatchResult::NameInUse(_) => Action::AwaitChange,
+            DispatchResult::Rejected(_) => Action::RequeueAfter(REQUEUE_AFTER),
         })
     }
 
     /// Adds the finalizer. No release is created before it, because deletion depends on it.
-    async fn hold_request(&self, request: Arc<HelmRequest>) -> Result<Arc<HelmRequest>, PassError> {
+    async fn ensure_request_finalizer(
+        &self,
+        request: Arc<HelmRequest>,
+    ) -> Result<Arc<HelmRequest>, ReconcileError> {
         if request.finalizers().iter().any(|finalizer| finalizer == REQUEST_FINALIZER) {
             return Ok(request);
         }
@@ -92,7 +98,7 @@ impl Controller {
         });
         let name = request.name_any();
         let held = self.request_api().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        Ok(Arc::new(held.doing(|| format!("hold request `{name}`"))?))
+        Ok(Arc::new(held.context(|| format!("hold request `{name}`"))?))
     }
 
     /// Creates or updates the release to match the request.
@@ -100,139 +106,148 @@ impl Controller {
         &self,
         request: &HelmRequest,
         release: Option<Arc<HelmRelease>>,
-    ) -> Result<Found, PassError> {
-        let wanted = wanted::release(request);
+    ) -> Result<DispatchResult, ReconcileError> {
+        let wanted = release_spec::build_release(request);
         let api = self.release_api(&request.spec.namespace);
         let Some(release) = release else {
             return match api.create(&PostParams::default(), &wanted).await {
-                Ok(made) => Ok(Found::Ours(Arc::new(made))),
+                Ok(made) => Ok(DispatchResult::Owned(Arc::new(made))),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {
                     let found =
-                        api.get_opt(&wanted.name_any()).await.doing(|| "look at a release".to_owned())?;
+                        api.get_opt(&wanted.name_any()).await.context(|| "look at a release".to_owned())?;
                     Ok(found.map_or_else(
-                        || Found::Refused("the release was there and is gone".to_owned()),
-                        |found| whose(request, Arc::new(found)),
+                        || DispatchResult::Rejected("the release was there and is gone".to_owned()),
+                        |found| check_owner(request, Arc::new(found)),
                     ))
                 }
                 // E.g. the namespace is terminating or missing, a quota is exceeded, or the object is invalid.
-                Err(error) => match refusal(&error) {
+                Err(error) => match rejection_message(&error) {
                     Some(why) => {
                         tracing::warn!(
                             error = &error as &dyn std::error::Error,
                             request = request.name_any(),
                             "the release of a request was refused"
                         );
-                        Ok(Found::Refused(why))
+                        Ok(DispatchResult::Rejected(why))
                     }
                     None => {
-                        Err(error).doing(|| format!("make the release of request `{}`", request.name_any()))
+                        Err(error).context(|| format!("make the release of request `{}`", request.name_any()))
                     }
                 },
             };
         };
-        let Found::Ours(release) = whose(request, release) else {
-            return Ok(Found::Taken(wanted.name_any()));
+        let DispatchResult::Owned(release) = check_owner(request, release) else {
+            return Ok(DispatchResult::NameInUse(wanted.name_any()));
         };
         if release.metadata.deletion_timestamp.is_some() || release.spec == wanted.spec {
-            return Ok(Found::Ours(release));
+            return Ok(DispatchResult::Owned(release));
         }
         // Conditional on the observed `resourceVersion`: after a concurrent write the next reconcile decides again.
         let mut changed = HelmRelease::clone(&release);
         changed.spec = wanted.spec;
         let name = release.name_any();
         let changed = api.replace(&name, &PostParams::default(), &changed).await;
-        Ok(Found::Ours(Arc::new(changed.doing(|| format!("change release `{name}`"))?)))
+        Ok(DispatchResult::Owned(Arc::new(changed.context(|| format!("change release `{name}`"))?)))
     }
 
-    async fn tell_request(&self, request: &HelmRequest, status: HelmRequestStatus) -> Result<(), PassError> {
+    async fn update_request_status(
+        &self,
+        request: &HelmRequest,
+        status: HelmRequestStatus,
+    ) -> Result<(), ReconcileError> {
         if request.status.as_ref() == Some(&status) {
             return Ok(());
         }
         let name = request.name_any();
         let told = HelmRequest { status: Some(status), ..request.clone() };
         let told = self.request_api().replace_status(&name, &PostParams::default(), &told).await;
-        let told = told.doing(|| format!("write the status of request `{name}`"))?;
-        self.told_requests.note(name, told.metadata.resource_version.as_deref());
+        let told = told.context(|| format!("write the status of request `{name}`"))?;
+        self.request_expectations.record_write(name, told.metadata.resource_version.as_deref());
         Ok(())
     }
 
     /// Deletes the release, then the values, then the finalizer of the request.
-    async fn remove_request(
+    async fn reconcile_request_deletion(
         &self,
         request: &HelmRequest,
         release: Option<Arc<HelmRelease>>,
-    ) -> Result<Next, PassError> {
+    ) -> Result<Action, ReconcileError> {
         if !request.finalizers().iter().any(|finalizer| finalizer == REQUEST_FINALIZER) {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         }
         let api = self.release_api(&request.spec.namespace);
         let name = &request.spec.release_name;
         let release = match release {
             Some(release) => Some(release),
             // The watch may not have delivered the release yet.
-            None => api.get_opt(name).await.doing(|| format!("look at release `{name}`"))?.map(Arc::new),
+            None => api.get_opt(name).await.context(|| format!("look at release `{name}`"))?.map(Arc::new),
         };
-        if let Some(release) = release.filter(|release| wanted::belongs(release, request)) {
+        if let Some(release) = release.filter(|release| release_spec::is_owned_by(release, request)) {
             if release.metadata.deletion_timestamp.is_none() {
-                let this_one = Preconditions { uid: release.uid(), resource_version: None };
-                let params = DeleteParams { preconditions: Some(this_one), ..DeleteParams::default() };
+                let uid_precondition = Preconditions { uid: release.uid(), resource_version: None };
+                let params =
+                    DeleteParams { preconditions: Some(uid_precondition), ..DeleteParams::default() };
                 let deleted = api.delete(name, &params).await.map(drop);
-                gone(deleted).doing(|| format!("delete release `{name}`"))?;
+                ignore_not_found(deleted).context(|| format!("delete release `{name}`"))?;
             }
-            let status = mirror::leaving(request, &release, self.clock.now());
-            self.tell_request(request, status).await?;
-            return Ok(Next::After(AGAIN));
+            let status = request_status::deleting_status(request, &release, self.clock.now());
+            self.update_request_status(request, status).await?;
+            return Ok(Action::RequeueAfter(REQUEUE_AFTER));
         }
-        self.forget_values(&request.name_any()).await?;
+        self.delete_values(&request.name_any()).await?;
         let left: Vec<&String> =
             request.finalizers().iter().filter(|finalizer| *finalizer != REQUEST_FINALIZER).collect();
         let patch =
             json!({ "metadata": { "resourceVersion": request.resource_version(), "finalizers": left } });
         let name = request.name_any();
         let freed = self.request_api().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        gone(freed.map(drop)).doing(|| format!("let go of request `{name}`"))?;
-        Ok(Next::Rest)
+        ignore_not_found(freed.map(drop)).context(|| format!("let go of request `{name}`"))?;
+        Ok(Action::AwaitChange)
     }
 
     /// Deletes the saved values of all versions.
-    async fn forget_values(&self, request: &str) -> Result<(), PassError> {
-        let secrets: Api<Secret> = Api::namespaced(self.clients.own(), SYSTEM_NAMESPACE);
-        let of_request = ListParams::default().labels(&format!("{REQUEST}={request}"));
+    async fn delete_values(&self, request: &str) -> Result<(), ReconcileError> {
+        let secrets: Api<Secret> = Api::namespaced(self.clients.platform(), SYSTEM_NAMESPACE);
+        let request_selector = ListParams::default().labels(&format!("{REQUEST}={request}"));
         let doing = || format!("forget the values of request `{request}`");
-        for secret in secrets.list_metadata(&of_request).await.doing(doing)?.items {
+        for secret in secrets.list_metadata(&request_selector).await.context(doing)?.items {
             let deleted = secrets.delete(&secret.name_any(), &DeleteParams::default()).await.map(drop);
-            gone(deleted).doing(doing)?;
+            ignore_not_found(deleted).context(doing)?;
         }
         Ok(())
     }
 
     pub(crate) fn request_api(&self) -> Api<HelmRequest> {
-        Api::all(self.clients.own())
+        Api::all(self.clients.platform())
     }
 
     pub(crate) fn release_api(&self, namespace: &str) -> Api<HelmRelease> {
-        Api::namespaced(self.clients.own(), namespace)
+        Api::namespaced(self.clients.platform(), namespace)
     }
 }
 
-fn whose(request: &HelmRequest, release: Arc<HelmRelease>) -> Found {
-    if wanted::belongs(&release, request) { Found::Ours(release) } else { Found::Taken(release.name_any()) }
+fn check_owner(request: &HelmRequest, release: Arc<HelmRelease>) -> DispatchResult {
+    if release_spec::is_owned_by(&release, request) {
+        DispatchResult::Owned(release)
+    } else {
+        DispatchResult::NameInUse(release.name_any())
+    }
 }
 
 /// Why Kubernetes rejected a release, for the status of its request, which tenants read. The API server's message is included if it
 /// concerns the object or its quota. Other messages may name the platform's identity or come from an admission webhook.
-fn refusal(error: &kube::Error) -> Option<String> {
+fn rejection_message(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else { return None };
     if !matches!(status.code, 400..=404 | 422) {
         return None;
     }
     let is_of_object = matches!(status.code, 400 | 422) || status.message.contains("exceeded quota");
     let told = is_of_object && !status.message.contains("admission webhook");
-    Some(if told { status.message.clone() } else { reason(error).to_owned() })
+    Some(if told { status.message.clone() } else { tenant_message(error).to_owned() })
 }
 
 /// Ignores "not found" after a deletion.
-pub(crate) fn gone(done: kube::Result<()>) -> kube::Result<()> {
+pub(crate) fn ignore_not_found(done: kube::Result<()>) -> kube::Result<()> {
     match done {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         other => other,
@@ -240,12 +255,12 @@ pub(crate) fn gone(done: kube::Result<()>) -> kube::Result<()> {
 }
 
 /// The time until a deadline, at most one hour because clocks may be adjusted.
-pub(crate) fn until(now: Timestamp, then: Timestamp) -> Duration {
+pub(crate) fn time_until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default().min(Duration::from_hours(1))
 }
 
 /// Whether the release has our finalizer. No object is created before it.
-pub(crate) fn is_held(release: &HelmRelease) -> bool {
+pub(crate) fn has_release_finalizer(release: &HelmRelease) -> bool {
     release.finalizers().iter().any(|finalizer| finalizer == RELEASE_FINALIZER)
 }
 
@@ -256,9 +271,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusal_tells_of_the_object_and_not_of_the_platform() {
+    fn rejection_message_hides_the_platform_identity() {
         let refused = |code: u16, message: &str| {
-            refusal(&kube::Error::Api(Box::new(Status::failure(message, "Refused").with_code(code))))
+            rejection_message(&kube::Error::Api(Box::new(
+                Status::failure(message, "Refused").with_code(code),
+            )))
         };
         let invalid = "HelmRelease.longshore.dev \"web\" is invalid: spec.interval: too short";
         let quota =

@@ -6,14 +6,14 @@ use md5::{Digest as _, Md5};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::canonical;
+use super::canonical_json;
 
 /// SHA-256 over the chart's digest, the values and the options. An operation is needed when it changes.
 pub fn spec_hash(chart_digest: &str, values: &Members, options: &impl Serialize) -> String {
     let options = serde_json::to_value(options).expect("options are plain data");
     let mut context = digest::Context::new(&digest::SHA256);
     // Each part is prefixed with its length, so that content cannot move between parts.
-    for part in [chart_digest, &canonical(values), &sorted(&options)] {
+    for part in [chart_digest, &canonical_json(values), &sorted_json(&options)] {
         context.update(&part.len().to_be_bytes());
         context.update(part.as_bytes());
     }
@@ -26,18 +26,18 @@ pub fn md5(text: &[u8]) -> String {
 }
 
 /// Canonical JSON with sorted keys.
-fn sorted(value: &Value) -> String {
+fn sorted_json(value: &Value) -> String {
     match value {
         Value::Object(members) => {
             let mut members: Vec<_> = members.iter().collect();
             members.sort_by_key(|(key, _)| key.as_str());
             let members: Vec<String> = members
                 .iter()
-                .map(|(key, value)| format!("{}:{}", Value::from(key.as_str()), sorted(value)))
+                .map(|(key, value)| format!("{}:{}", Value::from(key.as_str()), sorted_json(value)))
                 .collect();
             format!("{{{}}}", members.join(","))
         }
-        Value::Array(items) => format!("[{}]", items.iter().map(sorted).collect::<Vec<_>>().join(",")),
+        Value::Array(items) => format!("[{}]", items.iter().map(sorted_json).collect::<Vec<_>>().join(",")),
         scalar => scalar.to_string(),
     }
 }
@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_are_what_others_would_say() {
+    fn hashes_match_those_of_kubesphere() {
         assert_eq!(md5(b"replicas: 1\n"), "1b0f8dbf9fdec31a74c52a1e6be981d8");
         let values = Members::from([("a".into(), Data::Float(1.0)), ("b".into(), Data::string("<x>"))]);
-        assert_eq!(canonical(&values), r#"{"a":1,"b":"<x>"}"#);
+        assert_eq!(canonical_json(&values), r#"{"a":1,"b":"<x>"}"#);
     }
 
     #[test]
-    fn each_part_counts_and_none_runs_into_the_next() {
+    fn spec_hash_depends_on_every_part() {
         let values = |text: &str| Members::from([("a".into(), Data::string(text))]);
         let options = json!({"wait": true, "atomic": false});
         let base = spec_hash("sha256:1", &values("x"), &options);

@@ -11,10 +11,10 @@ const ITEM_BYTES: usize = 32;
 /// Memory of a text besides its bytes.
 const TEXT_BYTES: usize = 16;
 
-pub fn of(values: &Members) -> BTreeMap<String, Data> {
+pub fn collect(values: &Members) -> BTreeMap<String, Data> {
     let mut found = BTreeMap::new();
     for (key, value) in values {
-        walk(value, &below("", key), &mut found);
+        collect_leaves(value, &child_pointer("", key), &mut found);
     }
     found
 }
@@ -52,7 +52,7 @@ pub struct Weight {
 }
 
 impl Weight {
-    pub fn of(values: &Members) -> Self {
+    pub fn from_values(values: &Members) -> Self {
         let mut weight = Self::default();
         weight.add_members(values);
         weight
@@ -91,13 +91,13 @@ impl Weight {
 }
 
 /// The pointer of a member or element.
-pub fn below(pointer: &str, key: &str) -> String {
+pub fn child_pointer(pointer: &str, key: &str) -> String {
     let mut below = pointer.to_owned();
-    push(&mut below, key);
+    push_key(&mut below, key);
     below
 }
 
-fn push(pointer: &mut String, key: &str) {
+fn push_key(pointer: &mut String, key: &str) {
     pointer.push('/');
     for letter in key.chars() {
         match letter {
@@ -108,16 +108,16 @@ fn push(pointer: &mut String, key: &str) {
     }
 }
 
-fn walk(value: &Data, pointer: &str, found: &mut BTreeMap<String, Data>) {
+fn collect_leaves(value: &Data, pointer: &str, found: &mut BTreeMap<String, Data>) {
     match value {
         Data::Map(members) if !members.is_empty() => {
             for (key, value) in members {
-                walk(value, &below(pointer, key), found);
+                collect_leaves(value, &child_pointer(pointer, key), found);
             }
         }
         Data::List(items) if !items.is_empty() => {
             for (index, value) in items.iter().enumerate() {
-                walk(value, &below(pointer, &index.to_string()), found);
+                collect_leaves(value, &child_pointer(pointer, &index.to_string()), found);
             }
         }
         leaf => drop(found.insert(pointer.to_owned(), leaf.clone())),
@@ -125,48 +125,48 @@ fn walk(value: &Data, pointer: &str, found: &mut BTreeMap<String, Data>) {
 }
 
 /// The leaves at or below these pointers. Other subtrees are not visited.
-pub fn within<'v>(values: &'v Members, places: &BTreeSet<String>) -> Vec<&'v Data> {
-    let mut search = Within { places, pointer: String::new(), found: Vec::new() };
+pub fn leaves_below<'v>(values: &'v Members, places: &BTreeSet<String>) -> Vec<&'v Data> {
+    let mut search = LeafSearch { places, pointer: String::new(), found: Vec::new() };
     if !places.is_empty() {
-        search.members(values, places.contains(""));
+        search.visit_members(values, places.contains(""));
     }
     search.found
 }
 
-struct Within<'v, 'p> {
+struct LeafSearch<'v, 'p> {
     places: &'p BTreeSet<String>,
     pointer: String,
     found: Vec<&'v Data>,
 }
 
-impl<'v> Within<'v, '_> {
-    fn members(&mut self, members: &'v Members, inside: bool) {
+impl<'v> LeafSearch<'v, '_> {
+    fn visit_members(&mut self, members: &'v Members, inside: bool) {
         for (key, value) in members {
-            self.child(key, value, inside);
+            self.visit_child(key, value, inside);
         }
     }
 
-    fn child(&mut self, key: &str, value: &'v Data, inside: bool) {
+    fn visit_child(&mut self, key: &str, value: &'v Data, inside: bool) {
         if inside {
-            return self.below(value, true);
+            return self.visit(value, true);
         }
         let length = self.pointer.len();
-        push(&mut self.pointer, key);
+        push_key(&mut self.pointer, key);
         let pointer = self.pointer.as_str();
         let next = self.places.range::<str, _>((Included(pointer), Unbounded)).next();
         if let Some(place) = next.filter(|place| place.starts_with(pointer)) {
             let inside = place.len() == pointer.len();
-            self.below(value, inside);
+            self.visit(value, inside);
         }
         self.pointer.truncate(length);
     }
 
-    fn below(&mut self, value: &'v Data, inside: bool) {
+    fn visit(&mut self, value: &'v Data, inside: bool) {
         match value {
-            Data::Map(members) if !members.is_empty() => self.members(members, inside),
+            Data::Map(members) if !members.is_empty() => self.visit_members(members, inside),
             Data::List(items) if !items.is_empty() => {
                 for (index, item) in items.iter().enumerate() {
-                    self.child(&index.to_string(), item, inside);
+                    self.visit_child(&index.to_string(), item, inside);
                 }
             }
             leaf if inside => self.found.push(leaf),

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 
-use domain::Kind;
+use domain::ErrorKind;
 use domain::names::check_subdomain;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
-use kube_apply::error::kind_of;
+use kube_apply::error::api_error_kind;
 use kube_types::release::ValuesKind;
 
 /// The keys of a `ConfigMap` or Secret and their content.
@@ -15,41 +15,42 @@ pub type Contents = BTreeMap<String, Vec<u8>>;
 
 /// Why an object cannot be read, in the API server's words, which name only objects and users.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
-    pub kind: Kind,
-    pub why: String,
+pub struct ReadError {
+    pub kind: ErrorKind,
+    pub message: String,
 }
 
-impl From<kube::Error> for Unread {
+impl From<kube::Error> for ReadError {
     fn from(error: kube::Error) -> Self {
-        let kind = kind_of(&error);
+        let kind = api_error_kind(&error);
         let why = match error {
             kube::Error::Api(status) => status.message.clone(),
             _ => "the cluster does not answer".to_owned(),
         };
-        Self { kind, why }
+        Self { kind, message: why }
     }
 }
 
-pub trait Reader: Sync {
+pub trait ValuesReader: Sync {
     /// Reads an object in the release's namespace; `None` if it does not exist.
     fn read(
         &self,
         kind: ValuesKind,
         name: &str,
-    ) -> impl Future<Output = Result<Option<Contents>, Unread>> + Send;
+    ) -> impl Future<Output = Result<Option<Contents>, ReadError>> + Send;
 }
 
 /// Reads the objects of one namespace with this client's identity.
 #[derive(Clone)]
-pub struct InNamespace {
+pub struct NamespaceReader {
     pub client: Client,
     pub namespace: String,
 }
 
-impl Reader for InNamespace {
-    async fn read(&self, kind: ValuesKind, name: &str) -> Result<Option<Contents>, Unread> {
-        check_subdomain(name).map_err(|invalid| Unread { kind: Kind::Invalid, why: invalid.to_string() })?;
+impl ValuesReader for NamespaceReader {
+    async fn read(&self, kind: ValuesKind, name: &str) -> Result<Option<Contents>, ReadError> {
+        check_subdomain(name)
+            .map_err(|invalid| ReadError { kind: ErrorKind::Invalid, message: invalid.to_string() })?;
         let (client, namespace) = (self.client.clone(), &self.namespace);
         let contents = match kind {
             ValuesKind::ConfigMap => {
@@ -73,20 +74,20 @@ impl Reader for InNamespace {
                 })
             }
         };
-        contents.map_err(Unread::from)
+        contents.map_err(ReadError::from)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use testkit::World;
+    use testkit::TestCluster;
 
     use super::*;
 
     #[tokio::test]
-    async fn what_the_identity_may_not_read_is_refused_by_the_cluster() {
-        let world = World::new().await;
+    async fn reader_is_limited_by_rbac() {
+        let world = TestCluster::new().await;
         let metadata = |name: &str| json!({"name": name, "namespace": "default"});
         world
             .apply([
@@ -94,8 +95,8 @@ mod tests {
                 json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata("s"), "stringData": {"a": "hush"}}),
             ])
             .await;
-        let reader = |client| InNamespace { client, namespace: "default".to_owned() };
-        let admin = reader(world.admin());
+        let reader = |client| NamespaceReader { client, namespace: "default".to_owned() };
+        let admin = reader(world.admin_client());
         let contents = |entries: &[(&str, &str)]| {
             entries
                 .iter()
@@ -108,9 +109,9 @@ mod tests {
         );
         assert_eq!(admin.read(ValuesKind::Secret, "s").await, Ok(Some(contents(&[("a", "hush")]))));
         assert_eq!(admin.read(ValuesKind::Secret, "c").await, Ok(None));
-        let nobody = reader(world.of("system:serviceaccount:default:web", &[]));
+        let nobody = reader(world.client_for("system:serviceaccount:default:web", &[]));
         let refused = nobody.read(ValuesKind::Secret, "s").await.unwrap_err();
-        assert_eq!(refused.kind, Kind::Forbidden);
-        assert!(refused.why.starts_with("secrets \"s\" is forbidden: User"), "{}", refused.why);
+        assert_eq!(refused.kind, ErrorKind::Forbidden);
+        assert!(refused.message.starts_with("secrets \"s\" is forbidden: User"), "{}", refused.message);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn read(file: &str, environment: &[(&str, &str)], flags: Flags) -> Result<Config, String> {
+fn read_config(file: &str, environment: &[(&str, &str)], flags: Flags) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("longshore.toml");
     std::fs::write(&path, file).unwrap();
@@ -14,19 +14,19 @@ fn read(file: &str, environment: &[(&str, &str)], flags: Flags) -> Result<Config
 }
 
 #[test]
-fn flags_win_over_environment_over_file_over_defaults() {
+fn flags_override_environment_file_and_defaults() {
     let file =
         "[server]\nlisten = \"127.0.0.1:1\"\n[kube]\nlisten = \"127.0.0.1:2\"\n[data]\ndir = \"/file\"\n";
     let environment =
         [("LONGSHORE_KUBE_LISTEN", "127.0.0.1:3"), ("LONGSHORE_DATA_DIR", "/env"), ("LONGSHORE_TARGET", "x")];
     let flags = Flags { data: Some("/flag".into()), ..Flags::default() };
-    let config = read(file, &environment, flags).unwrap();
+    let config = read_config(file, &environment, flags).unwrap();
     assert_eq!(config.listen.port(), 1);
     assert_eq!(config.data, Path::new("/flag"));
     let simulation = Some(Simulation::default());
     assert_eq!(
         config.kube,
-        Kube::Embedded {
+        ClusterConfig::Embedded {
             listen: "127.0.0.1:3".parse().unwrap(),
             external_url: None,
             storage_budget: 128 << 20,
@@ -34,13 +34,13 @@ fn flags_win_over_environment_over_file_over_defaults() {
             simulation
         }
     );
-    let defaults = read("", &[], Flags::default()).unwrap();
+    let defaults = read_config("", &[], Flags::default()).unwrap();
     assert_eq!(defaults.data, Path::new("/home/me/.local/share/longshore"));
     assert_eq!(defaults.listen.to_string(), "127.0.0.1:8080");
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn invalid_config_is_rejected_with_key_and_value() {
     let table = [
         ("[sim]\nnodes = 1.5\n", "`sim.nodes` must be a text, a whole number or a boolean, not `1.5`"),
         ("[sim]\nnodes = -1\n", "`sim.nodes` must be a whole number up to 5000, not `-1`"),
@@ -121,15 +121,15 @@ fn what_cannot_be_is_refused_by_name() {
         ),
     ];
     for (file, message) in table {
-        assert_eq!(read(file, &[], Flags::default()).unwrap_err(), message);
+        assert_eq!(read_config(file, &[], Flags::default()).unwrap_err(), message);
     }
-    let open = read("[server]\nlisten = \"0.0.0.0:80\"\n", &[], Flags::default()).unwrap_err();
+    let open = read_config("[server]\nlisten = \"0.0.0.0:80\"\n", &[], Flags::default()).unwrap_err();
     assert!(open.contains("plain HTTP is for this machine only"), "{open}");
 }
 
 #[test]
-fn nobody_registers_from_elsewhere_unless_that_was_asked_for() {
-    let open = |file| read(file, &[], Flags::default()).unwrap().accounts.registration_open;
+fn registration_is_closed_by_default_beyond_loopback() {
+    let open = |file| read_config(file, &[], Flags::default()).unwrap().accounts.registration_open;
     assert!(open(""));
     assert!(!open("[accounts]\nregistration = \"closed\"\n"));
     let elsewhere = "[server]\nlisten = \"0.0.0.0:80\"\ntrusted_proxy = true\n";
@@ -138,31 +138,31 @@ fn nobody_registers_from_elsewhere_unless_that_was_asked_for() {
 }
 
 #[test]
-fn pools_are_looked_after_where_they_are_ours_unless_it_is_said_otherwise() {
-    let pools = |file, environment| read(file, environment, Flags::default()).unwrap().manage_pools;
+fn manage_pools_defaults_to_own() {
+    let pools = |file, environment| read_config(file, environment, Flags::default()).unwrap().manage_pools;
     assert_eq!(pools("", &[]), ManagePools::Own);
     assert_eq!(pools("[edge]\nmanage_pools = \"always\"\n", &[]), ManagePools::Always);
     assert_eq!(pools("", &[("LONGSHORE_EDGE_MANAGE_POOLS", "never")]), ManagePools::Never);
 }
 
 #[test]
-fn what_is_printed_reads_back_the_same() {
+fn printed_config_reads_back_unchanged() {
     let sum = "ab".repeat(32);
     let edge = format!(
         "[edge]\njoin_url = \"https://example.com/{{arch}}\"\njoin_sha256 = \"amd64={sum}\"\nmanage_pools = \"never\"\n[accounts]\ngrace_hours = 1\nquota = \"pods=200\"\nworkspace_quota = \"requests.cpu=2, pods=9\"\n[limits]\nconnections_per_address = 7\n[kube]\nstorage_budget = \"64Mi\"\nstorage_capacity = \"3Gi\"\n[store]\nquota = \"3Mi\"\ncapacity = 4096\n"
     );
-    let config = read(&edge, &[], Flags::default()).unwrap();
+    let config = read_config(&edge, &[], Flags::default()).unwrap();
     assert_eq!(config.accounts.grace_hours, 1);
     assert_eq!(config.accounts.quota, BTreeMap::from([("pods".to_owned(), "200".to_owned())]));
     assert_eq!(config.accounts.workspace_quota.len(), 2);
-    assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);
+    assert_eq!(read_config(&config.to_toml(), &[], Flags::default()).unwrap(), config);
     let file = "[server]\nlisten = \"127.0.0.1:0\"\n[kube]\nkubeconfig = \"/a \\\"b\\\"\"\ncontext = \"c\"\n[logs]\nformat = \"json\"\n";
-    let config = read(file, &[], Flags::default()).unwrap();
-    assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);
+    let config = read_config(file, &[], Flags::default()).unwrap();
+    assert_eq!(read_config(&config.to_toml(), &[], Flags::default()).unwrap(), config);
     for file in
         ["[sim]\nnodes = 0\ncpu = 8\nmemory = \"1Gi\"\naddresses = true\n", "[sim]\nenabled = false\n"]
     {
-        let config = read(file, &[], Flags::default()).unwrap();
-        assert_eq!(read(&config.print(), &[], Flags::default()).unwrap(), config);
+        let config = read_config(file, &[], Flags::default()).unwrap();
+        assert_eq!(read_config(&config.to_toml(), &[], Flags::default()).unwrap(), config);
     }
 }

@@ -8,10 +8,10 @@ use domain::ids::{TokenId, UserId, WorkspaceName};
 use domain::roles::{PlatformRole, WorkspaceRole};
 use jiff::Timestamp;
 
-use super::account::{Account, Person};
-use super::held::{Held, What};
+use super::account::{Account, UserEntry};
+use super::user_secret::{UserSecret, UserSecretKind};
 use super::workspace::WorkspaceRecord;
-use crate::secrets::Credentials;
+use crate::credential_store::Credentials;
 use crate::tokens::TokenRecord;
 
 /// Accounts, workspaces, credentials and tokens by their keys.
@@ -19,9 +19,9 @@ use crate::tokens::TokenRecord;
 pub(super) struct Index {
     /// By object name.
     accounts: HashMap<String, Arc<Account>>,
-    ids: Claims<UserId>,
+    accounts_by_id: KeyClaims<UserId>,
     /// By the other login names.
-    logins: Claims<String>,
+    accounts_by_login: KeyClaims<String>,
     workspaces: BTreeMap<WorkspaceName, Arc<WorkspaceRecord>>,
     memberships: HashMap<UserId, Vec<(WorkspaceName, WorkspaceRole)>>,
     /// The workspaces whose status names a namespace, oldest first. The oldest one owns it.
@@ -31,21 +31,21 @@ pub(super) struct Index {
     tokens_of: HashMap<UserId, Vec<TokenId>>,
 }
 
-/// The accounts that claim a key. The first by [`Account::rank`] owns it.
-struct Claims<K>(HashMap<K, Vec<Arc<Account>>>);
+/// The accounts that claim a key. The first by [`Account::precedence`] owns it.
+struct KeyClaims<K>(HashMap<K, Vec<Arc<Account>>>);
 
-impl<K> Default for Claims<K> {
+impl<K> Default for KeyClaims<K> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<K: Hash + Eq> Claims<K> {
+impl<K: Hash + Eq> KeyClaims<K> {
     fn add(&mut self, key: K, account: &Arc<Account>) {
         // A second claim is rare.
         let claims = self.0.entry(key).or_insert_with(|| Vec::with_capacity(1));
         claims.push(account.clone());
-        claims.sort_by(|one, other| one.rank().cmp(&other.rank()));
+        claims.sort_by(|one, other| one.precedence().cmp(&other.precedence()));
     }
 
     fn remove(&mut self, key: &K, account: &Account) {
@@ -59,12 +59,12 @@ impl<K: Hash + Eq> Claims<K> {
 }
 
 impl Index {
-    pub fn user_applied(&mut self, person: &Person) {
+    pub fn user_applied(&mut self, person: &UserEntry) {
         self.user_deleted(&person.name);
         if let Some(account) = &person.account {
-            self.ids.add(account.id.clone(), account);
-            for login in account.chosen() {
-                self.logins.add(login, account);
+            self.accounts_by_id.add(account.id.clone(), account);
+            for login in account.custom_login_names() {
+                self.accounts_by_login.add(login, account);
             }
             self.accounts.insert(account.name.clone(), account.clone());
         }
@@ -72,9 +72,9 @@ impl Index {
 
     pub fn user_deleted(&mut self, name: &str) {
         if let Some(account) = self.accounts.remove(name) {
-            self.ids.remove(&account.id, &account);
-            for login in account.chosen() {
-                self.logins.remove(&login, &account);
+            self.accounts_by_id.remove(&account.id, &account);
+            for login in account.custom_login_names() {
+                self.accounts_by_login.remove(&login, &account);
             }
         }
     }
@@ -88,7 +88,7 @@ impl Index {
                 of.push((name.clone(), *role));
             }
         }
-        for namespace in &workspace.made {
+        for namespace in &workspace.created_namespaces {
             let claims = self.namespaces.entry(namespace.clone()).or_insert_with(|| Vec::with_capacity(1));
             claims.push((workspace.created, name.clone()));
             claims.sort();
@@ -107,7 +107,7 @@ impl Index {
                 }
             }
         }
-        for namespace in &workspace.made {
+        for namespace in &workspace.created_namespaces {
             if let Some(claims) = self.namespaces.get_mut(namespace) {
                 claims.retain(|(_, of)| *of != name);
                 if claims.is_empty() {
@@ -117,29 +117,30 @@ impl Index {
         }
     }
 
-    pub fn secret_applied(&mut self, held: &Held) {
+    pub fn secret_applied(&mut self, held: &UserSecret) {
         self.secret_deleted(held);
-        match &held.what {
-            What::Credentials(user, Some(credentials)) => {
+        match &held.kind {
+            UserSecretKind::Credentials(user, Some(credentials)) => {
                 self.credentials.insert(user.clone(), credentials.clone());
             }
-            What::Token(id, Some(token)) => {
+            UserSecretKind::Token(id, Some(token)) => {
                 self.tokens_of
                     .entry(token.owner.clone())
                     .or_insert_with(|| Vec::with_capacity(1))
                     .push(id.clone());
                 self.tokens.insert(id.clone(), token.clone());
             }
-            What::Credentials(_, None) | What::Token(_, None) | What::Other => {}
+            UserSecretKind::Credentials(_, None) | UserSecretKind::Token(_, None) | UserSecretKind::Other => {
+            }
         }
     }
 
-    pub fn secret_deleted(&mut self, held: &Held) {
-        match &held.what {
-            What::Credentials(user, _) => {
+    pub fn secret_deleted(&mut self, held: &UserSecret) {
+        match &held.kind {
+            UserSecretKind::Credentials(user, _) => {
                 self.credentials.remove(user);
             }
-            What::Token(id, _) => {
+            UserSecretKind::Token(id, _) => {
                 let Some(token) = self.tokens.remove(id) else { return };
                 let Some(of) = self.tokens_of.get_mut(&token.owner) else { return };
                 of.retain(|of| of != id);
@@ -147,21 +148,21 @@ impl Index {
                     self.tokens_of.remove(&token.owner);
                 }
             }
-            What::Other => {}
+            UserSecretKind::Other => {}
         }
     }
 
     pub fn account(&self, id: &UserId) -> Option<&Arc<Account>> {
-        self.ids.0.get(id)?.first()
+        self.accounts_by_id.0.get(id)?.first()
     }
 
     /// Finds an account by a normalised login name.
-    pub fn by_login(&self, normal: &str) -> Option<&Arc<Account>> {
+    pub fn find_by_login(&self, normal: &str) -> Option<&Arc<Account>> {
         let by_id = normal.parse().ok().and_then(|id| self.account(&id));
-        let claimed = self.logins.0.get(normal).and_then(|claims| claims.first());
+        let claimed = self.accounts_by_login.0.get(normal).and_then(|claims| claims.first());
         // A name may be an id, an object name and a login at once: the account with the highest precedence wins.
         let meant = [by_id, self.accounts.get(normal), claimed].into_iter().flatten();
-        meant.min_by(|one, other| one.rank().cmp(&other.rank()))
+        meant.min_by(|one, other| one.precedence().cmp(&other.precedence()))
     }
 
     pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
@@ -174,9 +175,10 @@ impl Index {
 
     /// The account whose budgets a workspace uses. `None` for workspaces of platform administrators.
     pub fn account_of(&self, workspace: &WorkspaceRecord) -> Option<UserId> {
-        let account = workspace.maker.clone().or_else(|| workspace.owner.parse().ok())?;
-        let is_admin =
-            self.account(&account).is_some_and(|account| account.platform.contains(&PlatformRole::Admin));
+        let account = workspace.creator.clone().or_else(|| workspace.owner.parse().ok())?;
+        let is_admin = self
+            .account(&account)
+            .is_some_and(|account| account.platform_roles.contains(&PlatformRole::Admin));
         (!is_admin).then_some(account)
     }
 

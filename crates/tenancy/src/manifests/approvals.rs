@@ -13,9 +13,12 @@
 use kube_types::SYSTEM_NAMESPACE;
 use serde_json::{Value, json};
 
-use super::PLATFORM;
-use super::nodes::{SERVING, TENANTS_NODE, of_tenants, older_policy, policy, tenant_by_params};
-use crate::edge::token::JOINERS;
+use super::PLATFORM_SERVICE_ACCOUNT;
+use super::nodes::{
+    KUBELET_SERVING_SIGNER, TENANT_NODE_USER_PATTERN, only_for_tenants_nodes, parameterized_policy, policy,
+    tenant_by_params,
+};
+use crate::node_join::token::JOIN_TOKENS_GROUP;
 
 /// Groups of the administrators of a cluster.
 const ADMINISTRATORS: [&str; 2] = ["system:masters", "kubeadm:cluster-admins"];
@@ -24,8 +27,8 @@ const ADMINISTRATORS: [&str; 2] = ["system:masters", "kubeadm:cluster-admins"];
 pub(super) fn objects() -> Vec<Value> {
     let requester = "oldObject.spec.username";
     let by_name = format!(
-        "{requester}.matches('{TENANTS_NODE}') || \
-         (has(oldObject.spec.groups) && '{JOINERS}' in oldObject.spec.groups)"
+        "{requester}.matches('{TENANT_NODE_USER_PATTERN}') || \
+         (has(oldObject.spec.groups) && '{JOIN_TOKENS_GROUP}' in oldObject.spec.groups)"
     );
     let by_params = format!("{requester}.startsWith('system:node:')");
     let mut all = Vec::new();
@@ -34,14 +37,14 @@ pub(super) fn objects() -> Vec<Value> {
         &rules(),
         &conditions("of-a-tenants-machine", &by_name),
         &json!([]),
-        &approved(),
+        &approver_validations(),
     ));
-    all.extend(older_policy(
+    all.extend(parameterized_policy(
         "longshore-older-node-approvals",
         &rules(),
         &conditions("of-a-node", &by_params),
         &tenant_by_params(requester),
-        &of_tenants(approved()),
+        &only_for_tenants_nodes(approver_validations()),
     ));
     all
 }
@@ -63,17 +66,17 @@ fn conditions(name: &str, requested: &str) -> Value {
     };
     json!([
         { "name": "approves", "expression": format!("{} && !{}", has("object"), has("oldObject")) },
-        { "name": "a-client-certificate", "expression": format!("oldObject.spec.signerName != '{SERVING}'") },
+        { "name": "a-client-certificate", "expression": format!("oldObject.spec.signerName != '{KUBELET_SERVING_SIGNER}'") },
         { "name": name, "expression": requested },
     ])
 }
 
 /// Validation: the approver is the platform or an administrator of the cluster.
-fn approved() -> Value {
+fn approver_validations() -> Value {
     let administrator = ADMINISTRATORS.map(|group| format!("'{group}' in request.userInfo.groups"));
     json!([{
         "expression": format!(
-            "request.userInfo.username == 'system:serviceaccount:{SYSTEM_NAMESPACE}:{PLATFORM}' || \
+            "request.userInfo.username == 'system:serviceaccount:{SYSTEM_NAMESPACE}:{PLATFORM_SERVICE_ACCOUNT}' || \
              (has(request.userInfo.groups) && ({}))",
             administrator.join(" || ")
         ),

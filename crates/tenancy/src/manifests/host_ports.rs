@@ -9,7 +9,7 @@
 use kube_types::workspace::Allowance;
 use serde_json::{Value, json};
 
-use super::policy::policy;
+use super::admission_policies::policy;
 
 /// The name of the policy and of its binding.
 pub(crate) const NAME: &str = "longshore-host-ports";

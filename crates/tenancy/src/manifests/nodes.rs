@@ -11,7 +11,7 @@
 //! its own Node.
 //!
 //! `longshore-tenant-node-requests`: a tenant's node requests only certificates of nodes, in requests of bounded size, because no quota
-//! counts cluster-scoped objects. [`super::joiners`] has the same for join tokens.
+//! counts cluster-scoped objects. [`super::node_bootstrap_role`] has the same for join tokens.
 //!
 //! `longshore-tenant-node-writes`: a tenant's node writes no other objects and no other subresources, except its Lease, its `CSINode`,
 //! requests for its certificates, and objects that Kubernetes ties to pods bound to it.
@@ -22,59 +22,66 @@
 //! themselves at all (`longshore-older-node-registration`).
 
 use kube_types::SYSTEM_NAMESPACE;
-use kube_types::marks::{DESIRED_POOL, POOL, TENANT};
+use kube_types::well_known::{DESIRED_POOL, POOL, TENANT};
 use serde_json::{Value, json};
 
 use super::labels;
-use crate::edge::names::NAMES;
-use crate::edge::request::{CLIENT, KUBELET};
+use crate::node_join::node_csr::{CLIENT_SIGNER, KUBELET_SIGNER};
+use crate::node_join::node_names::NODE_NAMES_CONFIG_MAP;
 
 /// Matches the user names of tenants' nodes.
-pub(super) const TENANTS_NODE: &str = "^system:node:u[a-z2-7]{10}-";
+pub(super) const TENANT_NODE_USER_PATTERN: &str = "^system:node:u[a-z2-7]{10}-";
 /// The signer of kubelets' serving certificates.
-pub(super) const SERVING: &str = "kubernetes.io/kubelet-serving";
+pub(super) const KUBELET_SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 /// Characters of a certificate request in base64. One with an RSA key of 4096 bits has 2,300.
-const MAX_REQUEST: usize = 8192;
+const MAX_REQUEST_LEN: usize = 8192;
 /// The Kubernetes API's own limit for the note of an Event of `events.k8s.io`.
-const MAX_NOTE: usize = 1024;
+const MAX_NOTE_LEN: usize = 1024;
 /// The longest name of a Kubernetes object, and the limit for every other text of an Event.
-const MAX_TEXT: usize = 253;
+const MAX_TEXT_LEN: usize = 253;
 
 /// The policies, each with its binding.
 pub(super) fn objects() -> Vec<Value> {
     let by_a_node = condition("by-a-node", "request.userInfo.username.startsWith('system:node:')");
-    let owners = policy("longshore-node-owners", &nodes(), &by_a_node, &tenant_by_name(), &owners());
+    let owners =
+        policy("longshore-node-owners", &node_rules(), &by_a_node, &tenant_by_name(), &owner_validations());
     let mut all = owners.to_vec();
-    all.extend(older("registration", &nodes(), &by_a_node, registered_by_platform()));
+    all.extend(legacy_node_policy("registration", &node_rules(), &by_a_node, registered_by_platform()));
     for (part, rules, validations) in [
-        ("pods", pods(), mirrors()),
-        ("events", events(), about_itself()),
-        ("requests", certificate_requests(), bounded_requests(&[KUBELET, CLIENT, SERVING])),
-        ("writes", everything_else(), nothing_else()),
+        ("pods", pod_rules(), mirror_pod_validations()),
+        ("events", event_rules(), event_validations()),
+        (
+            "requests",
+            certificate_requests(),
+            bounded_requests(&[KUBELET_SIGNER, CLIENT_SIGNER, KUBELET_SERVING_SIGNER]),
+        ),
+        ("writes", all_resources(), write_validations()),
     ] {
-        let by_a_tenants_node =
-            condition("by-a-tenants-node", &format!("request.userInfo.username.matches('{TENANTS_NODE}')"));
+        let by_a_tenants_node = condition(
+            "by-a-tenants-node",
+            &format!("request.userInfo.username.matches('{TENANT_NODE_USER_PATTERN}')"),
+        );
         let name = format!("longshore-tenant-node-{part}");
         all.extend(policy(&name, &rules, &by_a_tenants_node, &tenant_by_name(), &validations));
-        all.extend(older(part, &rules, &by_a_node, validations));
+        all.extend(legacy_node_policy(part, &rules, &by_a_node, validations));
     }
     all
 }
 
 /// A policy for nodes in the ConfigMap of older nodes' names, and its binding.
-fn older(part: &str, rules: &Value, by_a_node: &Value, validations: Value) -> [Value; 2] {
+fn legacy_node_policy(part: &str, rules: &Value, by_a_node: &Value, validations: Value) -> [Value; 2] {
     let variables = tenant_by_params("request.userInfo.username");
-    older_policy(
+    parameterized_policy(
         &format!("longshore-older-node-{part}"),
         rules,
         by_a_node,
         &variables,
-        &of_tenants(validations),
+        &only_for_tenants_nodes(validations),
     )
 }
 
 /// A policy whose parameter is the ConfigMap of older nodes' names, and its binding.
-pub(super) fn older_policy(
+pub(super) fn parameterized_policy(
     name: &str,
     rules: &Value,
     conditions: &Value,
@@ -83,8 +90,7 @@ pub(super) fn older_policy(
 ) -> [Value; 2] {
     let [mut policy, mut binding] = policy(name, rules, conditions, variables, validations);
     policy["spec"]["paramKind"] = json!({ "apiVersion": "v1", "kind": "ConfigMap" });
-    binding["spec"]["paramRef"] =
-        json!({ "name": NAMES, "namespace": SYSTEM_NAMESPACE, "parameterNotFoundAction": "Allow" });
+    binding["spec"]["paramRef"] = json!({ "name": NODE_NAMES_CONFIG_MAP, "namespace": SYSTEM_NAMESPACE, "parameterNotFoundAction": "Allow" });
     [policy, binding]
 }
 
@@ -107,7 +113,7 @@ fn tenant_by_name() -> Value {
         {
             "name": "tenant",
             "expression": format!(
-                "request.userInfo.username.matches('{TENANTS_NODE}') ? request.userInfo.username.substring(12, 23) : ''"
+                "request.userInfo.username.matches('{TENANT_NODE_USER_PATTERN}') ? request.userInfo.username.substring(12, 23) : ''"
             ),
         },
     ])
@@ -126,7 +132,7 @@ pub(super) fn tenant_by_params(username: &str) -> Value {
 }
 
 /// Restricts the validations to nodes that have a tenant.
-pub(super) fn of_tenants(mut validations: Value) -> Value {
+pub(super) fn only_for_tenants_nodes(mut validations: Value) -> Value {
     for validation in validations.as_array_mut().into_iter().flatten() {
         let expression = validation["expression"].as_str().unwrap_or_default();
         validation["expression"] = format!("variables.tenant == '' || ({expression})").into();
@@ -167,7 +173,7 @@ pub(super) fn policy(
     [policy, binding]
 }
 
-fn nodes() -> Value {
+fn node_rules() -> Value {
     json!([{
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
         "resources": ["nodes", "nodes/status"], "scope": "Cluster",
@@ -175,7 +181,7 @@ fn nodes() -> Value {
 }
 
 /// Validations: a node keeps its owner's label and taints, and its pool labels.
-fn owners() -> Value {
+fn owner_validations() -> Value {
     let label = |object: &str, label: &str| {
         format!(
             "({object} != null && has({object}.metadata.labels) && '{label}' in {object}.metadata.labels ? \
@@ -249,14 +255,14 @@ fn own_namespace() -> String {
     )
 }
 
-fn pods() -> Value {
+fn pod_rules() -> Value {
     json!([{
         "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced",
     }])
 }
 
 /// Validation: mirror pods are in the tenant's namespaces, or the pod of yurthub.
-fn mirrors() -> Value {
+fn mirror_pod_validations() -> Value {
     let hub = "(namespaceObject.metadata.name == 'kube-system' && object.metadata.name == 'yurt-hub-' + variables.node && \
                has(object.metadata.labels) && object.metadata.labels.all(key, key == 'k8s-app' && object.metadata.labels[key] == 'yurt-hub'))";
     json!([{
@@ -266,7 +272,7 @@ fn mirrors() -> Value {
     }])
 }
 
-fn events() -> Value {
+fn event_rules() -> Value {
     let rule = |group: &str| {
         json!({
             "apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["events"],
@@ -291,7 +297,7 @@ fn bounded_metadata() -> String {
 }
 
 /// Validations: Events are in the tenant's namespaces, or bounded ones about the node itself in `default`.
-fn about_itself() -> Value {
+fn event_validations() -> Value {
     // `regarding` in events.k8s.io is `involvedObject` in the core group.
     let about = |event: &str, field: &str| {
         format!(
@@ -315,7 +321,7 @@ fn about_itself() -> Value {
             "expression": format!("{} || object == null || ({})", own_namespace(), bounded_event()),
             "message": format!(
                 "outside the namespaces of its tenant, an event of a tenant's node is called <node>.<suffix>, has no labels, annotations, finalizers, \
-                 owners or related object, a message of at most {MAX_NOTE} characters, and other texts of at most {MAX_TEXT}"
+                 owners or related object, a message of at most {MAX_NOTE_LEN} characters, and other texts of at most {MAX_TEXT_LEN}"
             ),
             "reason": "Forbidden",
         },
@@ -332,10 +338,10 @@ fn bounded_event() -> String {
     let mut all =
         vec!["object.metadata.name.startsWith(variables.node + '.')".to_owned(), bounded_metadata()];
     all.push("!has(object.related)".to_owned());
-    all.extend(["message", "note"].map(|key| within("", key, MAX_NOTE)));
+    all.extend(["message", "note"].map(|key| within("", key, MAX_NOTE_LEN)));
     let texts =
         ["reason", "type", "action", "reportingComponent", "reportingController", "reportingInstance"];
-    all.extend(texts.map(|key| within("", key, MAX_TEXT)));
+    all.extend(texts.map(|key| within("", key, MAX_TEXT_LEN)));
     for (parent, keys) in [
         ("involvedObject", &["apiVersion", "fieldPath", "namespace", "resourceVersion", "uid"][..]),
         ("regarding", &["apiVersion", "fieldPath", "namespace", "resourceVersion", "uid"]),
@@ -343,7 +349,7 @@ fn bounded_event() -> String {
         ("deprecatedSource", &["component", "host"]),
     ] {
         let at = format!(".{parent}");
-        let bounded: Vec<String> = keys.iter().map(|key| within(&at, key, MAX_TEXT)).collect();
+        let bounded: Vec<String> = keys.iter().map(|key| within(&at, key, MAX_TEXT_LEN)).collect();
         all.push(format!("(!has(object.{parent}) || ({}))", bounded.join(" && ")));
     }
     all.join(" && ")
@@ -365,9 +371,9 @@ pub(super) fn bounded_requests(signers: &[&str]) -> Value {
             "reason": "Forbidden",
         },
         {
-            "expression": format!("size(object.spec.request) <= {MAX_REQUEST} && {}", bounded_metadata()),
+            "expression": format!("size(object.spec.request) <= {MAX_REQUEST_LEN} && {}", bounded_metadata()),
             "message": format!(
-                "a request for a node's certificate has at most {MAX_REQUEST} characters, and no labels, annotations, finalizers or owners"
+                "a request for a node's certificate has at most {MAX_REQUEST_LEN} characters, and no labels, annotations, finalizers or owners"
             ),
             "reason": "Forbidden",
         },
@@ -375,7 +381,7 @@ pub(super) fn bounded_requests(signers: &[&str]) -> Value {
 }
 
 /// All resources and subresources, in all scopes.
-fn everything_else() -> Value {
+fn all_resources() -> Value {
     // `*` alone matches no subresources.
     json!([{
         "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"], "resources": ["*/*"], "scope": "*",
@@ -383,7 +389,7 @@ fn everything_else() -> Value {
 }
 
 /// Validation: only resources that `NodeRestriction` limits, or objects in the tenant's namespaces.
-fn nothing_else() -> Value {
+fn write_validations() -> Value {
     // NodeRestriction limits these to the node itself, or to pods that are bound to it.
     let objects: [(&str, &[&str]); 6] = [
         ("", &["nodes", "pods", "events"]),

@@ -2,8 +2,8 @@
 //!
 //! `longshore-tenant-node-placement`: a pod is bound to a tenant's node, or created with its name, only in the namespaces of the tenant.
 //! There are two exceptions: the node's own mirror pods (`super::nodes` limits those), and pods of DaemonSets that an administrator of the
-//! cluster allowed by name in an annotation of their namespace ([`ALLOWED`]). `longshore-older-node-placement` is the same for nodes whose
-//! names have no prefix.
+//! cluster allowed by name in an annotation of their namespace ([`ALLOWED_DAEMON_SETS_ANNOTATION`]).
+//! `longshore-older-node-placement` is the same for nodes whose names have no prefix.
 //!
 //! The policy denies the binding, not the creation of a DaemonSet's pod: a DaemonSet controller stops at the first denied pod of a round
 //! and backs off, which would delay the pods of other nodes. A pod that is not bound has no node, and a node can read nothing of it.
@@ -12,13 +12,13 @@
 //! every pod of the cluster. A Binding names no owner, so a DaemonSet's pod is recognised by its name, which only clients that write in
 //! that namespace choose.
 
-use kube_types::marks::{TENANT, WORKSPACE};
+use kube_types::well_known::{TENANT, WORKSPACE};
 use serde_json::{Value, json};
 
-use super::nodes::{TENANT_BY_PARAMS, condition, of_tenants, older_policy, policy};
+use super::nodes::{TENANT_BY_PARAMS, condition, only_for_tenants_nodes, parameterized_policy, policy};
 
 /// The annotation of a namespace that lists, separated by commas, its DaemonSets that may have pods on tenants' nodes.
-const ALLOWED: &str = "longshore.dev/tenant-node-daemonsets";
+const ALLOWED_DAEMON_SETS_ANNOTATION: &str = "longshore.dev/tenant-node-daemonsets";
 
 /// The policies, each with its binding.
 pub(super) fn objects() -> Vec<Value> {
@@ -43,14 +43,14 @@ pub(super) fn objects() -> Vec<Value> {
         &rules(),
         &has_target,
         &by_name,
-        &of_tenants(placed()),
+        &only_for_tenants_nodes(placement_validations()),
     ));
-    all.extend(older_policy(
+    all.extend(parameterized_policy(
         "longshore-older-node-placement",
         &rules(),
         &has_target,
         &by_params,
-        &of_tenants(placed()),
+        &only_for_tenants_nodes(placement_validations()),
     ));
     all
 }
@@ -62,22 +62,22 @@ fn rules() -> Value {
 }
 
 /// Validation: the pod is the tenant's, a mirror pod of the node, or of an allowed DaemonSet.
-fn placed() -> Value {
+fn placement_validations() -> Value {
     let labels = "namespaceObject.metadata.labels";
     let own =
         format!("(has({labels}) && '{TENANT}' in {labels} && {labels}['{TENANT}'] == variables.tenant)");
     let mirrored = "request.userInfo.username == 'system:node:' + variables.node";
     let annotations = "namespaceObject.metadata.annotations";
     let allowed = format!(
-        "((!has({labels}) || !('{WORKSPACE}' in {labels})) && has({annotations}) && '{ALLOWED}' in {annotations} && \
+        "((!has({labels}) || !('{WORKSPACE}' in {labels})) && has({annotations}) && '{ALLOWED_DAEMON_SETS_ANNOTATION}' in {annotations} && \
          variables.pod.matches('^.+-[a-z0-9]{{5}}$') && \
-         variables.pod.substring(0, size(variables.pod) - 6) in {annotations}['{ALLOWED}'].split(','))"
+         variables.pod.substring(0, size(variables.pod) - 6) in {annotations}['{ALLOWED_DAEMON_SETS_ANNOTATION}'].split(','))"
     );
     json!([{
         "expression": format!("{own} || {mirrored} || {allowed}"),
         "message": format!(
             "this is the node of a tenant: only pods in the namespaces of the tenant run there; an administrator of the cluster can allow a DaemonSet \
-             by its name in the annotation {ALLOWED} of its namespace"
+             by its name in the annotation {ALLOWED_DAEMON_SETS_ANNOTATION} of its namespace"
         ),
         "reason": "Forbidden",
     }])

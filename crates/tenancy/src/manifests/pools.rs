@@ -6,7 +6,7 @@
 //! `longshore-pool-memory`: an annotation on a node records the attributes that its pool applied, and the previous ones. They are reverted
 //! from it when the node leaves. A node that could write the annotation could add or remove any attribute of itself.
 
-use kube_types::marks::PREVIOUS;
+use kube_types::well_known::PREVIOUS_POOL_ATTRIBUTES;
 use serde_json::{Value, json};
 
 use super::labels;
@@ -26,12 +26,12 @@ pub(super) fn objects() -> Vec<Value> {
     let memory = |node: &str| {
         let annotations = format!("{node}.metadata.annotations");
         format!(
-            "({node} != null && has({annotations}) && '{PREVIOUS}' in {annotations} ? {annotations}['{PREVIOUS}'] : '')"
+            "({node} != null && has({annotations}) && '{PREVIOUS_POOL_ATTRIBUTES}' in {annotations} ? {annotations}['{PREVIOUS_POOL_ATTRIBUTES}'] : '')"
         )
     };
     let same = json!([{
         "expression": format!("{} == {}", memory("object"), memory("oldObject")),
-        "message": format!("the annotation {PREVIOUS} is not for the node itself to write"),
+        "message": format!("the annotation {PREVIOUS_POOL_ATTRIBUTES} is not for the node itself to write"),
         "reason": "Forbidden",
     }]);
     let [pools, nodes] = [
@@ -76,11 +76,11 @@ mod tests {
     use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
     use kube::{Api, ResourceExt};
     use kube_types::NodePool;
-    use testkit::World;
+    use testkit::TestCluster;
 
     use super::*;
 
-    fn forbidden<T: std::fmt::Debug>(answer: Result<T, kube::Error>) {
+    fn assert_forbidden<T: std::fmt::Debug>(answer: Result<T, kube::Error>) {
         match answer {
             Err(kube::Error::Api(status)) if status.code == 403 => {}
             other => panic!("{other:?}"),
@@ -88,10 +88,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pool_that_has_nodes_is_not_deleted() {
-        let world = World::new().await;
+    async fn pool_with_nodes_cannot_be_deleted() {
+        let world = TestCluster::new().await;
         world.apply(objects()).await;
-        let pools = Api::<NodePool>::all(world.admin());
+        let pools = Api::<NodePool>::all(world.admin_client());
         let pool = json!({"apiVersion": "apps.openyurt.io/v1alpha1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": {"type": "Edge"}});
         world.apply([pool]).await;
         for (nodes, deleted) in [(json!(["a"]), false), (json!([]), true)] {
@@ -101,30 +101,33 @@ mod tests {
             if deleted {
                 answer.unwrap();
             } else {
-                forbidden(answer);
+                assert_forbidden(answer);
             }
         }
     }
 
     #[tokio::test]
-    async fn a_machine_does_not_write_what_is_remembered_of_its_pool() {
-        let world = World::new().await;
+    async fn node_cannot_write_its_pool_attributes_annotation() {
+        let world = TestCluster::new().await;
         world.apply(objects()).await;
         let machine = Api::<Node>::all(
-            world.of("system:node:n", &["system:nodes", "system:authenticated", "system:masters"]),
+            world.client_for("system:node:n", &["system:nodes", "system:authenticated", "system:masters"]),
         );
         let node = |annotations: Value| -> Node {
             serde_json::from_value(json!({"metadata": {"name": "n", "annotations": annotations}})).unwrap()
         };
-        forbidden(machine.create(&PostParams::default(), &node(json!({PREVIOUS: "{}"}))).await);
+        assert_forbidden(
+            machine.create(&PostParams::default(), &node(json!({PREVIOUS_POOL_ATTRIBUTES: "{}"}))).await,
+        );
         machine.create(&PostParams::default(), &node(json!({"own": "1"}))).await.unwrap();
-        let write =
-            |value: Value| Patch::Merge(json!({"metadata": {"annotations": {PREVIOUS: value, "own": "2"}}}));
-        forbidden(machine.patch("n", &PatchParams::default(), &write(json!("{}"))).await);
-        forbidden(machine.patch_status("n", &PatchParams::default(), &write(json!("{}"))).await);
-        let people = Api::<Node>::all(world.admin());
+        let write = |value: Value| {
+            Patch::Merge(json!({"metadata": {"annotations": {PREVIOUS_POOL_ATTRIBUTES: value, "own": "2"}}}))
+        };
+        assert_forbidden(machine.patch("n", &PatchParams::default(), &write(json!("{}"))).await);
+        assert_forbidden(machine.patch_status("n", &PatchParams::default(), &write(json!("{}"))).await);
+        let people = Api::<Node>::all(world.admin_client());
         people.patch("n", &PatchParams::default(), &write(json!("{}"))).await.unwrap();
-        forbidden(machine.patch("n", &PatchParams::default(), &write(Value::Null)).await);
+        assert_forbidden(machine.patch("n", &PatchParams::default(), &write(Value::Null)).await);
         // It may write its other annotations.
         let own = machine.patch("n", &PatchParams::default(), &write(json!("{}"))).await.unwrap();
         assert_eq!(own.annotations()["own"], "2");

@@ -19,13 +19,13 @@ fn what_an_administrator_applies() {
 }
 
 #[test]
-fn nothing_that_the_server_may_do_is_a_wildcard_and_tokens_stay_at_home() {
+fn server_rights_have_no_wildcards_and_tokens_only_in_the_system_namespace() {
     for manifest in manifests() {
         let at = format!("{} {}", manifest["kind"], manifest["metadata"]["name"]);
         for rule in manifest["rules"].as_array().into_iter().flatten() {
             let text = rule.to_string();
             assert!(!text.contains("\"*\""), "{at}: {text}");
-            if manifest["kind"] == "ClusterRole" && manifest["metadata"]["name"] == PLATFORM {
+            if manifest["kind"] == "ClusterRole" && manifest["metadata"]["name"] == PLATFORM_SERVICE_ACCOUNT {
                 assert!(!text.contains("\"configmaps\""), "{text}");
                 assert!(!text.contains("escalate") && !text.contains("serviceaccounts/token"), "{text}");
             }
@@ -34,7 +34,7 @@ fn nothing_that_the_server_may_do_is_a_wildcard_and_tokens_stay_at_home() {
 }
 
 #[test]
-fn the_stream_is_read_back_as_the_objects() {
+fn yaml_stream_parses_back_to_the_objects() {
     use serde::Deserialize;
     let read: Vec<Value> = serde_norway::Deserializer::from_str(&yaml())
         .map(|document| Value::deserialize(document).unwrap())

@@ -6,17 +6,17 @@
 //! `longshore-services`: no `externalIPs`, `loadBalancerIP` or `loadBalancerSourceRanges`, which could claim addresses of others.
 //!
 //! `longshore-network-policies`: NetworkPolicies are additive, so a tenant's own could undo the provisioned isolation. A rule must name its
-//! peers: pods of the namespace, namespaces of the workspace, namespaces that an administrator labelled as shared ([`SHARED`]), or public
-//! addresses.
+//! peers: pods of the namespace, namespaces of the workspace, namespaces that an administrator labelled as shared
+//! ([`SHARED_NAMESPACE`]), or public addresses.
 //!
 //! An administrator can lift each restriction per workspace (`Workspace.spec.allow`). The platform then labels the namespaces; tenants
 //! cannot. An update that leaves the restricted fields of an existing object unchanged is permitted.
 
-use kube_types::marks::{SHARED, WORKSPACE};
+use kube_types::well_known::{SHARED_NAMESPACE, WORKSPACE};
 use kube_types::workspace::Allowance;
 use serde_json::{Value, json};
 
-use super::policy::{by_a_tenant, policy};
+use super::admission_policies::{is_tenant_request, policy};
 
 /// The policies, each with its binding.
 pub(super) fn objects() -> Vec<Value> {
@@ -31,7 +31,7 @@ pub(super) fn objects() -> Vec<Value> {
             }],
         })
     };
-    let by_tenant = Some(json!([{ "name": "by-a-tenant", "expression": by_a_tenant() }]));
+    let by_tenant = Some(json!([{ "name": "by-a-tenant", "expression": is_tenant_request() }]));
     let policies = rules("networking.k8s.io", "networkpolicies", &["CREATE", "UPDATE"]);
     [
         policy("longshore-pods", rules("", "pods", &["CREATE"]), None, &pods()),
@@ -114,7 +114,7 @@ fn network_policies() -> Value {
         "(has(peer.namespaceSelector.matchLabels) && ({} || {} || {}))",
         labelled(WORKSPACE, &format!("namespaceObject.metadata.labels['{WORKSPACE}']")),
         labelled("kubernetes.io/metadata.name", "namespaceObject.metadata.name"),
-        labelled(SHARED, "'true'"),
+        labelled(SHARED_NAMESPACE, "'true'"),
     );
     let except = |ranges: &str| {
         format!("has(peer.ipBlock.except) && [{ranges}].all(range, range in peer.ipBlock.except)")
@@ -145,7 +145,7 @@ fn network_policies() -> Value {
             limited("egress", "to")
         ),
         &format!(
-            "a NetworkPolicy in a workspace names its peers: pods, namespaces of the workspace, namespaces labelled {SHARED}=true, \
+            "a NetworkPolicy in a workspace names its peers: pods, namespaces of the workspace, namespaces labelled {SHARED_NAMESPACE}=true, \
              or public addresses (0.0.0.0/0 except the private ranges)"
         ),
     )])

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use kube_types::marks::PROVISIONED;
+use kube_types::well_known::PROVISIONED_OBJECT;
 
-use crate::pages;
+use crate::paging;
 
 /// A RoleBinding of a tenant for ServiceAccounts of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct TenantBinding {
 
 impl TenantBinding {
     /// `None` for provisioned bindings, and for those without a ServiceAccount of the namespace.
-    fn of(binding: &RoleBinding) -> Option<Self> {
+    fn from_role_binding(binding: &RoleBinding) -> Option<Self> {
         let namespace = binding.namespace().unwrap_or_default();
         let service_accounts: BTreeSet<String> = binding
             .subjects
@@ -37,7 +37,7 @@ impl TenantBinding {
             .filter(|subject| subject.namespace.as_ref().is_none_or(|other| *other == namespace))
             .map(|subject| subject.name.clone())
             .collect();
-        if service_accounts.is_empty() || binding.labels().contains_key(PROVISIONED) {
+        if service_accounts.is_empty() || binding.labels().contains_key(PROVISIONED_OBJECT) {
             return None;
         }
         Some(Self {
@@ -56,5 +56,6 @@ pub(crate) async fn tenant_bindings(
     namespace: &str,
 ) -> Result<Vec<TenantBinding>, kube::Error> {
     let bindings: Api<RoleBinding> = Api::namespaced(client, namespace);
-    pages::all(&bindings, &ListParams::default(), |binding| TenantBinding::of(&binding)).await
+    paging::list_all(&bindings, &ListParams::default(), |binding| TenantBinding::from_role_binding(&binding))
+        .await
 }

@@ -13,28 +13,28 @@ use std::net::IpAddr;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use domain::fields::{Email, Phone};
-use domain::ids::{UserId, WorkspaceName, shortened};
+use domain::ids::{UserId, WorkspaceName, truncate_for_error};
 use domain::roles::{Capability, WorkspaceRole};
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_types::Workspace;
 use kube_types::workspace::Invitation;
 use sha2::{Digest, Sha256};
 
-use super::{MOST, add, is_shared, unknown};
-use crate::administrator::LETTERS;
+use super::{MAX_MEMBERS, add_member, check_is_shared, not_found};
+use crate::credential_store::random_bytes;
 use crate::directory::Account;
-use crate::secrets::random;
+use crate::first_admin::PASSWORD_ALPHABET;
 use crate::tokens::hex;
 use crate::workspaces::WorkspaceInfo;
 use crate::{Error, Tenancy};
 
 /// How long an invitation can be accepted.
-const OPEN_FOR: SignedDuration = SignedDuration::from_hours(14 * 24);
+const INVITATION_TTL: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// The length of a code in letters; each carries five bits.
-pub(super) const CODE_LENGTH: usize = 26;
+pub(super) const CODE_LEN: usize = 26;
 
 /// A one-time code. `Debug` omits it.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,7 +42,12 @@ pub struct InvitationCode(String);
 
 impl InvitationCode {
     fn new() -> Self {
-        Self(random::<CODE_LENGTH>().map(|byte| char::from(LETTERS[usize::from(byte & 31)])).iter().collect())
+        Self(
+            random_bytes::<CODE_LEN>()
+                .map(|byte| char::from(PASSWORD_ALPHABET[usize::from(byte & 31)]))
+                .iter()
+                .collect(),
+        )
     }
 
     pub fn expose(&self) -> &str {
@@ -67,16 +72,16 @@ pub struct NewInvitation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvitationInfo {
     /// The digest of the invitee. Identifies the invitation within the workspace.
-    pub to: String,
+    pub invitee_digest: String,
     pub role: WorkspaceRole,
     /// The id of the inviter.
-    pub by: String,
+    pub invited_by: String,
     pub expires: Timestamp,
 }
 
 /// An invitation in the view of the invitee.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invited {
+pub struct ReceivedInvitation {
     pub workspace: WorkspaceName,
     pub display_name: String,
     pub role: WorkspaceRole,
@@ -84,11 +89,11 @@ pub struct Invited {
 }
 
 impl InvitationInfo {
-    fn of(invitation: &Invitation) -> Option<Self> {
+    fn from_invitation(invitation: &Invitation) -> Option<Self> {
         Some(Self {
-            to: invitation.to.clone(),
+            invitee_digest: invitation.to.clone(),
             role: invitation.role.parse().ok()?,
-            by: invitation.by.clone(),
+            invited_by: invitation.by.clone(),
             expires: invitation.expires.0,
         })
     }
@@ -99,7 +104,7 @@ fn digest(text: &str) -> String {
 }
 
 /// The digest of the invitee, and a code for the invitation: none for an id.
-fn invitee(whom: &str) -> Result<(String, Option<InvitationCode>), Error> {
+fn parse_invitee(whom: &str) -> Result<(String, Option<InvitationCode>), Error> {
     let whom = whom.trim();
     if let Ok(id) = whom.parse::<UserId>() {
         return Ok((digest(id.as_str()), None));
@@ -110,21 +115,21 @@ fn invitee(whom: &str) -> Result<(String, Option<InvitationCode>), Error> {
         .map_err(|_| {
             Error::Invalid(format!(
                 "`{}` is no e-mail address, no phone number and no id of a user",
-                shortened(whom)
+                truncate_for_error(whom)
             ))
         })?;
     Ok((digest(&normal), Some(InvitationCode::new())))
 }
 
 /// The proof with which an account answers an invitation.
-enum Claim {
+enum InvitationProof {
     /// The digest of its id.
     Account(String),
     /// The digest of a code.
     Code(String),
 }
 
-impl Claim {
+impl InvitationProof {
     fn new(account: &Account, code: Option<&str>) -> Self {
         match code {
             Some(code) => Self::Code(digest(&code.trim().to_lowercase())),
@@ -133,7 +138,7 @@ impl Claim {
     }
 
     /// Whether this claim answers the invitation.
-    fn fits(&self, invitation: &Invitation) -> bool {
+    fn matches(&self, invitation: &Invitation) -> bool {
         match self {
             Self::Account(id) => invitation.code_hash.is_empty() && invitation.to == *id,
             Self::Code(hash) => {
@@ -143,8 +148,8 @@ impl Claim {
     }
 
     /// Role and expiry of the open invitation that this claim fits.
-    fn offer(&self, invitations: &[Invitation], now: Timestamp) -> Option<(WorkspaceRole, Timestamp)> {
-        let mut open = invitations.iter().filter(|one| one.expires.0 > now && self.fits(one));
+    fn find_open(&self, invitations: &[Invitation], now: Timestamp) -> Option<(WorkspaceRole, Timestamp)> {
+        let mut open = invitations.iter().filter(|one| one.expires.0 > now && self.matches(one));
         open.find_map(|one| Some((one.role.parse::<WorkspaceRole>().ok()?, one.expires.0)))
     }
 }
@@ -158,79 +163,91 @@ impl Tenancy {
         whom: &str,
         role: WorkspaceRole,
     ) -> Result<NewInvitation, Error> {
-        actor.may(Capability::ManageMembers, Place::Workspace(name))?;
-        let ((to, code), now) = (invitee(whom)?, self.0.clock.now());
-        let expires = now.checked_add(OPEN_FOR).unwrap_or(Timestamp::MAX);
+        actor.authorize(Capability::ManageMembers, AccessScope::Workspace(name))?;
+        let ((to, code), now) = (parse_invitee(whom)?, self.0.clock.now());
+        let expires = now.checked_add(INVITATION_TTL).unwrap_or(Timestamp::MAX);
         let code_hash = code.as_ref().map(|code| digest(code.expose())).unwrap_or_default();
-        let invitation =
-            Invitation { to, role: role.to_string(), by: actor.label(), expires: Time(expires), code_hash };
-        self.change_workspace(actor, name, None, |workspace| {
-            is_shared(workspace)?;
+        let invitation = Invitation {
+            to,
+            role: role.to_string(),
+            by: actor.audit_name(),
+            expires: Time(expires),
+            code_hash,
+        };
+        self.update_workspace(actor, name, None, |workspace| {
+            check_is_shared(workspace)?;
             let invitations = &mut workspace.spec.invitations;
             invitations.retain(|other| other.expires.0 > now && other.to != invitation.to);
-            if invitations.len() >= MOST {
-                return Err(Error::Conflict(format!("a workspace has at most {MOST} open invitations")));
+            if invitations.len() >= MAX_MEMBERS {
+                return Err(Error::Conflict(format!(
+                    "a workspace has at most {MAX_MEMBERS} open invitations"
+                )));
             }
             invitations.push(invitation.clone());
             Ok(())
         })
         .await?;
-        let info = InvitationInfo { role, expires, by: invitation.by, to: invitation.to };
+        let info = InvitationInfo { role, expires, invited_by: invitation.by, invitee_digest: invitation.to };
         Ok(NewInvitation { info, code })
     }
 
     /// The open invitations of a workspace.
     pub fn invitations(&self, actor: &Actor, name: &WorkspaceName) -> Result<Vec<InvitationInfo>, Error> {
-        actor.may(Capability::ManageMembers, Place::Workspace(name))?;
-        let workspace = self.0.directory.workspace(name).ok_or_else(|| unknown("workspace", name))?;
+        actor.authorize(Capability::ManageMembers, AccessScope::Workspace(name))?;
+        let workspace = self.0.directory.workspace(name).ok_or_else(|| not_found("workspace", name))?;
         let now = self.0.clock.now();
         let open = workspace.invitations.iter().filter(|invitation| invitation.expires.0 > now);
-        Ok(open.filter_map(InvitationInfo::of).collect())
+        Ok(open.filter_map(InvitationInfo::from_invitation).collect())
     }
 
     /// Withdraws the invitation with this digest.
-    pub async fn withdraw(&self, actor: &Actor, name: &WorkspaceName, to: &str) -> Result<(), Error> {
-        actor.may(Capability::ManageMembers, Place::Workspace(name))?;
+    pub async fn withdraw_invitation(
+        &self,
+        actor: &Actor,
+        name: &WorkspaceName,
+        to: &str,
+    ) -> Result<(), Error> {
+        actor.authorize(Capability::ManageMembers, AccessScope::Workspace(name))?;
         let withdrawn = |workspace: &mut Workspace| {
             let before = workspace.spec.invitations.len();
             workspace.spec.invitations.retain(|invitation| invitation.to != to);
             let found = workspace.spec.invitations.len() < before;
-            if found { Ok(()) } else { Err(unknown("invitation", &shortened(to))) }
+            if found { Ok(()) } else { Err(not_found("invitation", &truncate_for_error(to))) }
         };
-        self.change_workspace(actor, name, None, withdrawn).await.map(drop)
+        self.update_workspace(actor, name, None, withdrawn).await.map(drop)
     }
 
     /// The invitations to this account by its id. Those to an address are not listed: anyone can register an unverified address.
-    pub fn invited(&self, actor: &Actor) -> Result<Vec<Invited>, Error> {
-        let account = self.account_of(actor)?;
-        let (claim, now) = (Claim::new(&account, None), self.0.clock.now());
+    pub fn received_invitations(&self, actor: &Actor) -> Result<Vec<ReceivedInvitation>, Error> {
+        let account = self.unrestricted_account(actor)?;
+        let (claim, now) = (InvitationProof::new(&account, None), self.0.clock.now());
         let workspaces = self.0.directory.workspaces();
         let invited = workspaces.iter().filter_map(|workspace| {
-            let (role, expires) = claim.offer(&workspace.invitations, now)?;
+            let (role, expires) = claim.find_open(&workspace.invitations, now)?;
             let display_name = workspace.display_name.to_string();
-            Some(Invited { workspace: workspace.name.parse().ok()?, display_name, role, expires })
+            Some(ReceivedInvitation { workspace: workspace.name.parse().ok()?, display_name, role, expires })
         });
         Ok(invited.collect())
     }
 
     /// Joins a workspace by an invitation to the account's id, or by a code. Existing members keep their role if it is higher.
-    pub async fn accept(
+    pub async fn accept_invitation(
         &self,
         actor: &Actor,
         name: &WorkspaceName,
         code: Option<&str>,
         from: IpAddr,
     ) -> Result<WorkspaceInfo, Error> {
-        let account = self.account_of(actor)?;
-        let (claim, now) = (Claim::new(&account, code), self.0.clock.now());
+        let account = self.unrestricted_account(actor)?;
+        let (claim, now) = (InvitationProof::new(&account, code), self.0.clock.now());
         self.answer_invitation(actor, name, code.map(|_| from), |workspace| {
-            let open = claim.offer(&workspace.spec.invitations, now);
-            let (role, _) = open.ok_or_else(|| unknown("invitation", name))?;
-            is_shared(workspace)?;
-            workspace.spec.invitations.retain(|invitation| !claim.fits(invitation));
+            let open = claim.find_open(&workspace.spec.invitations, now);
+            let (role, _) = open.ok_or_else(|| not_found("invitation", name))?;
+            check_is_shared(workspace)?;
+            workspace.spec.invitations.retain(|invitation| !claim.matches(invitation));
             let members = &mut workspace.spec.members;
             let Some(member) = members.iter_mut().find(|member| member.user == account.id.as_str()) else {
-                return add(&mut workspace.spec, &account.id, role);
+                return add_member(&mut workspace.spec, &account.id, role);
             };
             let has = member.role.parse::<WorkspaceRole>().unwrap_or(WorkspaceRole::Viewer);
             member.role = has.min(role).to_string();
@@ -240,12 +257,12 @@ impl Tenancy {
     }
 
     /// Declines an invitation to the account's id. One with a code is left to expire.
-    pub async fn decline(&self, actor: &Actor, name: &WorkspaceName) -> Result<(), Error> {
-        let account = self.account_of(actor)?;
-        let (claim, now) = (Claim::new(&account, None), self.0.clock.now());
+    pub async fn decline_invitation(&self, actor: &Actor, name: &WorkspaceName) -> Result<(), Error> {
+        let account = self.unrestricted_account(actor)?;
+        let (claim, now) = (InvitationProof::new(&account, None), self.0.clock.now());
         self.answer_invitation(actor, name, None, |workspace| {
-            claim.offer(&workspace.spec.invitations, now).ok_or_else(|| unknown("invitation", name))?;
-            workspace.spec.invitations.retain(|invitation| !claim.fits(invitation));
+            claim.find_open(&workspace.spec.invitations, now).ok_or_else(|| not_found("invitation", name))?;
+            workspace.spec.invitations.retain(|invitation| !claim.matches(invitation));
             Ok(())
         })
         .await
@@ -261,25 +278,25 @@ impl Tenancy {
         throttled: Option<IpAddr>,
         decide: impl Fn(&mut Workspace) -> Result<(), Error>,
     ) -> Result<WorkspaceInfo, Error> {
-        let subject = format!("invitation:{}", actor.label());
+        let subject = format!("invitation:{}", actor.audit_name());
         let attempt = throttled.map(|from| self.0.throttle.sign_in(&subject, from)).transpose()?;
-        match (self.change_workspace(actor, name, None, decide).await, attempt) {
+        match (self.update_workspace(actor, name, None, decide).await, attempt) {
             // The attempt is dropped and so counts as failed.
-            (Err(Error::NotFound { .. }), _) => Err(unknown("invitation", name)),
+            (Err(Error::NotFound { .. }), _) => Err(not_found("invitation", name)),
             (Ok(answered), attempt) => {
-                attempt.into_iter().for_each(crate::throttle::Attempt::succeeded);
+                attempt.into_iter().for_each(crate::throttle::SignInAttempt::succeed);
                 Ok(answered)
             }
             (Err(error), attempt) => {
-                attempt.into_iter().for_each(crate::throttle::Attempt::withdrawn);
+                attempt.into_iter().for_each(crate::throttle::SignInAttempt::withdraw);
                 Err(error)
             }
         }
     }
 
     /// The account of an actor with an unrestricted credential.
-    pub(crate) fn account_of(&self, actor: &Actor) -> Result<std::sync::Arc<Account>, Error> {
-        let id = actor.themselves()?;
-        self.0.directory.account(id).ok_or_else(|| unknown("user", id))
+    pub(crate) fn unrestricted_account(&self, actor: &Actor) -> Result<std::sync::Arc<Account>, Error> {
+        let id = actor.require_unrestricted_user()?;
+        self.0.directory.account(id).ok_or_else(|| not_found("user", id))
     }
 }

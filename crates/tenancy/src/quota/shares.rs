@@ -5,18 +5,18 @@
 
 use std::collections::BTreeMap;
 
-use domain::ids::shortened;
+use domain::ids::truncate_for_error;
 use domain::quantity::Quantity;
 use kube_types::Workspace;
 use kube_types::workspace::WorkspaceNamespace;
 
 /// Amounts by resource, with the resource names of ResourceQuota.
-pub type Amounts = BTreeMap<String, String>;
+pub type ResourceQuantities = BTreeMap<String, String>;
 
 /// The limit of resources in one quota.
 const MOST_RESOURCES: usize = 64;
 /// The limit of an amount: sums of larger ones would not be exact.
-const MOST: i64 = 1_000_000_000_000_000_000;
+const MAX_QUANTITY: i64 = 1_000_000_000_000_000_000;
 
 /// Why a quota cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,26 +30,26 @@ pub enum QuotaError {
     #[error("namespace `{namespace}` has a share of `{resource}`, which the workspace's quota does not name")]
     NotInQuota { namespace: String, resource: String },
     #[error("namespace `{0}` is the first, which has what the others leave, and so no share of its own")]
-    First(String),
+    FirstNamespace(String),
     #[error("the namespaces' shares of `{resource}` are {sum} together, more than the workspace's {whole}")]
-    MoreThanWhole { resource: String, sum: String, whole: String },
+    ExceedsTotal { resource: String, sum: String, whole: String },
 }
 
 /// The limits of each namespace. A further namespace gets its share, and zero of resources that its share omits. The first namespace
 /// gets the rest. Resources that the quota omits are unlimited.
-pub fn shares(
-    quota: &Amounts,
+pub fn split_quota(
+    quota: &ResourceQuantities,
     namespaces: &[WorkspaceNamespace],
-) -> Result<BTreeMap<String, Amounts>, QuotaError> {
-    let whole = amounts(quota)?;
+) -> Result<BTreeMap<String, ResourceQuantities>, QuotaError> {
+    let whole = parse_quantities(quota)?;
     let Some((first, further)) = namespaces.split_first() else { return Ok(BTreeMap::new()) };
     if !first.share.is_empty() {
-        return Err(QuotaError::First(first.name.clone()));
+        return Err(QuotaError::FirstNamespace(first.name.clone()));
     }
     let mut shared: BTreeMap<&str, Quantity> = BTreeMap::new();
     let mut hard = BTreeMap::new();
     for namespace in further {
-        let mut share = amounts(&namespace.share)?;
+        let mut share = parse_quantities(&namespace.share)?;
         if let Some(resource) = share.keys().find(|resource| !whole.contains_key(*resource)) {
             let (namespace, resource) = (namespace.name.clone(), (*resource).to_owned());
             return Err(QuotaError::NotInQuota { namespace, resource });
@@ -59,24 +59,26 @@ pub fn shares(
             let sum = shared.entry(resource).or_default();
             *sum = sum.add(part);
         }
-        hard.insert(namespace.name.clone(), texts(&share));
+        hard.insert(namespace.name.clone(), to_texts(&share));
     }
     let mut left = BTreeMap::new();
     for (resource, whole) in whole {
         let sum = shared.remove(resource).unwrap_or_default();
         if sum > whole {
             let (sum, whole) = (sum.to_string(), whole.to_string());
-            return Err(QuotaError::MoreThanWhole { resource: resource.to_owned(), sum, whole });
+            return Err(QuotaError::ExceedsTotal { resource: resource.to_owned(), sum, whole });
         }
         // An amount without shares keeps its original text.
         left.insert(resource, if sum.is_zero() { whole } else { whole.sub(&sum) });
     }
-    hard.insert(first.name.clone(), texts(&left));
+    hard.insert(first.name.clone(), to_texts(&left));
     Ok(hard)
 }
 
 /// The limits of each namespace of a workspace. A namespace that is being deleted keeps its share until it is gone.
-pub fn shares_of(workspace: &Workspace) -> Result<BTreeMap<String, Amounts>, QuotaError> {
+pub fn split_workspace_quota(
+    workspace: &Workspace,
+) -> Result<BTreeMap<String, ResourceQuantities>, QuotaError> {
     let mut namespaces = workspace.spec.namespaces.clone();
     let records = workspace.status.iter().flat_map(|status| &status.namespaces);
     let is_named = |name: &str| workspace.spec.namespaces.iter().any(|own| own.name == name);
@@ -89,27 +91,31 @@ pub fn shares_of(workspace: &Workspace) -> Result<BTreeMap<String, Amounts>, Quo
             share: share.map(|(resource, amount)| (resource.clone(), amount.clone())).collect(),
         }
     }));
-    shares(&workspace.spec.quota, &namespaces)
+    split_quota(&workspace.spec.quota, &namespaces)
 }
 
-fn texts(amounts: &BTreeMap<&str, Quantity>) -> Amounts {
+fn to_texts(amounts: &BTreeMap<&str, Quantity>) -> ResourceQuantities {
     amounts.iter().map(|(resource, amount)| ((*resource).to_owned(), amount.to_string())).collect()
 }
 
 /// Parses the amounts, rounded up to thousandths as Kubernetes rounds them.
-fn amounts(texts: &Amounts) -> Result<BTreeMap<&str, Quantity>, QuotaError> {
+fn parse_quantities(texts: &ResourceQuantities) -> Result<BTreeMap<&str, Quantity>, QuotaError> {
     if texts.len() > MOST_RESOURCES {
         return Err(QuotaError::TooMany);
     }
     let mut amounts = BTreeMap::new();
     for (resource, text) in texts {
-        let whole_only = counted(resource).ok_or_else(|| QuotaError::Resource(shortened(resource)))?;
+        let whole_only = is_integer_resource(resource)
+            .ok_or_else(|| QuotaError::Resource(truncate_for_error(resource)))?;
         let amount = Quantity::parse(text)
             .ok()
             .filter(|amount| {
-                amount.sign() >= 0 && amount.value() <= MOST && (!whole_only || amount.is_whole())
+                amount.sign() >= 0 && amount.value() <= MAX_QUANTITY && (!whole_only || amount.is_whole())
             })
-            .ok_or_else(|| QuotaError::Amount { resource: resource.clone(), amount: shortened(text) })?;
+            .ok_or_else(|| QuotaError::Amount {
+                resource: resource.clone(),
+                amount: truncate_for_error(text),
+            })?;
         amounts.insert(resource.as_str(), amount.round_up_to_milli());
     }
     Ok(amounts)
@@ -117,7 +123,7 @@ fn amounts(texts: &Amounts) -> Result<BTreeMap<&str, Quantity>, QuotaError> {
 
 /// The unqualified resource names that a quota can limit, and whether they are counted in whole units.
 #[rustfmt::skip]
-const PLAIN: &[(&str, bool)] = &[
+const UNQUALIFIED_RESOURCES: &[(&str, bool)] = &[
     ("cpu", false),          ("memory", false),          ("ephemeral-storage", false),
     ("requests.cpu", false), ("requests.memory", false), ("requests.ephemeral-storage", false), ("requests.storage", false),
     ("limits.cpu", false),   ("limits.memory", false),   ("limits.ephemeral-storage", false),
@@ -128,9 +134,9 @@ const PLAIN: &[(&str, bool)] = &[
 
 /// Whether a resource is counted in whole units; `None` if no quota can limit it. Besides the unqualified names there are qualified
 /// ones: `count/jobs.batch`, `gold.storageclass.storage.k8s.io/requests.storage`, `requests.example.com/gpu`.
-fn counted(resource: &str) -> Option<bool> {
+fn is_integer_resource(resource: &str) -> Option<bool> {
     let Some((prefix, name)) = resource.split_once('/') else {
-        return PLAIN.iter().find(|(plain, _)| *plain == resource).map(|(_, whole)| *whole);
+        return UNQUALIFIED_RESOURCES.iter().find(|(plain, _)| *plain == resource).map(|(_, whole)| *whole);
     };
     let ends_well = |text: &str| {
         let alphanumeric = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -153,62 +159,67 @@ mod tests {
 
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Amounts {
+    fn quantities(pairs: &[(&str, &str)]) -> ResourceQuantities {
         pairs.iter().map(|(resource, amount)| ((*resource).to_owned(), (*amount).to_owned())).collect()
     }
 
     fn namespace(name: &str, share: &[(&str, &str)]) -> WorkspaceNamespace {
-        WorkspaceNamespace { name: name.to_owned(), share: of(share) }
+        WorkspaceNamespace { name: name.to_owned(), share: quantities(share) }
     }
 
     #[test]
-    fn what_is_not_shared_out_is_the_first_namespaces() {
-        let quota = of(&[("requests.cpu", "4"), ("requests.memory", "8Gi"), ("pods", "50")]);
+    fn first_namespace_gets_the_unassigned_quota() {
+        let quota = quantities(&[("requests.cpu", "4"), ("requests.memory", "8Gi"), ("pods", "50")]);
         let namespaces = [
             namespace("acme", &[]),
             namespace("acme-test", &[("requests.cpu", "500m"), ("pods", "10")]),
             namespace("acme-idle", &[]),
         ];
-        let hard = shares(&quota, &namespaces).unwrap();
+        let hard = split_quota(&quota, &namespaces).unwrap();
         assert_eq!(
             hard["acme"],
-            of(&[("requests.cpu", "3500m"), ("requests.memory", "8Gi"), ("pods", "40")])
+            quantities(&[("requests.cpu", "3500m"), ("requests.memory", "8Gi"), ("pods", "40")])
         );
         assert_eq!(
             hard["acme-test"],
-            of(&[("requests.cpu", "500m"), ("requests.memory", "0"), ("pods", "10")])
+            quantities(&[("requests.cpu", "500m"), ("requests.memory", "0"), ("pods", "10")])
         );
-        assert_eq!(hard["acme-idle"], of(&[("requests.cpu", "0"), ("requests.memory", "0"), ("pods", "0")]));
-        let unlimited = shares(&Amounts::new(), &namespaces[..1]).unwrap();
-        assert_eq!(unlimited["acme"], Amounts::new());
+        assert_eq!(
+            hard["acme-idle"],
+            quantities(&[("requests.cpu", "0"), ("requests.memory", "0"), ("pods", "0")])
+        );
+        let unlimited = split_quota(&ResourceQuantities::new(), &namespaces[..1]).unwrap();
+        assert_eq!(unlimited["acme"], ResourceQuantities::new());
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
-        let quota = of(&[("pods", "10"), ("requests.cpu", "1")]);
+    fn invalid_quotas_are_rejected_with_the_resource_name() {
+        let quota = quantities(&[("pods", "10"), ("requests.cpu", "1")]);
         let first = || namespace("a", &[]);
         #[rustfmt::skip]
         let table = [
-            (shares(&quota, &[first(), namespace("a-x", &[("pods", "6")]), namespace("a-y", &[("pods", "5")])]),
+            (split_quota(&quota, &[first(), namespace("a-x", &[("pods", "6")]), namespace("a-y", &[("pods", "5")])]),
              "the namespaces' shares of `pods` are 11 together, more than the workspace's 10"),
-            (shares(&quota, &[first(), namespace("a-x", &[("services", "1")])]),
+            (split_quota(&quota, &[first(), namespace("a-x", &[("services", "1")])]),
              "namespace `a-x` has a share of `services`, which the workspace's quota does not name"),
-            (shares(&quota, &[namespace("a", &[("pods", "1")])]),
+            (split_quota(&quota, &[namespace("a", &[("pods", "1")])]),
              "namespace `a` is the first, which has what the others leave, and so no share of its own"),
-            (shares(&of(&[("pods", "-1")]), &[first()]),      "`-1` is no amount of `pods`"),
-            (shares(&of(&[("pods", "1.5")]), &[first()]),     "`1.5` is no amount of `pods`"),
-            (shares(&of(&[("pods", "1e99")]), &[first()]),    "`1e99` is no amount of `pods`"),
-            (shares(&of(&[("requests.cpu", "many")]), &[first()]), "`many` is no amount of `requests.cpu`"),
-            (shares(&of(&[("podz", "1")]), &[first()]),       "`podz` is nothing that a quota can limit"),
-            (shares(&of(&[("count/", "1")]), &[first()]),     "`count/` is nothing that a quota can limit"),
-            (shares(&of(&[("A.b/c", "1")]), &[first()]),      "`A.b/c` is nothing that a quota can limit"),
+            (split_quota(&quantities(&[("pods", "-1")]), &[first()]),      "`-1` is no amount of `pods`"),
+            (split_quota(&quantities(&[("pods", "1.5")]), &[first()]),     "`1.5` is no amount of `pods`"),
+            (split_quota(&quantities(&[("pods", "1e99")]), &[first()]),    "`1e99` is no amount of `pods`"),
+            (split_quota(&quantities(&[("requests.cpu", "many")]), &[first()]), "`many` is no amount of `requests.cpu`"),
+            (split_quota(&quantities(&[("podz", "1")]), &[first()]),       "`podz` is nothing that a quota can limit"),
+            (split_quota(&quantities(&[("count/", "1")]), &[first()]),     "`count/` is nothing that a quota can limit"),
+            (split_quota(&quantities(&[("A.b/c", "1")]), &[first()]),      "`A.b/c` is nothing that a quota can limit"),
         ];
         for (refused, message) in table {
             assert_eq!(refused.unwrap_err().to_string(), message);
         }
-        let right =
-            of(&[("count/jobs.batch", "50"), ("gold.storageclass.storage.k8s.io/requests.storage", "1.5Gi")]);
-        assert!(shares(&right, &[first()]).is_ok());
+        let right = quantities(&[
+            ("count/jobs.batch", "50"),
+            ("gold.storageclass.storage.k8s.io/requests.storage", "1.5Gi"),
+        ]);
+        assert!(split_quota(&right, &[first()]).is_ok());
     }
 
     proptest! {
@@ -217,12 +228,12 @@ mod tests {
             whole in 0_i64..10_000,
             parts in prop::collection::vec(0_i64..4_000, 0..6),
         ) {
-            let quota = of(&[("requests.cpu", &format!("{whole}m"))]);
+            let quota = quantities(&[("requests.cpu", &format!("{whole}m"))]);
             let mut namespaces = vec![namespace("a", &[])];
             for (place, part) in parts.iter().enumerate() {
                 namespaces.push(namespace(&format!("a-{place}"), &[("requests.cpu", &format!("{part}m"))]));
             }
-            match shares(&quota, &namespaces) {
+            match split_quota(&quota, &namespaces) {
                 Ok(hard) => {
                     let sum = hard.values().fold(Quantity::ZERO, |sum, amounts| {
                         sum.add(&Quantity::parse(&amounts["requests.cpu"]).unwrap())
@@ -236,7 +247,7 @@ mod tests {
 
         #[test]
         fn no_text_panics(resource in "\\PC{0,80}", amount in "\\PC{0,40}") {
-            let _ = shares(&of(&[(&resource, &amount)]), &[namespace("a", &[])]);
+            let _ = split_quota(&quantities(&[(&resource, &amount)]), &[namespace("a", &[])]);
         }
     }
 }

@@ -10,51 +10,51 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
-use kube_access::feed::Feed;
-use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, marks};
+use kube_access::cache::WatchCache;
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, well_known};
 use tokio::time::timeout;
 
-use super::{Key, Session};
+use super::{Session, SessionKey};
 use crate::Error;
-use crate::secrets::{self, RACES, is_code, random, writing};
+use crate::credential_store::{self, MAX_CONFLICT_RETRIES, is_code, post_params, random_bytes};
 
-pub(crate) const NAME: &str = "session-keys";
-const LENGTH: usize = 32;
+pub(crate) const SECRET_NAME: &str = "session-keys";
+const KEY_LEN: usize = 32;
 /// The age at which the signing key is rotated.
-const LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
+const ROTATION_PERIOD: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How long to wait until the watch reports a write.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CACHE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The content of the Secret.
-pub(crate) struct Ring {
-    current: [u8; LENGTH],
-    previous: Option<[u8; LENGTH]>,
-    made: Timestamp,
+pub(crate) struct KeyRing {
+    current: [u8; KEY_LEN],
+    previous: Option<[u8; KEY_LEN]>,
+    created: Timestamp,
 }
 
-impl Ring {
+impl KeyRing {
     /// `None` if a key is missing or has another length: shorter keys are never used.
-    fn of(secret: &Secret) -> Option<Self> {
+    fn from_secret(secret: &Secret) -> Option<Self> {
         let bytes = |key: &str| secret.data.as_ref()?.get(key)?.0.as_slice().try_into().ok();
         Some(Self {
             current: bytes("current")?,
             previous: bytes("previous"),
-            made: secrets::text(secret, "made")?.parse().ok()?,
+            created: credential_store::secret_text(secret, "made")?.parse().ok()?,
         })
     }
 
-    fn next(previous: Option<&Self>, now: Timestamp) -> Self {
-        Self { current: random(), previous: previous.map(|ring| ring.current), made: now }
+    fn generate(previous: Option<&Self>, now: Timestamp) -> Self {
+        Self { current: random_bytes(), previous: previous.map(|ring| ring.current), created: now }
     }
 
-    fn is_due(&self, now: Timestamp) -> bool {
-        now.duration_since(self.made) >= LIFE
+    fn is_rotation_due(&self, now: Timestamp) -> bool {
+        now.duration_since(self.created) >= ROTATION_PERIOD
     }
 
-    fn data(&self) -> BTreeMap<String, ByteString> {
+    fn to_data(&self) -> BTreeMap<String, ByteString> {
         let mut data = BTreeMap::from([
             ("current".to_owned(), ByteString(self.current.to_vec())),
-            ("made".to_owned(), ByteString(self.made.to_string().into_bytes())),
+            ("made".to_owned(), ByteString(self.created.to_string().into_bytes())),
         ]);
         data.extend(self.previous.map(|key| ("previous".to_owned(), ByteString(key.to_vec()))));
         data
@@ -62,63 +62,65 @@ impl Ring {
 }
 
 /// The session keys with a watch-fed cache.
-pub(crate) struct Keys {
+pub(crate) struct SessionKeys {
     client: kube::Client,
-    feed: Feed<Secret>,
+    cache: WatchCache<Secret>,
 }
 
-impl Keys {
-    pub fn new(client: kube::Client, feed: Feed<Secret>) -> Self {
-        Self { client, feed }
+impl SessionKeys {
+    pub fn new(client: kube::Client, feed: WatchCache<Secret>) -> Self {
+        Self { client, cache: feed }
     }
 
-    fn ring(&self) -> Option<Ring> {
-        Ring::of(self.feed.get(NAME)?.as_ref())
+    fn cached_ring(&self) -> Option<KeyRing> {
+        KeyRing::from_secret(self.cache.get(SECRET_NAME)?.as_ref())
     }
 
     /// The current signing key.
-    pub async fn current(&self, now: Timestamp) -> Result<Key, Error> {
-        match self.ring() {
-            Some(ring) => Ok(Key::new(&ring.current)),
-            None => Ok(Key::new(&self.refresh(now).await?.current)),
+    pub async fn signing_key(&self, now: Timestamp) -> Result<SessionKey, Error> {
+        match self.cached_ring() {
+            Some(ring) => Ok(SessionKey::new(&ring.current)),
+            None => Ok(SessionKey::new(&self.rotate_and_wait(now).await?.current)),
         }
     }
 
     /// Parses a cookie that one of our keys has signed. Returns that key too.
-    pub fn open(&self, cookie: &str) -> Option<(Session, Key)> {
-        let ring = self.ring()?;
+    pub fn verify(&self, cookie: &str) -> Option<(Session, SessionKey)> {
+        let ring = self.cached_ring()?;
         let keys = [Some(ring.current), ring.previous].into_iter().flatten();
-        keys.map(|bytes| Key::new(&bytes)).find_map(|key| Some((key.open(cookie)?, key)))
+        keys.map(|bytes| SessionKey::new(&bytes)).find_map(|key| Some((key.verify(cookie)?, key)))
     }
 
     /// Creates the keys if there are none, and rotates them when due. Returns once this server's cache has them, so that it accepts what
     /// they sign.
-    pub async fn refresh(&self, now: Timestamp) -> Result<Ring, Error> {
-        let ring = self.keep_fresh(now).await?;
-        let mut changes = self.feed.changes();
+    pub async fn rotate_and_wait(&self, now: Timestamp) -> Result<KeyRing, Error> {
+        let ring = self.rotate_if_due(now).await?;
+        let mut changes = self.cache.subscribe();
         let heard = async {
-            while self.ring().is_none_or(|heard| heard.made < ring.made) && changes.next().await.is_some() {}
+            while self.cached_ring().is_none_or(|heard| heard.created < ring.created)
+                && changes.next().await.is_some()
+            {}
         };
         // If the cluster is silent, the caller cannot help it: the write has succeeded.
-        let _ = timeout(PATIENCE, heard).await;
+        let _ = timeout(CACHE_TIMEOUT, heard).await;
         Ok(ring)
     }
 
     /// Creates or rotates the keys if due. Retries on conflict.
-    async fn keep_fresh(&self, now: Timestamp) -> Result<Ring, Error> {
-        let secrets = secrets::api(self.client.clone());
-        for _ in 0..RACES {
-            let written = match secrets.get_opt(NAME).await? {
+    async fn rotate_if_due(&self, now: Timestamp) -> Result<KeyRing, Error> {
+        let secrets = credential_store::api(self.client.clone());
+        for _ in 0..MAX_CONFLICT_RETRIES {
+            let written = match secrets.get_opt(SECRET_NAME).await? {
                 None => {
-                    let ring = Ring::next(None, now);
-                    secrets.create(&writing(), &object(&ring)).await.map(|_| ring)
+                    let ring = KeyRing::generate(None, now);
+                    secrets.create(&post_params(), &ring_secret(&ring)).await.map(|_| ring)
                 }
-                Some(before) => match Ring::of(&before) {
-                    Some(ring) if !ring.is_due(now) => return Ok(ring),
+                Some(before) => match KeyRing::from_secret(&before) {
+                    Some(ring) if !ring.is_rotation_due(now) => return Ok(ring),
                     old => {
-                        let ring = Ring::next(old.as_ref(), now);
-                        let after = Secret { data: Some(ring.data()), ..before };
-                        secrets.replace(NAME, &writing(), &after).await.map(|_| ring)
+                        let ring = KeyRing::generate(old.as_ref(), now);
+                        let after = Secret { data: Some(ring.to_data()), ..before };
+                        secrets.replace(SECRET_NAME, &post_params(), &after).await.map(|_| ring)
                     }
                 },
             };
@@ -128,20 +130,20 @@ impl Keys {
                 other => return Ok(other?),
             }
         }
-        Err(Error::Changed("the keys of sessions".to_owned()))
+        Err(Error::ConcurrentUpdate("the keys of sessions".to_owned()))
     }
 }
 
-fn object(ring: &Ring) -> Secret {
+fn ring_secret(ring: &KeyRing) -> Secret {
     Secret {
         metadata: ObjectMeta {
-            name: Some(NAME.to_owned()),
+            name: Some(SECRET_NAME.to_owned()),
             namespace: Some(SYSTEM_NAMESPACE.to_owned()),
-            labels: Some(BTreeMap::from([(marks::MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())])),
+            labels: Some(BTreeMap::from([(well_known::MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())])),
             ..ObjectMeta::default()
         },
-        type_: Some(marks::SESSION_KEYS_TYPE.to_owned()),
-        data: Some(ring.data()),
+        type_: Some(well_known::SESSION_KEYS_TYPE.to_owned()),
+        data: Some(ring.to_data()),
         ..Secret::default()
     }
 }
@@ -152,57 +154,58 @@ mod tests {
     use kube::api::{DeleteParams, Patch, PatchParams};
     use kube_types::UserSpec;
     use serde_json::json;
-    use testkit::until;
+    use testkit::wait_for;
 
     use super::*;
-    use crate::Presented;
-    use crate::testing::{HERE, PASSWORD, Stage};
+    use crate::RequestCredentials;
+    use crate::auth_test_harness::{AuthTestHarness, LOCAL_CLIENT, PASSWORD};
 
     #[tokio::test]
-    async fn keys_are_changed_after_thirty_days_and_the_last_one_still_counts() {
-        let stage = Stage::new().await;
-        let person = stage.person(UserSpec::default()).await;
-        let keys = &stage.tenancy.0.keys;
-        let made = keys.ring().expect("they are known from the start");
+    async fn keys_are_rotated_after_thirty_days_and_the_previous_key_stays_valid() {
+        let stage = AuthTestHarness::new().await;
+        let person = stage.create_user(UserSpec::default()).await;
+        let keys = &stage.tenancy.0.session_keys;
+        let made = keys.cached_ring().expect("they are known from the start");
         assert_eq!(
-            keys.refresh(stage.clock.now()).await.unwrap().current,
+            keys.rotate_and_wait(stage.clock.now()).await.unwrap().current,
             made.current,
             "they are made once"
         );
 
-        stage.clock.advance(LIFE);
+        stage.clock.advance(ROTATION_PERIOD);
         let signed_in = stage.sign_in(&person).await;
-        let new = keys.refresh(stage.clock.now()).await.unwrap();
+        let new = keys.rotate_and_wait(stage.clock.now()).await.unwrap();
         assert_eq!((new.previous, new.current != made.current), (Some(made.current), true));
-        assert!(keys.ring().unwrap().current == new.current, "it is known at once");
-        assert!(keys.open(&signed_in.cookie).is_some(), "what the last key has signed is good");
+        assert!(keys.cached_ring().unwrap().current == new.current, "it is known at once");
+        assert!(keys.verify(&signed_in.cookie).is_some(), "what the last key has signed is good");
         assert!(stage.sign_in(&person).await.cookie != signed_in.cookie);
 
-        stage.clock.advance(LIFE);
-        keys.refresh(stage.clock.now()).await.unwrap();
-        assert!(keys.open(&signed_in.cookie).is_none(), "and what the one before has signed is not");
+        stage.clock.advance(ROTATION_PERIOD);
+        keys.rotate_and_wait(stage.clock.now()).await.unwrap();
+        assert!(keys.verify(&signed_in.cookie).is_none(), "and what the one before has signed is not");
     }
 
     #[tokio::test]
-    async fn without_keys_nobody_is_signed_in_and_the_next_one_makes_some() {
-        let stage = Stage::new().await;
-        let person = stage.person(UserSpec::default()).await;
-        let keys = &stage.tenancy.0.keys;
-        let secrets = secrets::api(stage.world.admin());
+    async fn missing_keys_invalidate_sessions_and_are_recreated() {
+        let stage = AuthTestHarness::new().await;
+        let person = stage.create_user(UserSpec::default()).await;
+        let keys = &stage.tenancy.0.session_keys;
+        let secrets = credential_store::api(stage.world.admin_client());
         let short = Patch::Merge(json!({"data": {"current": ""}}));
         for delete in [true, false] {
             let before = stage.sign_in(&person).await;
-            assert!(keys.open(&before.cookie).is_some());
+            assert!(keys.verify(&before.cookie).is_some());
             if delete {
-                secrets.delete(NAME, &DeleteParams::default()).await.unwrap();
+                secrets.delete(SECRET_NAME, &DeleteParams::default()).await.unwrap();
             } else {
-                secrets.patch(NAME, &PatchParams::default(), &short).await.unwrap();
+                secrets.patch(SECRET_NAME, &PatchParams::default(), &short).await.unwrap();
             }
-            until("no keys", async || keys.ring().is_none().then_some(())).await;
-            let presented = Presented { cookie: Some(&before.cookie), ..Presented::default() };
+            wait_for("no keys", async || keys.cached_ring().is_none().then_some(())).await;
+            let presented =
+                RequestCredentials { cookie: Some(&before.cookie), ..RequestCredentials::default() };
             assert!(stage.tenancy.authenticate(&presented).await.is_err());
-            let after = stage.tenancy.sign_in(person.id.as_str(), PASSWORD, HERE).await.unwrap();
-            assert!(keys.open(&after.cookie).is_some() && keys.open(&before.cookie).is_none());
+            let after = stage.tenancy.sign_in(person.id.as_str(), PASSWORD, LOCAL_CLIENT).await.unwrap();
+            assert!(keys.verify(&after.cookie).is_some() && keys.verify(&before.cookie).is_none());
         }
     }
 }

@@ -9,28 +9,28 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube_access::controller::runtime;
-use kube_types::{FIELD_MANAGER, marks};
+use kube_types::{FIELD_MANAGER, well_known};
 use serde_json::json;
 use tokio::sync::{Mutex, mpsc};
 
 use super::TokenRecord;
-use crate::secrets::{self, is_code};
+use crate::credential_store::{self, is_code};
 
 /// The minimum interval of writes: enough to find unused tokens, with few writes for thousands of used ones.
-const OFTEN: SignedDuration = SignedDuration::from_hours(1);
+const MIN_RECORD_INTERVAL: SignedDuration = SignedDuration::from_hours(1);
 /// The queue length. A use that finds the queue full is recorded at the token's next use.
-const WAITING: usize = 1024;
+const QUEUE_CAPACITY: usize = 1024;
 
 /// The queue of uses to record.
-pub(crate) struct LastUse(mpsc::Sender<(TokenId, Timestamp)>);
+pub(crate) struct LastUseRecorder(mpsc::Sender<(TokenId, Timestamp)>);
 
-impl LastUse {
+impl LastUseRecorder {
     /// Starts the writer. It ends when `self` is dropped and the queue is empty.
     pub fn start(client: kube::Client) -> Self {
-        let (sender, receiver) = mpsc::channel(WAITING);
+        let (sender, receiver) = mpsc::channel(QUEUE_CAPACITY);
         let uses = Arc::new(Mutex::new(receiver));
         let closed = uses.clone();
-        let start = move || write(secrets::api(client.clone()), uses.clone());
+        let start = move || record_uses(credential_store::api(client.clone()), uses.clone());
         // The queue of uses outlives a restart. It is closed when the sender is gone.
         let is_closed = move || closed.try_lock().is_ok_and(|uses| uses.is_closed());
         tokio::spawn(async move { runtime().run_until("token-last-use", "", start, is_closed).await });
@@ -38,8 +38,8 @@ impl LastUse {
     }
 
     /// Queues a use of the token, unless one was recorded within the last hour.
-    pub fn note(&self, token: &TokenRecord, now: Timestamp) {
-        if is_worth(token.last_use, now) {
+    pub fn record(&self, token: &TokenRecord, now: Timestamp) {
+        if is_due(token.last_use, now) {
             // A full queue must not delay the request.
             let _ = self.0.try_send((token.id.clone(), now));
         }
@@ -47,24 +47,25 @@ impl LastUse {
 }
 
 /// Whether enough time has passed since the last record. A record in the future comes from a wrong clock.
-fn is_worth(last: Option<Timestamp>, now: Timestamp) -> bool {
-    last.is_none_or(|last| now.duration_since(last).abs() >= OFTEN)
+fn is_due(last: Option<Timestamp>, now: Timestamp) -> bool {
+    last.is_none_or(|last| now.duration_since(last).abs() >= MIN_RECORD_INTERVAL)
 }
 
 /// Records queued uses until the queue is closed.
-async fn write(secrets: Api<Secret>, uses: Arc<Mutex<mpsc::Receiver<(TokenId, Timestamp)>>>) {
+async fn record_uses(secrets: Api<Secret>, uses: Arc<Mutex<mpsc::Receiver<(TokenId, Timestamp)>>>) {
     let mut uses = uses.lock().await;
     // Until the directory has our writes, further uses of the same token are queued.
     let mut written: HashMap<TokenId, Timestamp> = HashMap::new();
     while let Some((id, time)) = uses.recv().await {
-        if !is_worth(written.get(&id).copied(), time) {
+        if !is_due(written.get(&id).copied(), time) {
             continue;
         }
-        if written.len() >= WAITING {
-            written.retain(|_, last| !is_worth(Some(*last), time));
+        if written.len() >= QUEUE_CAPACITY {
+            written.retain(|_, last| !is_due(Some(*last), time));
         }
         written.insert(id.clone(), time);
-        let change = Patch::Merge(json!({"metadata": {"annotations": {marks::LAST_USE: time.to_string()}}}));
+        let change =
+            Patch::Merge(json!({"metadata": {"annotations": {well_known::LAST_USE: time.to_string()}}}));
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match secrets.patch_metadata(&TokenRecord::secret_name(&id), &params, &change).await {
             Err(error) if !is_code(&error, 404) => {
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn once_an_hour_is_often_enough() {
+    fn last_use_is_recorded_once_an_hour() {
         let at = |second| Timestamp::from_second(second).unwrap();
         for (last, now, expected) in [
             (None, 100, true),
@@ -90,7 +91,7 @@ mod tests {
             (Some(100), 3700, true),
             (Some(9000), 100, true),
         ] {
-            assert_eq!(is_worth(last.map(at), at(now)), expected, "{last:?} {now}");
+            assert_eq!(is_due(last.map(at), at(now)), expected, "{last:?} {now}");
         }
     }
 }

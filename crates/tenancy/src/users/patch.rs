@@ -15,52 +15,53 @@ pub struct UserPatch {
     /// In days; 0: no expiry.
     pub valid_days: Option<i64>,
     pub max_nodes: Option<i64>,
-    pub platform: Option<BTreeSet<PlatformRole>>,
+    pub platform_roles: Option<BTreeSet<PlatformRole>>,
     pub organization: Option<String>,
     pub email: Option<String>,
 }
 
 /// A [`UserPatch`] whose fields have been checked.
 #[derive(Default)]
-pub(super) struct Checked {
+pub(super) struct ValidatedPatch {
     pub disabled: Option<bool>,
     pub valid_days: Option<i64>,
     pub max_nodes: Option<i64>,
-    pub platform: Option<BTreeSet<PlatformRole>>,
+    pub platform_roles: Option<BTreeSet<PlatformRole>>,
     pub organization: Option<Organization>,
     pub email: Option<Email>,
 }
 
 impl UserPatch {
     /// Whether the patch changes fields that are reserved for administrators.
-    pub(super) fn only_for_administrators(&self) -> bool {
-        let Self { disabled, valid_days, max_nodes, platform, organization: _, email: _ } = self;
+    pub(super) fn requires_administrator(&self) -> bool {
+        let Self { disabled, valid_days, max_nodes, platform_roles: platform, organization: _, email: _ } =
+            self;
         disabled.is_some() || valid_days.is_some() || max_nodes.is_some() || platform.is_some()
     }
 
-    pub(super) fn checked(self) -> Result<Checked, Error> {
+    pub(super) fn validate(self) -> Result<ValidatedPatch, Error> {
         let within = |name: &str, value: Option<i64>, most: i64| match value {
             Some(value) if !(0..=most).contains(&value) => {
                 Err(Error::Invalid(format!("{name} is 0 to {most}")))
             }
             value => Ok(value),
         };
-        let Self { disabled, valid_days, max_nodes, platform, organization, email } = self;
-        Ok(Checked {
+        let Self { disabled, valid_days, max_nodes, platform_roles: platform, organization, email } = self;
+        Ok(ValidatedPatch {
             disabled,
             valid_days: within("the validity in days", valid_days, 36_500)?,
             max_nodes: within("the number of nodes", max_nodes, 10_000)?,
-            platform,
+            platform_roles: platform,
             organization: organization.as_deref().map(Organization::parse).transpose()?,
             email: email.as_deref().map(Email::parse).transpose()?,
         })
     }
 }
 
-impl Checked {
+impl ValidatedPatch {
     /// Applies the changes to a User.
-    pub fn enter(&self, user: &mut User) {
-        let Self { disabled, valid_days, max_nodes, platform, organization, email } = self;
+    pub fn apply(&self, user: &mut User) {
+        let Self { disabled, valid_days, max_nodes, platform_roles: platform, organization, email } = self;
         let spec = &mut user.spec;
         spec.disabled = disabled.unwrap_or(spec.disabled);
         spec.valid_period = valid_days.unwrap_or(spec.valid_period);

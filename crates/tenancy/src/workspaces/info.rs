@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube_types::workspace::WorkspaceNamespace;
 
 use crate::directory::WorkspaceRecord;
-use crate::quota::Amounts;
+use crate::quota::ResourceQuantities;
 
 /// A workspace in the view of an actor that may read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,22 +18,22 @@ pub struct WorkspaceInfo {
     pub version: String,
     pub display_name: String,
     /// It belongs to one account, is deleted with it, and cannot be shared.
-    pub personal: bool,
+    pub is_personal: bool,
     /// The role of the requesting actor.
     pub role: Option<WorkspaceRole>,
     pub members: usize,
     pub invitations: usize,
     /// The first one is the namespace that was created with the workspace.
     pub namespaces: Vec<NamespaceInfo>,
-    pub quota: Amounts,
+    pub quota: ResourceQuantities,
     pub clusters: Vec<String>,
-    pub ready: bool,
+    pub is_ready: bool,
     /// Why it is not ready: the message of a condition.
     pub message: Option<String>,
     /// When it will be deleted; until then it can be restored.
-    pub removal: Option<Timestamp>,
+    pub remove_at: Option<Timestamp>,
     /// It is being deleted.
-    pub leaving: bool,
+    pub is_deleting: bool,
     pub created: Timestamp,
 }
 
@@ -42,16 +42,16 @@ pub struct WorkspaceInfo {
 pub struct NamespaceInfo {
     pub name: String,
     /// It exists and is recorded as the workspace's own.
-    pub made: bool,
-    pub share: Amounts,
+    pub is_created: bool,
+    pub share: ResourceQuantities,
 }
 
 impl WorkspaceInfo {
     /// `None` if the object's name is not a valid workspace name.
-    pub(super) fn of(workspace: &WorkspaceRecord, actor: &Actor) -> Option<Self> {
+    pub(super) fn from_record(workspace: &WorkspaceRecord, actor: &Actor) -> Option<Self> {
         let name: WorkspaceName = workspace.name.parse().ok()?;
         let namespace = |namespace: &WorkspaceNamespace| NamespaceInfo {
-            made: workspace.made.iter().any(|made| **made == *namespace.name),
+            is_created: workspace.created_namespaces.iter().any(|made| **made == *namespace.name),
             name: namespace.name.clone(),
             share: namespace.share.clone(),
         };
@@ -60,16 +60,16 @@ impl WorkspaceInfo {
             uid: workspace.uid.to_string(),
             version: workspace.version.to_string(),
             display_name: workspace.display_name.to_string(),
-            personal: workspace.is_personal(),
+            is_personal: workspace.is_personal(),
             members: workspace.members.len(),
             invitations: workspace.invitations.len(),
             namespaces: workspace.namespaces.iter().map(namespace).collect(),
-            quota: Amounts::clone(&workspace.quota),
+            quota: ResourceQuantities::clone(&workspace.quota),
             clusters: workspace.clusters.to_vec(),
-            ready: workspace.ready,
+            is_ready: workspace.is_ready,
             message: workspace.message.as_deref().map(str::to_owned),
-            removal: workspace.removal,
-            leaving: workspace.leaving,
+            remove_at: workspace.remove_at,
+            is_deleting: workspace.is_deleting,
             created: workspace.created,
             name,
         })

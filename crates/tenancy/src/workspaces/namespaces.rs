@@ -1,16 +1,16 @@
 //! Further namespaces of a workspace.
 
-use domain::ids::{WorkspaceName, further_namespace, shortened};
+use domain::ids::{WorkspaceName, additional_namespace, truncate_for_error};
 use domain::roles::Capability;
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use kube_types::workspace::WorkspaceNamespace;
 
-use super::{Claimant, Reissue, WorkspaceInfo};
-use crate::quota::{Amounts, shares_of};
+use super::{NameClaimant, ReissuePolicy, WorkspaceInfo};
+use crate::quota::{ResourceQuantities, split_workspace_quota};
 use crate::{Error, Tenancy};
 
 /// The limit of namespaces per workspace, as in the CRD.
-const MOST: usize = 50;
+const MAX_NAMESPACES: usize = 50;
 
 impl Tenancy {
     /// Adds the namespace `<workspace>-<word>` with a share of the workspace's quota, which is taken from the first
@@ -20,10 +20,10 @@ impl Tenancy {
         actor: &Actor,
         name: &WorkspaceName,
         word: &str,
-        share: Amounts,
+        share: ResourceQuantities,
         expected: Option<&str>,
     ) -> Result<WorkspaceInfo, Error> {
-        self.add_namespace_as(actor, name, word, share, Reissue::Refused, expected).await
+        self.add_namespace_as(actor, name, word, share, ReissuePolicy::Denied, expected).await
     }
 
     /// Like [`Tenancy::add_namespace`], also with a retired name of another owner if an administrator of the platform confirms it.
@@ -32,22 +32,22 @@ impl Tenancy {
         actor: &Actor,
         name: &WorkspaceName,
         word: &str,
-        share: Amounts,
-        reissue: Reissue,
+        share: ResourceQuantities,
+        reissue: ReissuePolicy,
         expected: Option<&str>,
     ) -> Result<WorkspaceInfo, Error> {
-        actor.may(Capability::ManageNamespaces, Place::Workspace(name))?;
-        let namespace = further_namespace(name, word).ok_or_else(|| {
-            let word = shortened(word);
+        actor.authorize(Capability::ManageNamespaces, AccessScope::Workspace(name))?;
+        let namespace = additional_namespace(name, word).ok_or_else(|| {
+            let word = truncate_for_error(word);
             Error::Invalid(format!("`{word}` cannot end the name of a namespace: small letters, digits and inner dashes, 63 with the workspace's name"))
         })?;
-        let known = self.0.directory.workspace(name).ok_or_else(|| super::unknown(name))?;
-        let claimant = Claimant { account: known.maker.as_ref(), workspace_uid: Some(&*known.uid) };
-        self.is_free(actor, &namespace, claimant, reissue).await?;
-        self.change_workspace(actor, name, expected, |workspace| {
+        let known = self.0.directory.workspace(name).ok_or_else(|| super::workspace_not_found(name))?;
+        let claimant = NameClaimant { account: known.creator.as_ref(), workspace_uid: Some(&*known.uid) };
+        self.check_name_is_available(actor, &namespace, claimant, reissue).await?;
+        self.update_workspace(actor, name, expected, |workspace| {
             let namespaces = &mut workspace.spec.namespaces;
             if namespaces.iter().any(|other| other.name == namespace) {
-                return Err(super::taken(&namespace));
+                return Err(super::name_in_use(&namespace));
             }
             // The share of the former namespace is in use until that is deleted.
             let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
@@ -56,13 +56,13 @@ impl Tenancy {
                     format!("namespace `{namespace}` is still being removed; try again when it is gone");
                 return Err(Error::Conflict(message));
             }
-            if namespaces.len() >= MOST {
+            if namespaces.len() >= MAX_NAMESPACES {
                 return Err(Error::Conflict(format!(
-                    "workspace `{name}` has {MOST} namespaces, which is the most"
+                    "workspace `{name}` has {MAX_NAMESPACES} namespaces, which is the most"
                 )));
             }
             namespaces.push(WorkspaceNamespace { name: namespace.clone(), share: share.clone() });
-            shares_of(workspace)?;
+            split_workspace_quota(workspace)?;
             Ok(())
         })
         .await
@@ -76,11 +76,11 @@ impl Tenancy {
         namespace: &str,
         expected: Option<&str>,
     ) -> Result<WorkspaceInfo, Error> {
-        actor.may(Capability::ManageNamespaces, Place::Workspace(name))?;
-        self.change_workspace(actor, name, expected, |workspace| {
+        actor.authorize(Capability::ManageNamespaces, AccessScope::Workspace(name))?;
+        self.update_workspace(actor, name, expected, |workspace| {
             let namespaces = &mut workspace.spec.namespaces;
             match namespaces.iter().position(|own| own.name == namespace) {
-                None => Err(Error::NotFound { kind: "namespace", name: shortened(namespace) }),
+                None => Err(Error::NotFound { kind: "namespace", name: truncate_for_error(namespace) }),
                 Some(0) => Err(Error::Conflict(format!(
                     "`{namespace}` is the first namespace of workspace `{name}`, and goes with it"
                 ))),

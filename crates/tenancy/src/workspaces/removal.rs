@@ -5,17 +5,17 @@
 
 use domain::ids::WorkspaceName;
 use domain::roles::Capability;
-use domain::{Actor, Place};
+use domain::{AccessScope, Actor};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use kube_types::{Workspace, marks};
+use kube_types::{Workspace, well_known};
 
 use super::{WorkspaceInfo, is_personal};
 use crate::{Error, Tenancy};
 
 /// When it will be removed. `None` if the annotation cannot be parsed: nothing is removed by mistake.
-pub(crate) fn moment(workspace: &Workspace) -> Option<Timestamp> {
-    workspace.annotations().get(marks::REMOVE_AFTER)?.parse().ok()
+pub(crate) fn removal_time(workspace: &Workspace) -> Option<Timestamp> {
+    workspace.annotations().get(well_known::REMOVE_AFTER)?.parse().ok()
 }
 
 impl Tenancy {
@@ -27,17 +27,17 @@ impl Tenancy {
         now: bool,
         expected: Option<&str>,
     ) -> Result<WorkspaceInfo, Error> {
-        actor.may(Capability::DeleteWorkspace, Place::Workspace(name))?;
-        let grace = if now { SignedDuration::ZERO } else { self.grace() };
+        actor.authorize(Capability::DeleteWorkspace, AccessScope::Workspace(name))?;
+        let grace = if now { SignedDuration::ZERO } else { self.removal_grace_period() };
         let end = self.0.clock.now().checked_add(grace).unwrap_or(Timestamp::MAX);
-        self.change_workspace(actor, name, expected, |workspace| {
+        self.update_workspace(actor, name, expected, |workspace| {
             if is_personal(workspace) {
                 let message = format!("workspace `{name}` is somebody's own, and goes with their account");
                 return Err(Error::Conflict(message));
             }
             // A repeated request does not postpone the removal; `now` brings it forward.
-            let end = moment(workspace).map_or(end, |before| before.min(end));
-            workspace.annotations_mut().insert(marks::REMOVE_AFTER.to_owned(), end.to_string());
+            let end = removal_time(workspace).map_or(end, |before| before.min(end));
+            workspace.annotations_mut().insert(well_known::REMOVE_AFTER.to_owned(), end.to_string());
             Ok(())
         })
         .await
@@ -50,16 +50,16 @@ impl Tenancy {
         name: &WorkspaceName,
         expected: Option<&str>,
     ) -> Result<WorkspaceInfo, Error> {
-        actor.may(Capability::DeleteWorkspace, Place::Workspace(name))?;
-        self.change_workspace(actor, name, expected, |workspace| {
-            workspace.annotations_mut().remove(marks::REMOVE_AFTER);
+        actor.authorize(Capability::DeleteWorkspace, AccessScope::Workspace(name))?;
+        self.update_workspace(actor, name, expected, |workspace| {
+            workspace.annotations_mut().remove(well_known::REMOVE_AFTER);
             Ok(())
         })
         .await
     }
 
     /// The grace period of the settings.
-    fn grace(&self) -> SignedDuration {
-        SignedDuration::try_from(self.0.settings.removal_grace).unwrap_or(SignedDuration::MAX)
+    fn removal_grace_period(&self) -> SignedDuration {
+        SignedDuration::try_from(self.0.settings.removal_grace_period).unwrap_or(SignedDuration::MAX)
     }
 }

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use releases::acts::HOST;
-use releases::acts::view::{ChartView, MadeBy};
-use releases::list::query::{self, From};
-use releases::list::{Cursor, Facet, Page, Query, Row};
+use releases::index::query::{self, PageStart};
+use releases::index::{Cursor, Facet, Page, Query, ReleaseRow};
+use releases::service::HOST_CLUSTER;
+use releases::service::view::{ChartView, ManagedBy};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::view::{Standing, can_be_done};
-use crate::actions::Action;
-use crate::answer::Answer;
-use crate::call::Call;
+use super::response::{ReleaseActionState, allowed_actions};
+use crate::allowed_actions::ActionView;
 use crate::problem::Problem;
+use crate::request::ApiRequest;
+use crate::response::JsonResponse;
 
 /// Query parameters of a release list.
 pub const QUERY: &[&str] =
@@ -63,78 +63,79 @@ pub struct ReleaseItem {
     updated: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     by: String,
-    made_by: MadeBy,
+    made_by: ManagedBy,
     /// What stands beside the state: `drift`, `changed-outside`, `stalled`, `helm`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     facts: Vec<&'static str>,
     /// Those that this caller's roles include.
-    actions: Vec<Action>,
+    actions: Vec<ActionView>,
 }
 
 /// `GET releases`
-pub async fn list(call: Call) -> Result<Answer<ReleaseList>, Problem> {
-    let query = read(&call)?;
-    let Page { rows, total, at, next, facets, seq } = call.api.releases.list(call.actor()?, &query)?;
-    let items = rows.iter().map(|row| item(&call, row)).collect::<Result<_, _>>()?;
+pub async fn list(call: ApiRequest) -> Result<JsonResponse<ReleaseList>, Problem> {
+    let query = parse_query(&call)?;
+    let Page { rows, total, offset: at, next, facets, seq } =
+        call.api.releases.list(call.actor()?, &query)?;
+    let items = rows.iter().map(|row| release_item(&call, row)).collect::<Result<_, _>>()?;
     let stale = call.api.releases.stale_for().map(|stale| stale.as_secs());
-    let next = next.map(|cursor| cursor.text());
-    Ok(Answer::new(ReleaseList { items, total, at, facets, next, stale, seq }))
+    let next = next.map(|cursor| cursor.encode());
+    Ok(JsonResponse::new(ReleaseList { items, total, at, facets, next, stale, seq }))
 }
 
-fn read(call: &Call) -> Result<Query, Problem> {
-    if let Some(cluster) = call.said("c").filter(|cluster| *cluster != HOST) {
+fn parse_query(call: &ApiRequest) -> Result<Query, Problem> {
+    if let Some(cluster) = call.query_param("c").filter(|cluster| *cluster != HOST_CLUSTER) {
         return Err(Problem::not_found("cluster", cluster));
     }
-    let (sort, descending) = call.said("sort").map(query::sort).transpose()?.unwrap_or_default();
-    let from = match (call.said("cursor"), call.number("at")?) {
+    let (sort, descending) = call.query_param("sort").map(query::parse_sort).transpose()?.unwrap_or_default();
+    let from = match (call.query_param("cursor"), call.number_param("at")?) {
         (Some(_), Some(_)) => return Err(Problem::invalid("the query has either `at` or `cursor`")),
         (Some(text), None) => {
-            let cursor = Cursor::read(text).filter(|cursor| cursor.is_for(sort, descending));
-            From::Cursor(
+            let cursor = Cursor::decode(text).filter(|cursor| cursor.matches_order(sort, descending));
+            PageStart::Cursor(
                 cursor.ok_or_else(|| Problem::invalid("`cursor` is none of this list in this order"))?,
             )
         }
-        (None, at) => From::Rank(at.unwrap_or(0)),
+        (None, at) => PageStart::Offset(at.unwrap_or(0)),
     };
-    let owned = |name: &str| call.said(name).map(str::to_owned);
+    let owned = |name: &str| call.query_param(name).map(str::to_owned);
     Ok(Query {
         workspace: owned("ws"),
         namespace: owned("ns"),
         text: owned("q"),
-        statuses: call.said("status").map(query::statuses).transpose()?.unwrap_or_default(),
-        labels: call.said("label").map(query::labels).transpose()?.unwrap_or_default(),
-        fields: call.said("field").map(query::fields).transpose()?.unwrap_or_default(),
+        statuses: call.query_param("status").map(query::parse_statuses).transpose()?.unwrap_or_default(),
+        labels: call.query_param("label").map(query::parse_labels).transpose()?.unwrap_or_default(),
+        fields: call.query_param("field").map(query::parse_fields).transpose()?.unwrap_or_default(),
         sort,
         descending,
-        from,
-        limit: limit(call)?,
-        facets: call.said("facets").map(Facet::read_all).transpose()?.unwrap_or_default(),
+        start: from,
+        limit: page_limit(call)?,
+        facets: call.query_param("facets").map(Facet::parse_list).transpose()?.unwrap_or_default(),
     })
 }
 
-fn limit(call: &Call) -> Result<usize, Problem> {
-    match call.number("limit")? {
-        Some(limit) if limit == 0 || limit > query::MOST => {
-            Err(Problem::invalid(format!("`limit` is from 1 to {}", query::MOST)))
+fn page_limit(call: &ApiRequest) -> Result<usize, Problem> {
+    match call.number_param("limit")? {
+        Some(limit) if limit == 0 || limit > query::MAX_PAGE_SIZE => {
+            Err(Problem::invalid(format!("`limit` is from 1 to {}", query::MAX_PAGE_SIZE)))
         }
-        limit => Ok(limit.unwrap_or(query::USUAL)),
+        limit => Ok(limit.unwrap_or(query::DEFAULT_PAGE_SIZE)),
     }
 }
 
-fn item(call: &Call, row: &Row) -> Result<ReleaseItem, Problem> {
-    let standing = Standing {
+fn release_item(call: &ApiRequest, row: &ReleaseRow) -> Result<ReleaseItem, Problem> {
+    let standing = ReleaseActionState {
         namespace: &row.key.namespace,
         name: &row.key.name,
         state: row.state,
         paused: row.paused,
-        made_by: row.made_by,
+        made_by: row.managed_by,
     };
     let owner = call.api.tenancy.directory().workspace_of(&row.key.namespace);
-    let mut actions = can_be_done(call.actor()?, owner, standing);
-    actions.retain(|action| !action.is_for_others() && !standing.is_past(action.id()));
+    let mut actions = allowed_actions(call.actor()?, owner, standing);
+    actions.retain(|action| !action.requires_other_role() && !standing.is_no_op(action.id()));
     Ok(ReleaseItem {
-        key: format!("{HOST}/{}", row.key),
-        v: row.v.clone(),
+        key: format!("{HOST_CLUSTER}/{}", row.key),
+        v: row.etag.clone(),
         status: row.status.as_str(),
         state: row.state,
         message: row.message.clone(),
@@ -145,8 +146,8 @@ fn item(call: &Call, row: &Row) -> Result<ReleaseItem, Problem> {
         ready: row.ready,
         updated: row.updated.map(|time| time.to_string()),
         by: row.by.clone(),
-        made_by: row.made_by,
-        facts: row.facts.clone(),
+        made_by: row.managed_by,
+        facts: row.flags.clone(),
         actions,
     })
 }

@@ -5,11 +5,11 @@ use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, COOKIE, REF
 use axum::http::{Method, Request};
 use serde_json::json;
 
-use super::{LISTS, send, with_roles};
-use crate::house::{Answer, House, Key, Person, ROOT, request};
+use super::{LIST_PATHS, send, with_roles};
+use crate::test_server::{ROOT, TestCredential, TestResponse, TestServer, TestUser, request};
 
-async fn ask(house: &House, path: &str, headers: &[(&str, &str)]) -> Answer {
-    let mut asked = request(Method::GET, path, &Key::Nothing, None);
+async fn get_with_headers(house: &TestServer, path: &str, headers: &[(&str, &str)]) -> TestResponse {
+    let mut asked = request(Method::GET, path, &TestCredential::Anonymous, None);
     for (name, value) in headers {
         let name = axum::http::HeaderName::from_bytes(name.as_bytes()).unwrap();
         asked.headers_mut().append(name, value.parse().unwrap());
@@ -17,20 +17,20 @@ async fn ask(house: &House, path: &str, headers: &[(&str, &str)]) -> Answer {
     house.send(asked).await
 }
 
-type Headers<'h> = &'h [(&'h str, &'h str)];
+type HeaderPairs<'h> = &'h [(&'h str, &'h str)];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_that_is_shown_counts() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
-    let Person { token, .. } = &person;
-    let Key::Session { cookie, csrf } = house.sign_in(person.id.as_str(), token).await else {
+async fn console_credentials_follow_precedence() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
+    let TestUser { token, .. } = &person;
+    let TestCredential::Session { cookie, csrf } = house.sign_in(person.id.as_str(), token).await else {
         unreachable!()
     };
     let (bearer, bad) = (format!("Bearer {token}"), "Bearer lsh_aaaaaaaaaa_no");
     let (header, auth) = (AUTHORIZATION.as_str(), "x-auth-token");
     let with_token = format!("/nodes?token={token}");
-    let rows: &[(&str, Headers<'_>, u16)] = &[
+    let rows: &[(&str, HeaderPairs<'_>, u16)] = &[
         ("/nodes", &[], 401),
         ("/nodes", &[(header, &bearer)], 200),
         ("/nodes", &[(COOKIE.as_str(), &cookie)], 200),
@@ -49,7 +49,7 @@ async fn the_first_that_is_shown_counts() {
         ("/nodes?token=lsh_aaaaaaaaaa_no", &[], 401),
     ];
     for (path, headers, expected) in rows {
-        let answer = ask(&house, path, headers).await;
+        let answer = get_with_headers(&house, path, headers).await;
         assert_eq!(answer.code(), *expected, "{path} {headers:?}: {}", answer.text);
         if *expected == 401 {
             let told = answer.json();
@@ -57,8 +57,8 @@ async fn the_first_that_is_shown_counts() {
         }
     }
     // The platform's own routes accept neither.
-    assert_eq!(ask(&house, &format!("{ROOT}/session"), &[(auth, token)]).await.code(), 401);
-    assert_eq!(ask(&house, &format!("{ROOT}/session?token={token}"), &[]).await.code(), 401);
+    assert_eq!(get_with_headers(&house, &format!("{ROOT}/session"), &[(auth, token)]).await.code(), 401);
+    assert_eq!(get_with_headers(&house, &format!("{ROOT}/session?token={token}"), &[]).await.code(), 401);
 
     let change = |kind: &str, body: String| {
         let asked = Request::put("/nodes/none/autonomy").header(CONTENT_TYPE, kind);
@@ -77,7 +77,7 @@ async fn the_first_that_is_shown_counts() {
         let answer = house.send(asked).await;
         assert_eq!(answer.code(), expected, "{place}: {}", answer.text);
     }
-    let session = |csrf: &str| Key::Session { cookie: cookie.clone(), csrf: csrf.to_owned() };
+    let session = |csrf: &str| TestCredential::Session { cookie: cookie.clone(), csrf: csrf.to_owned() };
     let body = || Some(json!({"enabled": true}));
     let forged = send(&house, Method::PUT, "/nodes/none/autonomy", &session("x"), body()).await;
     assert_eq!((forged.code(), forged.json()["status"].as_bool()), (403, Some(false)), "{}", forged.text);
@@ -85,22 +85,22 @@ async fn the_first_that_is_shown_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_in_the_query_is_taken_and_warned_of_and_can_be_switched_off() {
-    let house = with_roles(House::new().await).await;
-    let person = house.person(1, &[]).await;
-    for path in LISTS {
+async fn query_token_is_deprecated_and_can_be_disabled() {
+    let house = with_roles(TestServer::new().await).await;
+    let person = house.create_user(1, &[]).await;
+    for path in LIST_PATHS {
         for (token, code) in [(person.token.as_str(), 200), ("lsh_aaaaaaaaaa_no", 401)] {
-            let answer = ask(&house, &format!("{path}?token={token}"), &[]).await;
+            let answer = get_with_headers(&house, &format!("{path}?token={token}"), &[]).await;
             assert_eq!(answer.code(), code, "{path}: {}", answer.text);
             assert_eq!(answer.headers[CACHE_CONTROL], "no-store", "{path}");
             assert_eq!(answer.headers[REFERRER_POLICY], "no-referrer", "{path}");
             assert!(answer.headers["deprecation"].to_str().unwrap().starts_with('@'), "{path}");
         }
-        let better = send(&house, Method::GET, path, &person.key(), None).await;
+        let better = send(&house, Method::GET, path, &person.credential(), None).await;
         assert!(better.code() == 200 && !better.headers.contains_key("deprecation"), "{path}");
     }
     drop(house);
-    let settings = api::Settings {
+    let settings = api::HttpSettings {
         trusted_proxy: false,
         tls: false,
         embedded: true,
@@ -108,26 +108,30 @@ async fn a_token_in_the_query_is_taken_and_warned_of_and_can_be_switched_off() {
         hosts: Vec::new(),
         version: "test",
     };
-    let house = with_roles(House::with(settings).await).await;
-    let person = house.person(1, &[]).await;
-    for path in LISTS {
-        let answer = ask(&house, &format!("{path}?token={}", person.token), &[]).await;
+    let house = with_roles(TestServer::with_settings(settings).await).await;
+    let person = house.create_user(1, &[]).await;
+    for path in LIST_PATHS {
+        let answer = get_with_headers(&house, &format!("{path}?token={}", person.token), &[]).await;
         assert_eq!((answer.code(), answer.json()["code"].as_str()), (401, Some("token_parameter")), "{path}");
-        assert_eq!(send(&house, Method::GET, path, &person.key(), None).await.code(), 200, "{path}");
+        assert_eq!(send(&house, Method::GET, path, &person.credential(), None).await.code(), 200, "{path}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_looked_at_costs_no_call() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
+async fn console_reads_are_served_from_cache() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
     let paths = ["/clusterOverview", "/nodes", "/nodepools", "/deployments", "/pods"];
     // The first use of a token is recorded in the cluster.
-    send(&house, Method::GET, "/nodes", &person.key(), None).await;
+    send(&house, Method::GET, "/nodes", &person.credential(), None).await;
     let before = house.fault.calls();
     for _ in 0..40 {
         for path in paths {
-            assert_eq!(send(&house, Method::GET, path, &person.key(), None).await.code(), 200, "{path}");
+            assert_eq!(
+                send(&house, Method::GET, path, &person.credential(), None).await.code(),
+                200,
+                "{path}"
+            );
         }
     }
     let calls = house.fault.calls() - before;

@@ -3,25 +3,25 @@
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, REFERRER_POLICY, SET_COOKIE};
 use axum::http::{Method, Request};
-use events::audit::Outcome;
+use events::audit::AuditOutcome;
 use serde_json::{Value, json};
 
 use super::send;
-use crate::house::{Answer, House, Key, PASSWORD, Person, request};
+use crate::test_server::{PASSWORD, TestCredential, TestResponse, TestServer, TestUser, request};
 
-async fn get(house: &House, path: &str) -> Answer {
-    send(house, Method::GET, path, &Key::Nothing, None).await
+async fn get(house: &TestServer, path: &str) -> TestResponse {
+    send(house, Method::GET, path, &TestCredential::Anonymous, None).await
 }
 
-async fn post(house: &House, body: Value) -> Answer {
-    send(house, Method::POST, "/login", &Key::Nothing, Some(body)).await
+async fn post(house: &TestServer, body: Value) -> TestResponse {
+    send(house, Method::POST, "/login", &TestCredential::Anonymous, Some(body)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_way_in_says_the_same_and_opens_a_session() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
-    let Person { id, token } = &person;
+async fn login_by_every_identifier_opens_a_session() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
+    let TestUser { id, token } = &person;
     let form = format!("mobilephone=18300000001&token={token}");
     let posted = Request::post("/login")
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -52,20 +52,24 @@ async fn every_way_in_says_the_same_and_opens_a_session() {
         let cookie = answer.headers[SET_COOKIE].to_str().unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
         let cookie = cookie.split(';').next().unwrap().to_owned();
-        let session = house.get("session", &Key::Session { cookie, csrf: String::new() }).await;
+        let session = house.get("session", &TestCredential::Session { cookie, csrf: String::new() }).await;
         assert_eq!(session.json()["user"]["id"], id.as_str());
     }
     let records = house.audit.take();
     let logins = records.iter().filter(|record| record.act.starts_with("console.login"));
     let told: Vec<_> = logins.map(|record| (record.object.as_deref(), record.result)).collect();
-    assert_eq!(told, vec![(Some(id.as_str()), Outcome::Done); 6], "each is in the trail, those by GET too");
+    assert_eq!(
+        told,
+        vec![(Some(id.as_str()), AuditOutcome::Done); 6],
+        "each is in the trail, those by GET too"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_wrong_the_answer_is_one_until_it_is_too_often() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
-    let other = house.person(2, &[]).await;
+async fn failed_logins_are_indistinguishable_and_throttled() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
+    let other = house.create_user(2, &[]).await;
     let rows = [
         get(&house, "/login?email=nobody%40example.com&token=lsh_a_b").await,
         get(&house, &format!("/login?email=p1%40example.com&token={}", other.token)).await,
@@ -104,12 +108,12 @@ async fn whatever_is_wrong_the_answer_is_one_until_it_is_too_often() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_site_opens_no_session() {
-    let house = House::new().await;
-    let person = house.person(1, &[]).await;
+async fn cross_site_login_opens_no_session() {
+    let house = TestServer::new().await;
+    let person = house.create_user(1, &[]).await;
     let path = format!("/login?email=p1%40example.com&token={}", person.token);
     for (site, opens) in [("cross-site", false), ("same-origin", true), ("none", true)] {
-        let mut asked = request(Method::GET, &path, &Key::Nothing, None);
+        let mut asked = request(Method::GET, &path, &TestCredential::Anonymous, None);
         asked.headers_mut().insert("sec-fetch-site", site.parse().unwrap());
         let answer = house.send(asked).await;
         assert_eq!((answer.code(), answer.headers.contains_key(SET_COOKIE)), (200, opens), "{site}");
@@ -117,8 +121,8 @@ async fn a_page_of_another_site_opens_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_parameters_take_no_tokens_nobody_logs_in_by_get() {
-    let settings = api::Settings {
+async fn login_by_get_is_refused_when_query_tokens_are_disabled() {
+    let settings = api::HttpSettings {
         trusted_proxy: false,
         tls: false,
         embedded: true,
@@ -126,8 +130,8 @@ async fn where_parameters_take_no_tokens_nobody_logs_in_by_get() {
         hosts: Vec::new(),
         version: "test",
     };
-    let house = House::with(settings).await;
-    let person = house.person(1, &[]).await;
+    let house = TestServer::with_settings(settings).await;
+    let person = house.create_user(1, &[]).await;
     let by_get = get(&house, &format!("/login?email=p1%40example.com&token={}", person.token)).await;
     assert_eq!((by_get.code(), by_get.json()["code"].as_str()), (400, Some("invalid")), "{}", by_get.text);
     assert_eq!(post(&house, json!({"email": "p1@example.com", "token": person.token})).await.code(), 200);

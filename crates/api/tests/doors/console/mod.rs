@@ -11,10 +11,10 @@ mod tree;
 use axum::http::Method;
 use serde_json::Value;
 
-use crate::house::{Answer, House, Key, request};
+use crate::test_server::{TestCredential, TestResponse, TestServer, request};
 
 /// Routes that list or summarise objects.
-pub const LISTS: &[&str] = &[
+pub const LIST_PATHS: &[&str] = &[
     "/clusterOverview",
     "/clusterEvents",
     "/nodes",
@@ -28,12 +28,18 @@ pub const LISTS: &[&str] = &[
 ];
 
 /// With the manifests applied, whose roles let users read events in their own namespaces.
-pub async fn with_roles(house: House) -> House {
+pub async fn with_roles(house: TestServer) -> TestServer {
     house.world.apply(tenancy::manifests::manifests()).await;
     house
 }
 
 /// Sends a request to a path at the root.
-pub async fn send(house: &House, method: Method, path: &str, key: &Key, body: Option<Value>) -> Answer {
+pub async fn send(
+    house: &TestServer,
+    method: Method,
+    path: &str,
+    key: &TestCredential,
+    body: Option<Value>,
+) -> TestResponse {
     house.send(request(method, path, key, body)).await
 }

@@ -14,11 +14,11 @@ use kube_types::NodePool;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use testkit::until;
+use testkit::wait_for;
 
 use super::send;
 use super::tree::{Interface, differences, interfaces};
-use crate::house::{House, Key};
+use crate::test_server::{TestCredential, TestServer};
 
 /// The specification, if `LONGSHORE_CORPUS` has it.
 fn document() -> Option<String> {
@@ -44,7 +44,7 @@ fn document() -> Option<String> {
     Some(std::fs::read_to_string(file).unwrap())
 }
 
-async fn make<K>(house: &House, namespace: &str, object: Value)
+async fn create_object<K>(house: &TestServer, namespace: &str, object: Value)
 where
     K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
         + Clone
@@ -52,22 +52,22 @@ where
         + Serialize
         + std::fmt::Debug,
 {
-    let objects: Api<K> = Api::namespaced(house.world.admin(), namespace);
+    let objects: Api<K> = Api::namespaced(house.world.admin_client(), namespace);
     objects.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
 }
 
 /// Creates one object of each kind in a namespace, and a pool.
-async fn furnish(house: &House, namespace: &str) {
+async fn create_fixtures(house: &TestServer, namespace: &str) {
     let template = |name: &str, policy: &str| json!({"metadata": {"labels": {"app": name}}, "spec": {"restartPolicy": policy, "containers": [{"name": "a", "image": "nginx:1.25"}]}});
     let meta = |name: &str| json!({"name": name, "labels": {"app": name, "tier": "front"}});
     let running = |name: &str| json!({"metadata": meta(name), "spec": {"replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template(name, "Always")}});
-    make::<StatefulSet>(house, namespace, running("db")).await;
+    create_object::<StatefulSet>(house, namespace, running("db")).await;
     let mut deployment = running("web");
     deployment["spec"].as_object_mut().unwrap().remove("serviceName");
-    make::<Deployment>(house, namespace, deployment).await;
+    create_object::<Deployment>(house, namespace, deployment).await;
     let job = json!({"metadata": meta("import"), "spec": {"template": template("import", "Never")}});
-    make::<Job>(house, namespace, job).await;
-    let pools: Api<NodePool> = Api::all(house.world.admin());
+    create_object::<Job>(house, namespace, job).await;
+    let pools: Api<NodePool> = Api::all(house.world.admin_client());
     let pool = json!({"apiVersion": "apps.openyurt.io/v1alpha1", "kind": "NodePool", "metadata": {"name": "hangzhou"}, "spec": {"type": "Edge"}});
     pools.create(&PostParams::default(), &serde_json::from_value(pool).unwrap()).await.unwrap();
 }
@@ -90,16 +90,16 @@ fn path(interface: &Interface, token: &str, namespace: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_interface_of_the_document() {
+async fn console_responses_match_the_documented_interfaces() {
     let Some(document) = document() else { return };
     let first_half = document.split("# openyurt_backend").next().unwrap();
     let drawn = interfaces(first_half);
     assert_eq!(drawn.len(), 9, "the document has nine interfaces");
-    let house = House::running().await;
-    let admin = house.person(1, &[PlatformRole::Admin]).await;
-    let visitor = house.person(2, &[]).await;
+    let house = TestServer::with_simulated_node().await;
+    let admin = house.create_user(1, &[PlatformRole::Admin]).await;
+    let visitor = house.create_user(2, &[]).await;
     let namespace = visitor.id.to_string();
-    furnish(&house, &namespace).await;
+    create_fixtures(&house, &namespace).await;
     for interface in &drawn {
         let (method, path) = match interface.address.as_str() {
             "/register" => (Method::POST, interface.address.clone()),
@@ -112,8 +112,8 @@ async fn every_interface_of_the_document() {
             .then(|| json!({"email": "new@example.com", "phone": "18300000077", "organization": "Acme"}));
         // The specification requires no token here; the platform always does.
         let needs_header = matches!(interface.address.as_str(), "/clusterOverview" | "/clusterEvents");
-        let key = if needs_header { visitor.key() } else { Key::Nothing };
-        until(&format!("{method} {path} to be as drawn"), async || {
+        let key = if needs_header { visitor.credential() } else { TestCredential::Anonymous };
+        wait_for(&format!("{method} {path} to be as drawn"), async || {
             let answer = send(&house, method.clone(), &path, &key, body.clone()).await;
             assert_eq!(answer.code(), interface.status, "{path}: {}", answer.text);
             let differences = differences(&interface.gives, &answer.json());
@@ -135,7 +135,7 @@ async fn every_interface_of_the_document() {
 
 /// The check above detects a missing field.
 #[test]
-fn an_answer_without_a_drawn_key_is_found_out() {
+fn missing_documented_key_is_reported() {
     let Some(document) = document() else { return };
     let drawn = interfaces(&document);
     let nodes = drawn.iter().find(|interface| interface.address == "/nodes").unwrap();

@@ -46,14 +46,14 @@ pub fn interfaces(text: &str) -> Vec<Interface> {
             is_answer = true;
         } else if line == "```" {
             let drawn: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            *(if is_answer { &mut last.gives } else { &mut last.takes }) = tree(&drawn);
+            *(if is_answer { &mut last.gives } else { &mut last.takes }) = parse_tree(&drawn);
         }
     }
     found
 }
 
 /// Parses a drawn tree: three characters per level, the last of which is a branch.
-pub fn tree(lines: &[&str]) -> Vec<Field> {
+pub fn parse_tree(lines: &[&str]) -> Vec<Field> {
     let mut roots = Vec::new();
     for line in lines.iter().filter(|line| !line.trim().is_empty()) {
         let at = line.find("├─ ").or_else(|| line.find("└─ ")).unwrap_or_else(|| panic!("no branch: {line}"));
@@ -134,7 +134,7 @@ const SMALL: &str = "
 ";
 
 #[test]
-fn a_drawn_tree_is_read() {
+fn parse_tree_reads_fields() {
     let [one] = &interfaces(SMALL)[..] else { panic!("one interface") };
     assert_eq!((one.address.as_str(), one.method.as_str(), one.status), ("/nodes", "GET", 200));
     let leaf = |name: &str, kind: &str, below| Field { name: name.to_owned(), kind: kind.to_owned(), below };
@@ -145,7 +145,7 @@ fn a_drawn_tree_is_read() {
 }
 
 #[test]
-fn what_is_not_as_drawn_is_found() {
+fn differences_reports_mismatches() {
     let drawn = &interfaces(SMALL)[0].gives;
     let good =
         serde_json::json!({"allNodes": [{"name": "a", "nodeInfo": {"count": 1}, "more": 1}], "free": {}});

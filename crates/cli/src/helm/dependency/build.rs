@@ -5,41 +5,41 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use helm_chart::dependencies::{Fit, fit};
-use helm_chart::values::Warning;
+use helm_chart::dependencies::{VersionMatch, match_version};
+use helm_chart::values::ValuesWarning;
 use helm_chart::{Chart, Dependency, Lock, lock};
 use helm_host::Host;
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 use helm_template::semver::{Constraints, Version};
 
-use super::BuildArgs;
-use crate::helm::flags::reason;
-use crate::helm::save::{Made, now, save};
-use crate::helm::{Outcome, Refusal};
+use super::DependencyBuildArgs;
+use crate::helm::flags::go_io_error;
+use crate::helm::save::{ArchiveTime, go_timestamp, save_archive};
+use crate::helm::{CommandError, CommandResult};
 
-pub(super) fn run(args: &BuildArgs) -> Outcome {
-    let made = Made::from_environment(&Host::new())?;
-    let mut said = String::new();
-    match build(&args.chart, args.helm.profile, made, &mut said) {
-        Ok(()) => Ok(said.into_bytes()),
-        Err(why) => Err(Refusal::after(said, why)),
+pub(super) fn run(args: &DependencyBuildArgs) -> CommandResult {
+    let archive_time = ArchiveTime::from_environment(&Host::new())?;
+    let mut output = String::new();
+    match build(&args.chart, args.helm.profile, archive_time, &mut output) {
+        Ok(()) => Ok(output.into_bytes()),
+        Err(why) => Err(CommandError::with_output(output, why)),
     }
 }
 
 /// Builds from the lock file, or from the chart's dependencies without one.
-fn build(path: &Path, profile: Profile, made: Made, said: &mut String) -> Result<(), String> {
+fn build(path: &Path, profile: Profile, made: ArchiveTime, said: &mut String) -> Result<(), String> {
     let chart = load(path, profile)?;
     let Some(locked) = &chart.lock else { return update_chart(path, &chart, profile, made, said) };
     let named = &chart.metadata.dependencies;
     check_paths(path, named)?;
     check_lock(&chart, named, locked, profile)?;
-    refuse_remote(&locked.dependencies)?;
-    gather(path, &mut locked.dependencies.clone(), profile, made, said)
+    reject_remote(&locked.dependencies)?;
+    populate_charts_folder(path, &mut locked.dependencies.clone(), profile, made, said)
 }
 
 /// Resolves all dependencies, fills `charts/` and writes the lock file.
-pub fn update(path: &Path, profile: Profile, made: Made, said: &mut String) -> Result<(), String> {
+pub fn update(path: &Path, profile: Profile, made: ArchiveTime, said: &mut String) -> Result<(), String> {
     let chart = load(path, profile)?;
     update_chart(path, &chart, profile, made, said)
 }
@@ -48,7 +48,7 @@ fn update_chart(
     path: &Path,
     chart: &Chart,
     profile: Profile,
-    made: Made,
+    made: ArchiveTime,
     said: &mut String,
 ) -> Result<(), String> {
     let named = &chart.metadata.dependencies;
@@ -56,39 +56,40 @@ fn update_chart(
         return Ok(());
     }
     check_paths(path, named)?;
-    refuse_remote(named)?;
+    reject_remote(named)?;
     let mut found = resolve(path, named, profile)?;
-    gather(path, &mut found, profile, made, said)?;
+    populate_charts_folder(path, &mut found, profile, made, said)?;
     let digest = digest(named, &found)?;
     if chart.lock.as_ref().is_some_and(|lock| *lock.digest == *digest) {
         return Ok(());
     }
-    let lock = Lock { generated: now(&Host::new()).into(), digest: digest.into(), dependencies: found };
+    let lock =
+        Lock { generated: go_timestamp(&Host::new()).into(), digest: digest.into(), dependencies: found };
     write_lock(path, &lock, &chart.metadata.api_version)
 }
 
 fn load(path: &Path, profile: Profile) -> Result<Chart, String> {
     let found = fs::metadata(path).map_err(|error| {
         let path = path.display();
-        format!("could not find {path}: stat {path}: {}", reason(&error))
+        format!("could not find {path}: stat {path}: {}", go_io_error(&error))
     })?;
     if !found.is_dir() {
         return Err("only unpacked charts can be updated".into());
     }
-    let loaded = helm_host::load_unasked(path, profile).map_err(|error| error.to_string())?;
+    let loaded = helm_host::load_without_detection(path, profile).map_err(|error| error.to_string())?;
     loaded.warnings.iter().for_each(|line| eprintln!("{line}"));
     Ok(loaded.chart)
 }
 
 /// Folder of a `file://` URL, relative to the chart's folder.
-fn local(path: &Path, repository: &str) -> Result<PathBuf, String> {
+fn local_path(path: &Path, repository: &str) -> Result<PathBuf, String> {
     let place = repository.strip_prefix("file://").unwrap_or(repository);
-    let folder = clean(&path.join(place));
+    let folder = clean_path(&path.join(place));
     if folder.exists() { Ok(folder) } else { Err(format!("directory {} not found", folder.display())) }
 }
 
 /// Normalises the path as Go does.
-fn clean(path: &Path) -> PathBuf {
+fn clean_path(path: &Path) -> PathBuf {
     let text = path.to_string_lossy();
     PathBuf::from(String::from_utf8_lossy(&helm_template::go::path::clean(text.as_bytes())).into_owned())
 }
@@ -99,10 +100,10 @@ fn is_local(dependency: &Dependency) -> bool {
 
 fn check_paths(path: &Path, named: &[Dependency]) -> Result<(), String> {
     let mut locals = named.iter().filter(|dependency| is_local(dependency));
-    locals.try_for_each(|dependency| local(path, &dependency.repository).map(drop))
+    locals.try_for_each(|dependency| local_path(path, &dependency.repository).map(drop))
 }
 
-fn refuse_remote(dependencies: &[Dependency]) -> Result<(), String> {
+fn reject_remote(dependencies: &[Dependency]) -> Result<(), String> {
     let remote =
         dependencies.iter().find(|dependency| !dependency.repository.is_empty() && !is_local(dependency));
     remote.map_or(Ok(()), |Dependency { name, repository, .. }| {
@@ -126,8 +127,8 @@ fn check_lock(chart: &Chart, named: &[Dependency], locked: &Lock, profile: Profi
         ));
     }
     let text = "warning: a valid Helm v3 hash was not found. Checking against Helm v2 hash...";
-    eprintln!("{}", Warning::logged(profile, "manager.go:122", text).line());
-    let text = lock::digest_text_of_helm2(named).map_err(|error| error.to_string())?;
+    eprintln!("{}", ValuesWarning::logged(profile, "manager.go:122", text).line());
+    let text = lock::helm2_digest_text(named).map_err(|error| error.to_string())?;
     if format!("sha256:{}", helm_host::sha256(text.as_bytes())) == *locked.digest {
         return Ok(());
     }
@@ -155,9 +156,9 @@ fn resolve(path: &Path, named: &[Dependency], profile: Profile) -> Result<Vec<De
             ..Dependency::default()
         };
         if repository.is_empty() {
-            local(path, &format!("charts/{name}"))?;
+            local_path(path, &format!("charts/{name}"))?;
         } else {
-            let chart = load_at(&local(path, repository)?, profile)?;
+            let chart = load_quietly(&local_path(path, repository)?, profile)?;
             let given = Version::parse(&chart.metadata.version, profile).map_err(|why| why.to_string())?;
             if !constraints.check(&given) {
                 missing.push(format!(
@@ -181,24 +182,25 @@ fn resolve(path: &Path, named: &[Dependency], profile: Profile) -> Result<Vec<De
     ))
 }
 
-fn load_at(path: &Path, profile: Profile) -> Result<Chart, String> {
-    Ok(helm_host::load_unasked(path, profile).map_err(|error| error.to_string())?.chart)
+fn load_quietly(path: &Path, profile: Profile) -> Result<Chart, String> {
+    Ok(helm_host::load_without_detection(path, profile).map_err(|error| error.to_string())?.chart)
 }
 
 /// Packs dependencies from other folders into `charts/`, checks those already there, and deletes archives that are not
 /// dependencies. Versions become those of the packed charts.
-fn gather(
+fn populate_charts_folder(
     path: &Path,
     dependencies: &mut [Dependency],
     profile: Profile,
-    made: Made,
+    made: ArchiveTime,
     said: &mut String,
 ) -> Result<(), String> {
     let charts = path.join("charts");
     if charts.exists() && !charts.is_dir() {
         return Err(format!("{} is not a directory", quote(&charts.to_string_lossy())));
     }
-    fs::create_dir_all(&charts).map_err(|error| format!("mkdir {}: {}", charts.display(), reason(&error)))?;
+    fs::create_dir_all(&charts)
+        .map_err(|error| format!("mkdir {}: {}", charts.display(), go_io_error(&error)))?;
     let _ = writeln!(said, "Saving {} charts", dependencies.len());
     let mut packed = Vec::new();
     for dependency in dependencies.iter_mut() {
@@ -211,28 +213,29 @@ fn gather(
             check_present(&charts, dependency, profile, said)?;
             continue;
         }
-        match to_pack(path, dependency, profile) {
+        match load_local_dependency(path, dependency, profile) {
             Ok(chart) => {
                 dependency.version = chart.metadata.version.clone();
                 packed.push(chart);
             }
-            Err(why) => return Err(not_saved(why, said)),
+            Err(why) => return Err(report_save_error(why, said)),
         }
     }
     // Nothing is written before all dependencies are found.
-    let before = files(&charts)?;
+    let before = list_files(&charts)?;
     let mut written = BTreeSet::new();
     for chart in &mut packed {
-        written.insert(save(chart, &charts, profile, made).map_err(|why| not_saved(why, said))?);
+        written
+            .insert(save_archive(chart, &charts, profile, made).map_err(|why| report_save_error(why, said))?);
     }
     said.push_str("Deleting outdated charts\n");
     for file in before.iter().filter(|file| !written.contains(*file)) {
-        clear(file, dependencies, profile, said);
+        remove_outdated_archive(file, dependencies, profile, said);
     }
     Ok(())
 }
 
-fn not_saved(why: String, said: &mut String) -> String {
+fn report_save_error(why: String, said: &mut String) -> String {
     let _ = writeln!(said, "Save error occurred:  {why}");
     why
 }
@@ -245,39 +248,41 @@ fn check_present(
 ) -> Result<(), String> {
     let Dependency { name, version, .. } = dependency;
     let path = charts.join(&**name);
-    let chart =
-        load_at(&path, profile).map_err(|why| format!("unable to load chart '{}': {why}", path.display()))?;
+    let chart = load_quietly(&path, profile)
+        .map_err(|why| format!("unable to load chart '{}': {why}", path.display()))?;
     let found = &chart.metadata.version;
-    match fit(version, found, profile) {
-        Fit::Fits => Ok(()),
-        Fit::BadConstraint(why) => {
+    match match_version(version, found, profile) {
+        VersionMatch::Satisfied => Ok(()),
+        VersionMatch::InvalidConstraint(why) => {
             Err(format!("dependency {name} has an invalid version/constraint format: {why}"))
         }
-        Fit::BadVersion(why) => Err(format!("invalid version {version} for dependency {name}: {why}")),
-        Fit::Differs => {
+        VersionMatch::InvalidVersion(why) => {
+            Err(format!("invalid version {version} for dependency {name}: {why}"))
+        }
+        VersionMatch::Unsatisfied => {
             let why =
                 format!("dependency {name} at version {found} does not satisfy the constraint {version}");
-            Err(not_saved(why, said))
+            Err(report_save_error(why, said))
         }
     }
 }
 
-fn to_pack(path: &Path, dependency: &Dependency, profile: Profile) -> Result<Chart, String> {
+fn load_local_dependency(path: &Path, dependency: &Dependency, profile: Profile) -> Result<Chart, String> {
     let Dependency { name, version, repository, .. } = dependency;
-    let chart = load_at(&local(path, repository)?, profile)?;
-    match fit(version, &chart.metadata.version, profile) {
-        Fit::Fits => Ok(chart),
-        Fit::BadConstraint(why) => {
+    let chart = load_quietly(&local_path(path, repository)?, profile)?;
+    match match_version(version, &chart.metadata.version, profile) {
+        VersionMatch::Satisfied => Ok(chart),
+        VersionMatch::InvalidConstraint(why) => {
             Err(format!("dependency {name} has an invalid version/constraint format: {why}"))
         }
-        Fit::BadVersion(why) => Err(why.to_string()),
-        Fit::Differs => Err(format!("can't get a valid version for dependency {name}")),
+        VersionMatch::InvalidVersion(why) => Err(why.to_string()),
+        VersionMatch::Unsatisfied => Err(format!("can't get a valid version for dependency {name}")),
     }
 }
 
 /// Files of a folder, sorted by name.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let failed = |error: std::io::Error| format!("open {}: {}", folder.display(), reason(&error));
+fn list_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |error: std::io::Error| format!("open {}: {}", folder.display(), go_io_error(&error));
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -290,9 +295,9 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Deletes an archive unless it belongs to a dependency without a repository.
-fn clear(file: &Path, dependencies: &[Dependency], profile: Profile, said: &mut String) {
+fn remove_outdated_archive(file: &Path, dependencies: &[Dependency], profile: Profile, said: &mut String) {
     let shown = file.display();
-    let chart = match helm_host::load_unasked(file, profile) {
+    let chart = match helm_host::load_without_detection(file, profile) {
         Ok(loaded) => loaded.chart,
         Err(why) => {
             let _ = writeln!(said, "Could not verify {shown} for deletion: {why} (Skipping)");
@@ -302,7 +307,7 @@ fn clear(file: &Path, dependencies: &[Dependency], profile: Profile, said: &mut 
     let name = &chart.metadata.name;
     let is_kept = dependencies.iter().any(|one| one.repository.is_empty() && one.name == *name);
     if !is_kept && let Err(error) = fs::remove_file(file) {
-        let _ = write!(said, "Could not delete {shown}: remove {shown}: {} (Skipping)", reason(&error));
+        let _ = write!(said, "Could not delete {shown}: remove {shown}: {} (Skipping)", go_io_error(&error));
     }
 }
 
@@ -314,5 +319,5 @@ fn write_lock(path: &Path, lock: &Lock, api_version: &str) -> Result<(), String>
         return Err(format!("the {name} file is a symlink to {}", quote(&target.to_string_lossy())));
     }
     let text = lock.to_yaml().map_err(|error| error.to_string())?;
-    fs::write(&file, text).map_err(|error| format!("open {}: {}", file.display(), reason(&error)))
+    fs::write(&file, text).map_err(|error| format!("open {}: {}", file.display(), go_io_error(&error)))
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Outcome;
+use super::CommandResult;
 use super::flags::HelmArg;
 
 #[derive(Clone, Debug, Args)]
@@ -22,13 +22,13 @@ pub struct DependencyArgs {
 pub enum DependencyCommand {
     /// List what a chart depends on, and whether it is there
     #[command(visible_alias = "ls")]
-    List(ListArgs),
+    List(DependencyListArgs),
     /// Fill `charts/` with what `Chart.lock` names; without a lock, with what `Chart.yaml` asks for
-    Build(BuildArgs),
+    Build(DependencyBuildArgs),
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct ListArgs {
+pub struct DependencyListArgs {
     /// The chart: a folder or an archive
     #[arg(value_name = "CHART", default_value = ".")]
     pub chart: PathBuf,
@@ -40,7 +40,7 @@ pub struct ListArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct BuildArgs {
+pub struct DependencyBuildArgs {
     /// The chart's folder
     #[arg(value_name = "CHART", default_value = ".")]
     pub chart: PathBuf,
@@ -48,7 +48,7 @@ pub struct BuildArgs {
     pub helm: HelmArg,
 }
 
-pub fn run(args: &DependencyArgs) -> Outcome {
+pub fn run(args: &DependencyArgs) -> CommandResult {
     match &args.command {
         DependencyCommand::List(args) => list::run(args),
         DependencyCommand::Build(args) => build::run(args),

@@ -4,19 +4,19 @@ use clap::Args;
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 
-use super::super::Outcome;
+use super::super::CommandResult;
 use super::super::flags::{Switch, switch};
-use super::super::remote::{self, LoginArgs};
-use super::super::repositories::{Entry, PlacesArgs};
+use super::super::remote::{self, RepoAuthArgs};
+use super::super::repositories::{RepoPathsArgs, RepositoryEntry};
 
 #[derive(Clone, Debug, Args)]
-pub struct AddArgs {
+pub struct RepoAddArgs {
     /// What to call it
     pub name: String,
     /// Where it is
     pub url: String,
     #[command(flatten)]
-    pub login: LoginArgs,
+    pub login: RepoAuthArgs,
     /// Read the password from standard input
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub password_stdin: Switch,
@@ -30,10 +30,10 @@ pub struct AddArgs {
     #[arg(long, value_name = "WORKSPACE")]
     pub workspace: Option<String>,
     #[command(flatten)]
-    pub places: PlacesArgs,
+    pub places: RepoPathsArgs,
 }
 
-pub fn run(args: &AddArgs) -> Outcome {
+pub fn run(args: &RepoAddArgs) -> CommandResult {
     let name = &args.name;
     if args.workspace.is_some() {
         return Err("--workspace is one of a platform, and you are signed in to none".into());
@@ -49,8 +49,8 @@ pub fn run(args: &AddArgs) -> Outcome {
     if name.is_empty() || name.starts_with('.') {
         return Err(format!("repository name ({name}) cannot be the name of a file").into());
     }
-    let places = args.places.find()?;
-    let entry = entry(args)?;
+    let places = args.places.resolve()?;
+    let entry = new_entry(args)?;
     let known = places.read()?;
     if !args.force_update.0
         && let Some(known) = known.get(name)
@@ -68,17 +68,17 @@ pub fn run(args: &AddArgs) -> Outcome {
         let place = quote(&repository.address.to_string());
         format!("looks like {place} is not a valid chart repository or cannot be reached: {why}")
     })?;
-    places.keep_index(name, &text, &index)?;
-    places.change(|repositories| {
-        repositories.enter(entry);
+    places.save_index(name, &text, &index)?;
+    places.update(|repositories| {
+        repositories.upsert(entry);
         Ok(())
     })?;
     Ok(format!("{} has been added to your repositories\n", quote(name)).into_bytes())
 }
 
-fn entry(args: &AddArgs) -> Result<Entry, String> {
-    let login = args.login.clone().asked(args.password_stdin.0)?;
-    Ok(Entry {
+fn new_entry(args: &RepoAddArgs) -> Result<RepositoryEntry, String> {
+    let login = args.login.clone().with_password_from_stdin(args.password_stdin.0)?;
+    Ok(RepositoryEntry {
         name: args.name.clone(),
         url: args.url.clone(),
         ca_file: login.ca_file,

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use clap::Args;
-use helm_chart::index::{Builder, Index, join_url};
+use helm_chart::index::{Index, IndexBuilder, join_url};
 use helm_host::Host;
 use helm_template::profile::Profile;
 
-use super::super::flags::{HelmArg, reason};
+use super::super::flags::{HelmArg, go_io_error};
 use super::super::save;
 
 #[derive(Clone, Debug, Args)]
-pub struct IndexArgs {
+pub struct RepoIndexArgs {
     /// The folder; archives are looked for in it and in the folders in it
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
@@ -28,12 +28,12 @@ pub struct IndexArgs {
 }
 
 /// `longshore repo index`
-pub fn index(args: &IndexArgs) -> Result<(), String> {
+pub fn index(args: &RepoIndexArgs) -> Result<(), String> {
     let profile = args.helm.profile;
     let host = Host::new();
-    let now = || save::now(&host);
-    let mut builder = Builder::new(profile);
-    for archive in archives(&args.folder)? {
+    let now = || save::go_timestamp(&host);
+    let mut builder = IndexBuilder::new(profile);
+    for archive in find_archives(&args.folder)? {
         add(&mut builder, args, &archive, &now())?;
     }
     if let Some(other) = args.merge.as_deref().filter(|path| !path.as_os_str().is_empty()) {
@@ -42,17 +42,17 @@ pub fn index(args: &IndexArgs) -> Result<(), String> {
             other.warnings.iter().for_each(|line| eprintln!("{line}"));
             builder.merge(&other).map_err(|error| format!("merge failed: {error}"))?;
         } else {
-            write(other, Builder::new(profile), &now())?;
+            write(other, IndexBuilder::new(profile), &now())?;
         }
     }
     write(&args.folder.join("index.yaml"), builder, &now())
 }
 
 /// Archives in the folder, then those in its subfolders.
-fn archives(folder: &Path) -> Result<Vec<PathBuf>, String> {
+fn find_archives(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let mut folders = Vec::new();
-    for path in listed(folder)? {
+    for path in list_folder(folder)? {
         if path.is_dir() {
             folders.push(path.clone());
         }
@@ -60,28 +60,30 @@ fn archives(folder: &Path) -> Result<Vec<PathBuf>, String> {
     }
     for inner in folders {
         // Unreadable folders are skipped.
-        found.extend(listed(&inner).unwrap_or_default());
+        found.extend(list_folder(&inner).unwrap_or_default());
     }
     found.retain(|path| path.extension().is_some_and(|end| end == "tgz"));
     Ok(found)
 }
 
 /// Entries of a folder, sorted by name; empty if there is no folder.
-fn listed(folder: &Path) -> Result<Vec<PathBuf>, String> {
+fn list_folder(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let mut paths = Vec::new();
     for entry in entries {
-        paths.push(entry.map_err(|error| format!("open {}: {}", folder.display(), reason(&error)))?.path());
+        paths.push(
+            entry.map_err(|error| format!("open {}: {}", folder.display(), go_io_error(&error)))?.path(),
+        );
     }
     paths.sort();
     Ok(paths)
 }
 
-fn add(builder: &mut Builder, args: &IndexArgs, archive: &Path, now: &str) -> Result<(), String> {
+fn add(builder: &mut IndexBuilder, args: &RepoIndexArgs, archive: &Path, now: &str) -> Result<(), String> {
     // Archives that are not charts are skipped.
-    let Ok(loaded) = helm_host::load_unasked(archive, args.helm.profile) else { return Ok(()) };
+    let Ok(loaded) = helm_host::load_without_detection(archive, args.helm.profile) else { return Ok(()) };
     let bytes =
-        fs::read(archive).map_err(|error| format!("open {}: {}", archive.display(), reason(&error)))?;
+        fs::read(archive).map_err(|error| format!("open {}: {}", archive.display(), go_io_error(&error)))?;
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
     let parent = archive.parent().and_then(|parent| parent.strip_prefix(&args.folder).ok());
     let parent = parent.map(|parent| parent.to_string_lossy()).unwrap_or_default();
@@ -92,12 +94,12 @@ fn add(builder: &mut Builder, args: &IndexArgs, archive: &Path, now: &str) -> Re
 }
 
 fn read(path: &Path, profile: Profile) -> Result<Index, String> {
-    let text = fs::read(path).map_err(|error| format!("open {}: {}", path.display(), reason(&error)))?;
+    let text = fs::read(path).map_err(|error| format!("open {}: {}", path.display(), go_io_error(&error)))?;
     Index::parse(&Bytes::from(text), profile)
         .map_err(|error| format!("error loading {}: {error}", path.display()))
 }
 
-fn write(path: &Path, builder: Builder, now: &str) -> Result<(), String> {
+fn write(path: &Path, builder: IndexBuilder, now: &str) -> Result<(), String> {
     let text = builder.write(now).map_err(|error| error.to_string())?;
-    fs::write(path, text).map_err(|error| format!("open {}: {}", path.display(), reason(&error)))
+    fs::write(path, text).map_err(|error| format!("open {}: {}", path.display(), go_io_error(&error)))
 }

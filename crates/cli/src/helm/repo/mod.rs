@@ -1,21 +1,21 @@
 //! `longshore repo`: manages chart repositories.
 //!
-//! Repositories are those of the platform if the user is signed in (`served`), otherwise, or with `--local`, those of
+//! Repositories are those of the platform if the user is signed in (`on_platform`), otherwise, or with `--local`, those of
 //! this machine.
 
 mod add;
 mod index;
 mod list;
+pub mod on_platform;
 mod remove;
-pub mod served;
 mod update;
 
 use clap::{Args, Subcommand};
 
-use super::Outcome;
-use crate::platform::access::Target;
+use super::CommandResult;
+use crate::platform::access::PlatformArgs;
 use crate::platform::client::Client;
-use crate::platform::{Failure, World};
+use crate::platform::{CommandEnv, PlatformError};
 
 #[derive(Clone, Debug, Args)]
 pub struct RepoArgs {
@@ -25,19 +25,19 @@ pub struct RepoArgs {
     #[arg(long, global = true, conflicts_with_all = ["server", "context", "token"])]
     pub local: bool,
     #[command(flatten)]
-    pub target: Target,
+    pub target: PlatformArgs,
 }
 
 impl RepoArgs {
     /// The selected platform, or `None` for the repositories of this machine.
-    pub fn platform(&self, world: &World) -> Result<Option<Client>, Failure> {
-        let Target { server, ca: _, context, token } = &self.target;
+    pub fn platform(&self, world: &CommandEnv) -> Result<Option<Client>, PlatformError> {
+        let PlatformArgs { server, ca: _, context, token } = &self.target;
         let said = server.is_some() || context.is_some() || token.is_some();
         let here = match &self.command {
-            RepoCommand::Add(args) => args.places.is_said(),
-            RepoCommand::List(args) => args.places.is_said(),
-            RepoCommand::Update(args) => args.places.is_said(),
-            RepoCommand::Remove(args) => args.places.is_said(),
+            RepoCommand::Add(args) => args.places.is_set(),
+            RepoCommand::List(args) => args.places.is_set(),
+            RepoCommand::Update(args) => args.places.is_set(),
+            RepoCommand::Remove(args) => args.places.is_set(),
             RepoCommand::Index(_) => true,
         };
         if self.local || here && !said {
@@ -46,7 +46,7 @@ impl RepoArgs {
         match world.client(&self.target) {
             Ok(client) => Ok(Some(client)),
             // Without a platform, the local repositories are used.
-            Err(Failure::NoServer | Failure::SignedOut { .. }) if !said => Ok(None),
+            Err(PlatformError::NoServer | PlatformError::NotSignedIn { .. }) if !said => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -55,21 +55,21 @@ impl RepoArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum RepoCommand {
     /// Add a chart repository
-    Add(Box<add::AddArgs>),
+    Add(Box<add::RepoAddArgs>),
     /// List chart repositories
     #[command(visible_alias = "ls")]
-    List(list::ListArgs),
+    List(list::RepoListArgs),
     /// Fetch anew what chart repositories have
     #[command(visible_alias = "up")]
-    Update(update::UpdateArgs),
+    Update(update::RepoUpdateArgs),
     /// Remove chart repositories
     #[command(visible_alias = "rm")]
-    Remove(remove::RemoveArgs),
+    Remove(remove::RepoRemoveArgs),
     /// Write the index of a folder of packed charts
-    Index(index::IndexArgs),
+    Index(index::RepoIndexArgs),
 }
 
-pub fn run(args: &RepoArgs) -> Outcome {
+pub fn run(args: &RepoArgs) -> CommandResult {
     match &args.command {
         RepoCommand::Add(args) => add::run(args),
         RepoCommand::List(args) => list::run(args),

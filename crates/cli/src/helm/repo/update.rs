@@ -6,20 +6,20 @@ use clap::{ArgAction, Args};
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 
-use super::super::repositories::{Entry, Places, PlacesArgs};
-use super::super::{Outcome, Refusal, remote};
+use super::super::repositories::{RepoPaths, RepoPathsArgs, RepositoryEntry};
+use super::super::{CommandError, CommandResult, remote};
 
 #[derive(Clone, Debug, Args)]
-pub struct UpdateArgs {
+pub struct RepoUpdateArgs {
     /// Those to update; all, if none is named
     #[arg(value_name = "REPO", action = ArgAction::Append)]
     pub names: Vec<String>,
     #[command(flatten)]
-    pub places: PlacesArgs,
+    pub places: RepoPathsArgs,
 }
 
-pub fn run(args: &UpdateArgs) -> Outcome {
-    let places = args.places.find()?;
+pub fn run(args: &RepoUpdateArgs) -> CommandResult {
+    let places = args.places.resolve()?;
     let repositories = places.read()?;
     if repositories.repositories.is_empty() {
         return Err("no repositories found. You must add one before updating".into());
@@ -50,10 +50,10 @@ pub fn run(args: &UpdateArgs) -> Outcome {
         return Ok(said.into_bytes());
     }
     let why = format!("failed to update the following repositories: [{}]", failed.join(" "));
-    Err(Refusal::after(said, why))
+    Err(CommandError::with_output(said, why))
 }
 
-fn update(places: &Places, entry: &Entry) -> Result<(), String> {
+fn update(places: &RepoPaths, entry: &RepositoryEntry) -> Result<(), String> {
     let (text, index) = remote::download(&entry.repository()?, Profile::default())?;
-    places.keep_index(&entry.name, &text, &index)
+    places.save_index(&entry.name, &text, &index)
 }

@@ -6,7 +6,7 @@ use super::*;
 
 fn file_in(folder: &TempDir) -> ContextsFile {
     let home = folder.path().to_string_lossy().into_owned();
-    ContextsFile::of(&BTreeMap::from([("HOME".to_owned(), home)])).unwrap()
+    ContextsFile::from_environment(&BTreeMap::from([("HOME".to_owned(), home)])).unwrap()
 }
 
 fn context(name: &str) -> Context {
@@ -24,17 +24,17 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn it_lies_in_the_folder_of_settings() {
+fn contexts_file_is_in_config_folder() {
     let of = |pairs: &[(&str, &str)]| {
         let environment = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        ContextsFile::of(&environment.collect()).map(|file| file.path().display().to_string())
+        ContextsFile::from_environment(&environment.collect()).map(|file| file.path().display().to_string())
     };
     assert_eq!(of(&[("XDG_CONFIG_HOME", "/c"), ("HOME", "/h")]).unwrap(), "/c/longshore/contexts.yaml");
     assert_eq!(
         of(&[("XDG_CONFIG_HOME", "c"), ("HOME", "/h")]).unwrap(),
         "/h/.config/longshore/contexts.yaml"
     );
-    assert!(matches!(of(&[]), Err(ContextsError::NoFolder)));
+    assert!(matches!(of(&[]), Err(ContextsError::NoConfigFolder)));
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn what_was_entered_is_found_again_and_nobody_else_can_read_it() {
     let file = file_in(&folder);
     assert_eq!(file.read().unwrap(), Contexts::default());
     for name in ["one", "two"] {
-        file.change(|contexts| {
-            contexts.enter(context(name));
+        file.update(|contexts| {
+            contexts.upsert_current(context(name));
             Ok(())
         })
         .unwrap();
@@ -61,23 +61,23 @@ fn what_was_entered_is_found_again_and_nobody_else_can_read_it() {
 }
 
 #[test]
-fn a_file_that_others_can_read_is_refused_and_left_alone() {
+fn contexts_file_readable_by_others_is_rejected_unchanged() {
     let folder = tempdir().unwrap();
     let file = file_in(&folder);
     fs::create_dir_all(file.path().parent().unwrap()).unwrap();
     fs::write(file.path(), "contexts: []\n").unwrap();
     fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
-    assert!(matches!(file.read(), Err(ContextsError::Open { .. })));
-    let changed = file.change(|contexts| {
-        contexts.enter(context("one"));
+    assert!(matches!(file.read(), Err(ContextsError::InsecurePermissions { .. })));
+    let changed = file.update(|contexts| {
+        contexts.upsert_current(context("one"));
         Ok(())
     });
-    assert!(matches!(changed, Err(ContextsError::Open { .. })));
+    assert!(matches!(changed, Err(ContextsError::InsecurePermissions { .. })));
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "contexts: []\n");
 }
 
 #[test]
-fn a_broken_file_is_named_and_not_quoted() {
+fn contexts_parse_error_names_file_without_content() {
     let folder = tempdir().unwrap();
     let file = file_in(&folder);
     fs::create_dir_all(file.path().parent().unwrap()).unwrap();
@@ -96,15 +96,15 @@ fn a_broken_file_is_named_and_not_quoted() {
 }
 
 #[test]
-fn two_who_change_it_at_once_lose_nothing() {
+fn concurrent_updates_lose_nothing() {
     let folder = tempdir().unwrap();
     let file = file_in(&folder);
     std::thread::scope(|scope| {
         for number in 0..8 {
             let file = &file;
             scope.spawn(move || {
-                file.change(|contexts| {
-                    contexts.enter(context(&format!("c{number}")));
+                file.update(|contexts| {
+                    contexts.upsert_current(context(&format!("c{number}")));
                     Ok(())
                 })
                 .unwrap();
@@ -115,7 +115,7 @@ fn two_who_change_it_at_once_lose_nothing() {
 }
 
 #[test]
-fn a_draft_that_a_killed_command_left_is_no_hindrance() {
+fn update_succeeds_with_leftover_temporary_file() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("kept");
     let draft = folder.path().join(format!(".kept.{}", std::process::id()));
@@ -127,12 +127,12 @@ fn a_draft_that_a_killed_command_left_is_no_hindrance() {
 }
 
 #[test]
-fn removing_and_signing_out_forget() {
+fn remove_and_sign_out_delete_token() {
     let mut contexts = Contexts::default();
-    contexts.enter(context("one"));
-    contexts.enter(context("two"));
-    assert!(contexts.make_current("three").is_err());
-    contexts.make_current("one").unwrap();
+    contexts.upsert_current(context("one"));
+    contexts.upsert_current(context("two"));
+    assert!(contexts.set_current("three").is_err());
+    contexts.set_current("one").unwrap();
     contexts.sign_out("one");
     assert_eq!((&contexts.contexts[0].account, &contexts.contexts[0].token), (&None, &None));
     assert_eq!(contexts.remove("one").unwrap().name, "one");

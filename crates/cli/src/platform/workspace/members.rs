@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::WorkspaceArg;
-use crate::platform::Failure;
-use crate::platform::client::{Client, segment};
-use crate::platform::output::{Kind, OutputArgs, Said, Show, tame};
+use crate::platform::PlatformError;
+use crate::platform::client::{Client, encode_segment};
+use crate::platform::output::{CellFormat, CommandOutput, OutputArgs, ResourcePrinter, escape_control};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -88,106 +88,113 @@ fn roles() -> PossibleValuesParser {
     PossibleValuesParser::new(WorkspaceRole::ALL.iter().map(|role| role.as_str()))
 }
 
-const MEMBERS: Kind = Kind {
-    word: "user",
+const MEMBERS: ResourcePrinter = ResourcePrinter {
+    singular: "user",
     plural: "members",
-    name: "/user",
+    name_pointer: "/user",
     columns: &[
-        ("USER", "/user", Show::Text, false),
-        ("ROLE", "/role", Show::Text, false),
-        ("EMAIL", "/email", Show::Text, false),
-        ("ORGANIZATION", "/organization", Show::Text, true),
-        ("DISABLED", "/disabled", Show::Text, true),
+        ("USER", "/user", CellFormat::Text, false),
+        ("ROLE", "/role", CellFormat::Text, false),
+        ("EMAIL", "/email", CellFormat::Text, false),
+        ("ORGANIZATION", "/organization", CellFormat::Text, true),
+        ("DISABLED", "/disabled", CellFormat::Text, true),
     ],
 };
 
 /// The caller's invitations.
-const OWN_INVITATIONS: Kind = Kind {
-    word: "workspace",
+const OWN_INVITATIONS: ResourcePrinter = ResourcePrinter {
+    singular: "workspace",
     plural: "invitations",
-    name: "/workspace",
+    name_pointer: "/workspace",
     columns: &[
-        ("WORKSPACE", "/workspace", Show::Text, false),
-        ("DISPLAY-NAME", "/displayName", Show::Text, false),
-        ("ROLE", "/role", Show::Text, false),
-        ("EXPIRES", "/expires", Show::Age, false),
+        ("WORKSPACE", "/workspace", CellFormat::Text, false),
+        ("DISPLAY-NAME", "/displayName", CellFormat::Text, false),
+        ("ROLE", "/role", CellFormat::Text, false),
+        ("EXPIRES", "/expires", CellFormat::Age, false),
     ],
 };
 
 /// Invitations of a workspace. The invited address is stored as a digest only.
-const INVITATIONS: Kind = Kind {
-    word: "invitation",
+const INVITATIONS: ResourcePrinter = ResourcePrinter {
+    singular: "invitation",
     plural: "invitations",
-    name: "/id",
+    name_pointer: "/id",
     columns: &[
-        ("ID", "/id", Show::Text, false),
-        ("ROLE", "/role", Show::Text, false),
-        ("BY", "/by", Show::Text, false),
-        ("EXPIRES", "/expires", Show::Age, false),
+        ("ID", "/id", CellFormat::Text, false),
+        ("ROLE", "/role", CellFormat::Text, false),
+        ("BY", "/by", CellFormat::Text, false),
+        ("EXPIRES", "/expires", CellFormat::Age, false),
     ],
 };
 
-pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<Said, Failure> {
-    let member =
-        |workspace: &WorkspaceArg, user: &str| format!("{}/members/{}", workspace.path(), segment(user));
-    let invitation = |workspace: &WorkspaceArg| format!("invitations/{}", segment(&workspace.workspace));
+pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<CommandOutput, PlatformError> {
+    let member = |workspace: &WorkspaceArg, user: &str| {
+        format!("{}/members/{}", workspace.path(), encode_segment(user))
+    };
+    let invitation =
+        |workspace: &WorkspaceArg| format!("invitations/{}", encode_segment(&workspace.workspace));
     match command {
         Command::Invite { workspace, who, role } => {
             let path = format!("{}/invitations", workspace.path());
             let made = client.post(&path, &json!({"to": who, "role": role})).await?;
-            let invited = format!("{} is invited to {} as {role}", tame(who), workspace.reference());
-            Ok(Said::line(match made["code"].as_str() {
+            let invited =
+                format!("{} is invited to {} as {role}", escape_control(who), workspace.reference());
+            Ok(CommandOutput::from_line(match made["code"].as_str() {
                 Some(code) => format!(
                     "{invited}\nGive them this code, which is not shown again: {}\n\
                      They join by: longshore workspace accept {} --code CODE",
-                    tame(code),
-                    tame(&workspace.workspace)
+                    escape_control(code),
+                    escape_control(&workspace.workspace)
                 ),
                 None => invited,
             }))
         }
         Command::Invitations { workspace: None, output } => {
-            OWN_INVITATIONS.list(&client.get("invitations").await?, *output, now)
+            OWN_INVITATIONS.print_list(&client.get("invitations").await?, *output, now)
         }
         Command::Invitations { workspace: Some(workspace), output } => {
-            let path = format!("workspaces/{}/invitations", segment(workspace));
-            INVITATIONS.list(&client.get(&path).await?, *output, now)
+            let path = format!("workspaces/{}/invitations", encode_segment(workspace));
+            INVITATIONS.print_list(&client.get(&path).await?, *output, now)
         }
         Command::Withdraw { workspace, id } => {
-            client.delete(&format!("{}/invitations/{}", workspace.path(), segment(id))).await?;
-            Ok(Said::line(format!("an invitation to {} is taken back", workspace.reference())))
+            client.delete(&format!("{}/invitations/{}", workspace.path(), encode_segment(id))).await?;
+            Ok(CommandOutput::from_line(format!("an invitation to {} is taken back", workspace.reference())))
         }
         Command::Accept { workspace, code } => {
             client.post(&invitation(workspace), &json!({"code": code})).await?;
-            Ok(Said::line(format!("joined {}", workspace.reference())))
+            Ok(CommandOutput::from_line(format!("joined {}", workspace.reference())))
         }
         Command::Decline { workspace } => {
             client.delete(&invitation(workspace)).await?;
-            Ok(Said::line(format!("declined {}", workspace.reference())))
+            Ok(CommandOutput::from_line(format!("declined {}", workspace.reference())))
         }
         Command::Members { workspace, output } => {
-            MEMBERS.list(&client.get(&format!("{}/members", workspace.path())).await?, *output, now)
+            MEMBERS.print_list(&client.get(&format!("{}/members", workspace.path())).await?, *output, now)
         }
         Command::Role { workspace, user, role } => {
             client.put(&member(workspace, user), &json!({"role": role})).await?;
-            Ok(Said::line(format!("{} is {role} of {}", MEMBERS.reference(user), workspace.reference())))
+            Ok(CommandOutput::from_line(format!(
+                "{} is {role} of {}",
+                MEMBERS.reference(user),
+                workspace.reference()
+            )))
         }
         Command::RemoveMember { workspace, user, keep_bindings } => {
             let path = member(workspace, user);
             let path = if *keep_bindings { format!("{path}?keepBindings=true") } else { path };
             let removed = client.delete(&path).await?;
             let said = format!("{} removed from {}", MEMBERS.reference(user), workspace.reference());
-            Ok(bindings(&removed, Said::line(said)))
+            Ok(with_binding_notes(&removed, CommandOutput::from_line(said)))
         }
         Command::Leave { workspace } => {
             client.delete(&member(workspace, "me")).await?;
-            Ok(Said::line(format!("left {}", workspace.reference())))
+            Ok(CommandOutput::from_line(format!("left {}", workspace.reference())))
         }
     }
 }
 
 /// Lists the RoleBindings that a removed member may have created.
-fn bindings(removed: &Value, said: Said) -> Said {
+fn with_binding_notes(removed: &Value, said: CommandOutput) -> CommandOutput {
     let deleted = removed["bindingsDeleted"] == true;
     let text = |binding: &Value, field: &str| binding[field].as_str().unwrap_or_default().to_owned();
     let line = |binding: &Value| {
@@ -199,5 +206,5 @@ fn bindings(removed: &Value, said: Said) -> Said {
         return said;
     }
     let what = if deleted { "deleted" } else { "kept" };
-    said.note(format!("RoleBindings that the member may have created are {what}: {}", listed.join(", ")))
+    said.with_note(format!("RoleBindings that the member may have created are {what}: {}", listed.join(", ")))
 }

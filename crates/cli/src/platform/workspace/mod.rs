@@ -8,17 +8,17 @@ pub mod quota;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::access::Target;
-use super::client::{Client, segment};
-use super::output::{Kind, OutputArgs, Said, Show};
-use super::{Failure, World};
+use super::access::PlatformArgs;
+use super::client::{Client, encode_segment};
+use super::output::{CellFormat, CommandOutput, OutputArgs, ResourcePrinter};
+use super::{CommandEnv, PlatformError};
 
 #[derive(Debug, Args)]
 pub struct WorkspaceArgs {
     #[command(subcommand)]
     pub command: Command,
     #[command(flatten)]
-    pub target: Target,
+    pub target: PlatformArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -118,7 +118,7 @@ pub struct WorkspaceArg {
 
 impl WorkspaceArg {
     fn path(&self) -> String {
-        format!("workspaces/{}", segment(&self.workspace))
+        format!("workspaces/{}", encode_segment(&self.workspace))
     }
 
     fn reference(&self) -> String {
@@ -126,31 +126,31 @@ impl WorkspaceArg {
     }
 }
 
-const WORKSPACES: Kind = Kind {
-    word: "workspace",
+const WORKSPACES: ResourcePrinter = ResourcePrinter {
+    singular: "workspace",
     plural: "workspaces",
-    name: "/name",
+    name_pointer: "/name",
     columns: &[
-        ("NAME", "/name", Show::Text, false),
-        ("DISPLAY-NAME", "/displayName", Show::Text, false),
-        ("ROLE", "/role", Show::Text, false),
-        ("MEMBERS", "/members", Show::Text, false),
-        ("NAMESPACES", "/namespaces", Show::Each("/name"), false),
-        ("READY", "/ready", Show::Text, false),
-        ("REMOVED", "/removeAfter", Show::Age, true),
-        ("QUOTA", "/quota", Show::Pairs, true),
-        ("AGE", "/created", Show::Age, false),
+        ("NAME", "/name", CellFormat::Text, false),
+        ("DISPLAY-NAME", "/displayName", CellFormat::Text, false),
+        ("ROLE", "/role", CellFormat::Text, false),
+        ("MEMBERS", "/members", CellFormat::Text, false),
+        ("NAMESPACES", "/namespaces", CellFormat::EachItem("/name"), false),
+        ("READY", "/ready", CellFormat::Text, false),
+        ("REMOVED", "/removeAfter", CellFormat::Age, true),
+        ("QUOTA", "/quota", CellFormat::Pairs, true),
+        ("AGE", "/created", CellFormat::Age, false),
     ],
 };
 
-const NAMESPACES: Kind = Kind {
-    word: "namespace",
+const NAMESPACES: ResourcePrinter = ResourcePrinter {
+    singular: "namespace",
     plural: "namespaces",
-    name: "/name",
-    columns: &[("NAME", "/name", Show::Text, false), ("SHARE", "/share", Show::Pairs, false)],
+    name_pointer: "/name",
+    columns: &[("NAME", "/name", CellFormat::Text, false), ("SHARE", "/share", CellFormat::Pairs, false)],
 };
 
-pub async fn run(args: &WorkspaceArgs, world: &mut World) -> Result<Said, Failure> {
+pub async fn run(args: &WorkspaceArgs, world: &mut CommandEnv) -> Result<CommandOutput, PlatformError> {
     let client = world.client(&args.target)?;
     let now = world.now();
     match &args.command {
@@ -162,56 +162,64 @@ pub async fn run(args: &WorkspaceArgs, world: &mut World) -> Result<Said, Failur
             if let Some(display_name) = display_name {
                 body["displayName"] = display_name.as_str().into();
             }
-            WORKSPACES.done(&client.post("workspaces", &body).await?, "created", *output, now)
+            WORKSPACES.print_result(&client.post("workspaces", &body).await?, "created", *output, now)
         }
-        Command::List { output } => WORKSPACES.list(&client.get("workspaces").await?, *output, now),
+        Command::List { output } => WORKSPACES.print_list(&client.get("workspaces").await?, *output, now),
         Command::Get { workspace, output } => {
-            WORKSPACES.one(&client.get(&workspace.path()).await?, *output, now)
+            WORKSPACES.print_object(&client.get(&workspace.path()).await?, *output, now)
         }
         Command::Rename { workspace, display_name } => {
             client.patch(&workspace.path(), &json!({"displayName": display_name})).await?;
-            Ok(Said::line(format!("{} renamed", workspace.reference())))
+            Ok(CommandOutput::from_line(format!("{} renamed", workspace.reference())))
         }
         Command::Members(command) => members::run(command, &client, now).await,
         Command::Quota(args) => quota::run(args, &client).await,
         Command::Namespaces { workspace, output } => {
             let found = client.get(&workspace.path()).await?;
-            NAMESPACES.list(&json!({"items": found["namespaces"]}), *output, now)
+            NAMESPACES.print_list(&json!({"items": found["namespaces"]}), *output, now)
         }
         Command::AddNamespace { workspace, word, share, reissue_name } => {
-            let mut body = json!({"name": word, "share": quota::amounts(share)?});
+            let mut body = json!({"name": word, "share": quota::unique_amounts(share)?});
             if *reissue_name {
                 body["reissue"] = true.into();
             }
             client.post(&format!("{}/namespaces", workspace.path()), &body).await?;
             let name = format!("{}-{word}", workspace.workspace);
-            Ok(Said::line(format!("{} added to {}", NAMESPACES.reference(&name), workspace.reference())))
+            Ok(CommandOutput::from_line(format!(
+                "{} added to {}",
+                NAMESPACES.reference(&name),
+                workspace.reference()
+            )))
         }
         Command::RemoveNamespace { workspace, namespace, yes } => {
             if !yes {
-                return Err(Failure::Usage(
+                return Err(PlatformError::Usage(
                     "this removes the namespace and everything in it: say --yes".to_owned(),
                 ));
             }
-            client.delete(&format!("{}/namespaces/{}", workspace.path(), segment(namespace))).await?;
-            Ok(Said::line(format!("{} removed", NAMESPACES.reference(namespace))))
+            client.delete(&format!("{}/namespaces/{}", workspace.path(), encode_segment(namespace))).await?;
+            Ok(CommandOutput::from_line(format!("{} removed", NAMESPACES.reference(namespace))))
         }
         Command::Delete { workspace, now: at_once, yes: _ } => delete(&client, workspace, *at_once).await,
         Command::Restore { workspace } => {
             client.post(&format!("{}/restore", workspace.path()), &json!({})).await?;
-            Ok(Said::line(format!("{} restored", workspace.reference())))
+            Ok(CommandOutput::from_line(format!("{} restored", workspace.reference())))
         }
     }
 }
 
-async fn delete(client: &Client, workspace: &WorkspaceArg, at_once: bool) -> Result<Said, Failure> {
+async fn delete(
+    client: &Client,
+    workspace: &WorkspaceArg,
+    at_once: bool,
+) -> Result<CommandOutput, PlatformError> {
     let path = workspace.path();
     client.delete(&if at_once { format!("{path}?now=true") } else { path }).await?;
     let reference = workspace.reference();
     if at_once {
-        return Ok(Said::line(format!("{reference} deleted")));
+        return Ok(CommandOutput::from_line(format!("{reference} deleted")));
     }
     let name = &workspace.workspace;
-    Ok(Said::line(format!("{reference} will be removed"))
-        .note(format!("until then `longshore workspace restore {name}` brings it back")))
+    Ok(CommandOutput::from_line(format!("{reference} will be removed"))
+        .with_note(format!("until then `longshore workspace restore {name}` brings it back")))
 }

@@ -6,9 +6,11 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::WorkspaceArg;
-use crate::platform::Failure;
+use crate::platform::PlatformError;
 use crate::platform::client::Client;
-use crate::platform::output::{Format, OutputArgs, Said, json, lines, tame, yaml};
+use crate::platform::output::{
+    CommandOutput, Format, OutputArgs, align_columns, escape_control, to_json, to_yaml,
+};
 
 #[derive(Debug, Args)]
 pub struct QuotaArgs {
@@ -43,36 +45,36 @@ fn share(text: &str) -> Result<(String, (String, String)), String> {
 }
 
 /// Amounts by resource. A resource given twice is an error.
-pub fn amounts<'a>(
+pub fn unique_amounts<'a>(
     given: impl IntoIterator<Item = &'a (String, String)>,
-) -> Result<BTreeMap<&'a str, &'a str>, Failure> {
+) -> Result<BTreeMap<&'a str, &'a str>, PlatformError> {
     let mut amounts = BTreeMap::new();
     for (name, amount) in given {
         if amounts.insert(name.as_str(), amount.as_str()).is_some() {
-            return Err(Failure::Usage(format!("`{name}` is given twice")));
+            return Err(PlatformError::Usage(format!("`{name}` is given twice")));
         }
     }
     Ok(amounts)
 }
 
-pub async fn run(args: &QuotaArgs, client: &Client) -> Result<Said, Failure> {
+pub async fn run(args: &QuotaArgs, client: &Client) -> Result<CommandOutput, PlatformError> {
     let path = format!("{}/quota", args.workspace.path());
-    let answer = match wanted(args)? {
+    let answer = match request_body(args)? {
         None => client.get(&path).await?,
         Some(wanted) => client.put(&path, &wanted).await?,
     };
     let out = match args.output.output {
-        Some(Format::Json) => json(&answer)?,
-        Some(Format::Yaml) => yaml(&answer)?,
+        Some(Format::Json) => to_json(&answer)?,
+        Some(Format::Yaml) => to_yaml(&answer)?,
         Some(Format::Name) => format!("{}\n", args.workspace.reference()),
-        None => picture(&answer, false),
-        Some(Format::Wide) => picture(&answer, true),
+        None => render_quota(&answer, false),
+        Some(Format::Wide) => render_quota(&answer, true),
     };
-    Ok(Said { out, notes: Vec::new() })
+    Ok(CommandOutput { stdout: out, notes: Vec::new() })
 }
 
 /// Request body, or `None` if nothing is to be set.
-fn wanted(args: &QuotaArgs) -> Result<Option<Value>, Failure> {
+fn request_body(args: &QuotaArgs) -> Result<Option<Value>, PlatformError> {
     let QuotaArgs { workspace: _, whole, shares, output: _ } = args;
     let mut by_namespace = BTreeMap::<&str, Vec<&(String, String)>>::new();
     for (namespace, amount) in shares {
@@ -80,26 +82,28 @@ fn wanted(args: &QuotaArgs) -> Result<Option<Value>, Failure> {
     }
     let mut wanted = json!({});
     if !whole.is_empty() {
-        wanted["quota"] = json!(amounts(whole)?);
+        wanted["quota"] = json!(unique_amounts(whole)?);
     }
     for (namespace, given) in by_namespace {
-        wanted["shares"][namespace] = json!(amounts(given)?);
+        wanted["shares"][namespace] = json!(unique_amounts(given)?);
     }
     Ok(wanted.as_object().is_some_and(|fields| !fields.is_empty()).then_some(wanted))
 }
 
 /// One line per resource; with `wide`, also one per namespace.
-fn picture(answer: &Value, wide: bool) -> String {
+fn render_quota(answer: &Value, wide: bool) -> String {
     let mut rows = vec![["RESOURCE", "NAMESPACE", "USED", "LIMIT"].map(str::to_owned).to_vec()];
     let parts = answer["namespaces"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let amount = |of: &Value, name: &str| of[name].as_str().map_or("-".to_owned(), tame);
+    let amount = |of: &Value, name: &str| of[name].as_str().map_or("-".to_owned(), escape_control);
     for (name, _) in answer["quota"].as_object().into_iter().flatten() {
         let whole = ["*".to_owned(), amount(&answer["used"], name), amount(&answer["quota"], name)];
         let parts = parts.iter().filter(|part| wide && part["hard"].get(name).is_some());
         let parts = parts
             .map(|part| [amount(part, "name"), amount(&part["used"], name), amount(&part["hard"], name)]);
         rows.extend(
-            std::iter::once(whole).chain(parts).map(|cells| [vec![tame(name)], cells.to_vec()].concat()),
+            std::iter::once(whole)
+                .chain(parts)
+                .map(|cells| [vec![escape_control(name)], cells.to_vec()].concat()),
         );
     }
     if !wide {
@@ -107,7 +111,7 @@ fn picture(answer: &Value, wide: bool) -> String {
             row.remove(1);
         }
     }
-    lines(&rows)
+    align_columns(&rows)
 }
 
 #[cfg(test)]
@@ -115,16 +119,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_typed_becomes_what_is_sent() {
+    fn request_body_contains_only_given_quotas() {
         let args = |whole: &[&str], shares: &[&str]| QuotaArgs {
             workspace: WorkspaceArg { workspace: "acme".to_owned() },
             whole: whole.iter().map(|text| amount(text).unwrap()).collect(),
             shares: shares.iter().map(|text| share(text).unwrap()).collect(),
             output: OutputArgs::default(),
         };
-        assert_eq!(wanted(&args(&[], &[])).unwrap(), None);
+        assert_eq!(request_body(&args(&[], &[])).unwrap(), None);
         assert_eq!(
-            wanted(&args(
+            request_body(&args(
                 &["pods=9", "requests.cpu=4"],
                 &["acme-test:pods=1", "acme-b:pods=2", "acme-test:requests.cpu=1"]
             ))
@@ -135,8 +139,8 @@ mod tests {
                 "shares": {"acme-b": {"pods": "2"}, "acme-test": {"pods": "1", "requests.cpu": "1"}},
             })
         );
-        assert!(wanted(&args(&["pods=9", "pods=8"], &[])).is_err());
-        assert!(wanted(&args(&[], &["a:pods=9", "a:pods=8"])).is_err());
+        assert!(request_body(&args(&["pods=9", "pods=8"], &[])).is_err());
+        assert!(request_body(&args(&[], &["a:pods=9", "a:pods=8"])).is_err());
         for wrong in ["", "pods", "=1", "pods="] {
             assert!(amount(wrong).is_err(), "{wrong}");
             assert!(share(&format!("a:{wrong}")).is_err(), "{wrong}");
@@ -154,6 +158,6 @@ mod tests {
                 {"name": "acme-test", "hard": {"pods": "2"}, "used": {}},
             ],
         });
-        insta::assert_snapshot!(format!("{}\n{}", picture(&answer, false), picture(&answer, true)));
+        insta::assert_snapshot!(format!("{}\n{}", render_quota(&answer, false), render_quota(&answer, true)));
     }
 }

@@ -15,8 +15,8 @@ fn template(cpu: &str) -> Value {
     }}]}})
 }
 
-fn picture(usage: &Usage) -> Value {
-    json!({"steady": amounts::write(&usage.steady), "surge": amounts::write(&usage.surge)})
+fn usage_json(usage: &QuotaUsage) -> Value {
+    json!({"steady": resource_list::to_json(&usage.steady), "surge": resource_list::to_json(&usage.surge)})
 }
 
 #[test]
@@ -45,19 +45,24 @@ fn each_kind_in_a_quotas_words() {
     ];
     let pictures: Vec<Value> = table
         .iter()
-        .map(|object| json!({"kind": object["kind"], "takes": picture(&Usage::of(object, 5))}))
+        .map(
+            |object| json!({"kind": object["kind"], "takes": usage_json(&QuotaUsage::for_object(object, 5))}),
+        )
         .collect();
     insta::assert_json_snapshot!(pictures);
 }
 
 #[test]
-fn a_volume_that_lives_with_its_pod_is_a_claim_for_each() {
+fn ephemeral_volume_counts_as_one_claim_per_pod() {
     let mut template = template("1");
     template["spec"]["volumes"] = json!([
         {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}}},
         {"name": "config", "configMap": {"name": "c"}},
     ]);
-    let usage = Usage::of(&object("apps/v1", "Deployment", &json!({"replicas": 4, "template": template})), 0);
+    let usage = QuotaUsage::for_object(
+        &object("apps/v1", "Deployment", &json!({"replicas": 4, "template": template})),
+        0,
+    );
     assert_eq!(usage.steady["requests.storage"].to_string(), "4Gi");
     assert_eq!(usage.peak()["persistentvolumeclaims"].to_string(), "5");
 }
@@ -89,7 +94,7 @@ proptest! {
     ) {
         let total = |objects: &mut dyn Iterator<Item = &Value>| {
             let objects: Vec<&Value> = objects.collect();
-            Usage::total(objects, |_| nodes)
+            QuotaUsage::total(objects, |_| nodes)
         };
         let mut sum = total(&mut left.iter());
         sum.add(&total(&mut right.iter()));

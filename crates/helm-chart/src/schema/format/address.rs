@@ -4,25 +4,25 @@ use std::net::Ipv6Addr;
 
 use helm_template::go::quote;
 
-use super::{quoted, refuse};
+use super::{invalid, quoted};
 
 pub fn hostname(text: &str) -> Result<(), String> {
     let text = text.strip_suffix('.').unwrap_or(text);
     if text.len() > 253 {
-        return refuse("more than 253 characters long");
+        return invalid("more than 253 characters long");
     }
     for label in text.split('.') {
         if label.is_empty() || label.len() > 63 {
-            return refuse("label must be 1 to 63 characters long");
+            return invalid("label must be 1 to 63 characters long");
         }
         if label.starts_with('-') {
-            return refuse("label starts with hyphen");
+            return invalid("label starts with hyphen");
         }
         if label.ends_with('-') {
-            return refuse("label ends with hyphen");
+            return invalid("label ends with hyphen");
         }
         if let Some(c) = label.chars().find(|c| !c.is_ascii_alphanumeric() && *c != '-') {
-            return refuse(format!("invalid character {}", quoted(c)));
+            return invalid(format!("invalid character {}", quoted(c)));
         }
     }
     Ok(())
@@ -31,16 +31,16 @@ pub fn hostname(text: &str) -> Result<(), String> {
 pub fn ipv4(text: &str) -> Result<(), String> {
     let groups: Vec<&str> = text.split('.').collect();
     if groups.len() != 4 {
-        return refuse("expected four decimals");
+        return invalid("expected four decimals");
     }
     for group in groups {
         if group.len() > 1 && group.starts_with('0') {
-            return refuse("leading zeros");
+            return invalid("leading zeros");
         }
         match group.parse::<i64>() {
             Ok(0..=255) => {}
-            Ok(_) => return refuse("decimal must be between 0 and 255"),
-            Err(_) => return refuse(format!("strconv.Atoi: parsing {}: invalid syntax", quote(group))),
+            Ok(_) => return invalid("decimal must be between 0 and 255"),
+            Err(_) => return invalid(format!("strconv.Atoi: parsing {}: invalid syntax", quote(group))),
         }
     }
     Ok(())
@@ -48,29 +48,29 @@ pub fn ipv4(text: &str) -> Result<(), String> {
 
 pub fn ipv6(text: &str) -> Result<(), String> {
     if !text.contains(':') {
-        return refuse("missing colon");
+        return invalid("missing colon");
     }
     if text.contains('%') {
-        return refuse("zone id is not a part of ipv6 address");
+        return invalid("zone id is not a part of ipv6 address");
     }
     match text.parse::<Ipv6Addr>() {
         Ok(_) => Ok(()),
-        Err(_) => refuse(format!("ParseAddr({}): unable to parse IP", quote(text))),
+        Err(_) => invalid(format!("ParseAddr({}): unable to parse IP", quote(text))),
     }
 }
 
 pub fn email(text: &str) -> Result<(), String> {
     if text.len() > 254 {
-        return refuse("more than 255 characters long");
+        return invalid("more than 255 characters long");
     }
-    let Some((local, domain)) = text.rsplit_once('@') else { return refuse("missing @") };
+    let Some((local, domain)) = text.rsplit_once('@') else { return invalid("missing @") };
     if local.len() > 64 {
-        return refuse("local part more than 64 characters long");
+        return invalid("local part more than 64 characters long");
     }
     match local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(inside) => {
             if inside.contains(['\\', '"']) {
-                return refuse("backslash and quote are not allowed within quoted local part");
+                return invalid("backslash and quote are not allowed within quoted local part");
             }
         }
         None => unquoted(local)?,
@@ -86,16 +86,16 @@ pub fn email(text: &str) -> Result<(), String> {
 
 fn unquoted(local: &str) -> Result<(), String> {
     if local.starts_with('.') {
-        return refuse("starts with dot");
+        return invalid("starts with dot");
     }
     if local.ends_with('.') {
-        return refuse("ends with dot");
+        return invalid("ends with dot");
     }
     if local.contains("..") {
-        return refuse("consecutive dots");
+        return invalid("consecutive dots");
     }
     match local.chars().find(|c| !c.is_ascii_alphanumeric() && !".!#$%&'*+-/=?^_`{|}~".contains(*c)) {
-        Some(c) => refuse(format!("invalid character {}", quoted(c))),
+        Some(c) => invalid(format!("invalid character {}", quoted(c))),
         None => Ok(()),
     }
 }

@@ -1,10 +1,10 @@
 //! The `format` keyword.
 //!
 //! Both Helm versions support about the same formats with different edge cases. Only Helm 4 reports reasons
-//! ([`complaint`]).
+//! ([`violation`]).
 
 mod address;
-mod clock;
+mod datetime;
 mod pointer;
 mod url;
 mod version;
@@ -39,9 +39,9 @@ pub fn is_known(format: &str) -> bool {
 /// Helm 3's validation. Unknown formats accept everything.
 pub fn is_valid(format: &str, text: &str) -> bool {
     match format {
-        "date" => clock::date(text).is_ok(),
-        "time" => clock::is_time(text),
-        "date-time" => clock::is_moment(text),
+        "date" => datetime::date(text).is_ok(),
+        "time" => datetime::is_time(text),
+        "date-time" => datetime::is_date_time(text),
         "hostname" => text.len() < 256 && address::hostname(text).is_ok() && !text.ends_with('.'),
         "email" | "idn-email" => address::is_mailbox(text),
         "ipv4" => text.contains('.') && text.parse::<std::net::IpAddr>().is_ok(),
@@ -59,15 +59,15 @@ pub fn is_valid(format: &str, text: &str) -> bool {
     }
 }
 
-/// Helm 4's complaint about a string, if any. Unknown formats accept everything.
-pub fn complaint(format: &str, text: &str) -> Option<String> {
+/// Helm 4's error message for a string that violates the format. Unknown formats accept everything.
+pub fn violation(format: &str, text: &str) -> Option<String> {
     let checked = match format {
         "regex" => Expression::compile(text, Profile::Helm4).map(drop),
-        "date" => clock::date(text),
-        "time" => clock::time(text),
-        "date-time" => clock::date_time(text),
-        "duration" => clock::duration(text),
-        "period" => clock::period(text),
+        "date" => datetime::date(text),
+        "time" => datetime::time(text),
+        "date-time" => datetime::date_time(text),
+        "duration" => datetime::duration(text),
+        "period" => datetime::period(text),
         "hostname" => address::hostname(text),
         "email" => address::email(text),
         "ipv4" => address::ipv4(text),
@@ -88,6 +88,6 @@ fn quoted(c: char) -> String {
     helm_template::go::printf("%q", &[helm_template::value::Value::Int(i64::from(u32::from(c)))])
 }
 
-fn refuse<T>(text: impl Into<String>) -> Result<T, String> {
+fn invalid<T>(text: impl Into<String>) -> Result<T, String> {
     Err(text.into())
 }

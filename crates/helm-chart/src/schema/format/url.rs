@@ -3,11 +3,11 @@
 use helm_template::go::quote;
 
 use super::address::ipv6;
-use super::refuse;
+use super::invalid;
 
 /// The scheme of a URL that Go can parse.
 pub fn scheme(text: &str) -> Result<Option<&str>, String> {
-    let bad = |why: &str| refuse(format!("parse {}: {why}", quote(text)));
+    let bad = |why: &str| invalid(format!("parse {}: {why}", quote(text)));
     if text.chars().any(|c| c.is_ascii_control()) {
         return bad("net/url: invalid control character in URL");
     }
@@ -61,13 +61,13 @@ fn bad_escape(text: &str) -> Option<&str> {
 pub fn absolute(text: &str) -> Result<(), String> {
     match scheme(text)? {
         Some(_) => Ok(()),
-        None => refuse("relative url"),
+        None => invalid("relative url"),
     }
 }
 
 pub fn reference(text: &str) -> Result<(), String> {
     if text.contains('\\') {
-        return refuse("contains \\");
+        return invalid("contains \\");
     }
     scheme(text).map(drop)
 }

@@ -7,33 +7,34 @@ use helm_template::data::Data;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
 
-use super::super::compile::{Compiler, Draught};
-use super::super::document::{Document, Found, Missing, Target};
-use super::super::model::{Choices, Id, Needs, Rest, Schema, Schemas, Type};
+use super::super::compile::{SchemaCompiler, SchemaContext};
+use super::super::document::{PointerError, Resolution, SchemaDocument, SchemaLocation};
+use super::super::model::{AdditionalRule, DependencyRule, EnumValues, JsonType, Schema, SchemaId, Schemas};
 use super::super::number;
 
 /// Without `$schema`, or with an unknown one, the keywords of all drafts apply.
-const HYBRID: u16 = u16::MAX;
+const HYBRID_DRAFT: u16 = u16::MAX;
 
 pub fn compile<'b>(root: &'b Data, budget: &'b Budget<'b>) -> Result<Schemas<'b>, String> {
     let draft = draft(root)?;
-    let document = Document::new(root, "", id, budget)?;
-    Compiler::new(document, Profile::Helm3, budget).run(|compiler, target| one(compiler, target, draft))
+    let document = SchemaDocument::new(root, "", id, budget)?;
+    SchemaCompiler::new(document, Profile::Helm3, budget)
+        .run(|compiler, target| compile_schema(compiler, target, draft))
 }
 
 fn draft(root: &Data) -> Result<u16, String> {
     let named = match root {
-        Data::Bool(_) => return Ok(HYBRID),
+        Data::Bool(_) => return Ok(HYBRID_DRAFT),
         Data::Map(members) => members.get("$schema"),
         _ => return Err("schema is invalid".to_owned()),
     };
     match named {
-        None => Ok(HYBRID),
+        None => Ok(HYBRID_DRAFT),
         Some(Data::String(name)) => Ok(match name.trim_end_matches('#') {
             "http://json-schema.org/draft-04/schema" => 4,
             "http://json-schema.org/draft-06/schema" => 6,
             "http://json-schema.org/draft-07/schema" => 7,
-            _ => HYBRID,
+            _ => HYBRID_DRAFT,
         }),
         Some(_) => Err("$schema must be of type string".to_owned()),
     }
@@ -43,23 +44,27 @@ fn id(schema: &Data) -> Option<&str> {
     schema.get("id").or_else(|| schema.get("$id")).and_then(Data::as_str)
 }
 
-fn one<'d>(compiler: &mut Compiler<'d>, target: &Target<'d>, draft: u16) -> Result<Schema, String> {
+fn compile_schema<'d>(
+    compiler: &mut SchemaCompiler<'d>,
+    target: &SchemaLocation<'d>,
+    draft: u16,
+) -> Result<Schema, String> {
     let members = match target.data {
         Data::Bool(verdict) if draft >= 6 => {
-            return Ok(Schema { verdict: Some(*verdict), ..Schema::default() });
+            return Ok(Schema { boolean_result: Some(*verdict), ..Schema::default() });
         }
         Data::Map(members) => members,
         _ => return Err("Expected: valid schema, given: Invalid JSON".to_owned()),
     };
-    let mut from = Draught { compiler, members, target: target.clone() };
+    let mut from = SchemaContext { compiler, members, target: target.clone() };
     let mut schema = Schema { draft, ..Schema::default() };
-    let id = if draft == 4 || (draft == HYBRID && members.contains_key("id")) { "id" } else { "$id" };
+    let id = if draft == 4 || (draft == HYBRID_DRAFT && members.contains_key("id")) { "id" } else { "$id" };
     text(&from, id)?;
     definitions(&mut from)?;
     text(&from, "title")?;
     text(&from, "description")?;
     if let Some(reference) = text(&from, "$ref")? {
-        schema.reference = Some(follow(&mut from, reference)?);
+        schema.reference = Some(resolve_reference(&mut from, reference)?);
         return Ok(schema);
     }
     types(&from, &mut schema)?;
@@ -71,44 +76,46 @@ fn one<'d>(compiler: &mut Compiler<'d>, target: &Target<'d>, draft: u16) -> Resu
     Ok(schema)
 }
 
-fn wrong(expected: &str, given: &str) -> String {
+fn type_error(expected: &str, given: &str) -> String {
     format!("Invalid type. Expected: {expected}, given: {given}")
 }
 
-fn text<'d>(from: &Draught<'_, 'd>, key: &str) -> Result<Option<&'d Str>, String> {
+fn text<'d>(from: &SchemaContext<'_, 'd>, key: &str) -> Result<Option<&'d Str>, String> {
     match from.get(key) {
         None => Ok(None),
         Some(Data::String(text)) => Ok(Some(text)),
-        Some(_) => Err(wrong("string", key)),
+        Some(_) => Err(type_error("string", key)),
     }
 }
 
-fn follow(from: &mut Draught, reference: &str) -> Result<Id, String> {
-    match from.compiler.document.follow(&from.target.base, reference) {
-        Found::Here(target) if matches!(target.data, Data::Map(_) | Data::Bool(_)) => {
+fn resolve_reference(from: &mut SchemaContext, reference: &str) -> Result<SchemaId, String> {
+    match from.compiler.document.resolve(&from.target.base, reference) {
+        Resolution::Local(target) if matches!(target.data, Data::Map(_) | Data::Bool(_)) => {
             Ok(from.compiler.enqueue(target))
         }
-        Found::Here(_) => Err("valid schema must be of type object".to_owned()),
+        Resolution::Local(_) => Err("valid schema must be of type object".to_owned()),
         // A fragment that is not a pointer refers to the whole document.
-        Found::NoAnchor { .. } => {
+        Resolution::AnchorNotFound { .. } => {
             let root = from.compiler.document.root();
             Ok(from.compiler.enqueue(root))
         }
-        Found::NoPointer { missing, .. } => Err(match missing {
-            Missing::Key(key) => format!("Object has no key '{key}'"),
-            Missing::Index(token) => format!("Invalid array index '{token}'"),
-            Missing::Bounds { length, index } => format!("Out of bound array[0,{length}] index '{index}'"),
-            Missing::Scalar(token) => format!("Invalid token reference '{token}'"),
+        Resolution::PointerNotFound { missing, .. } => Err(match missing {
+            PointerError::Key(key) => format!("Object has no key '{key}'"),
+            PointerError::Index(token) => format!("Invalid array index '{token}'"),
+            PointerError::Bounds { length, index } => {
+                format!("Out of bound array[0,{length}] index '{index}'")
+            }
+            PointerError::Scalar(token) => format!("Invalid token reference '{token}'"),
         }),
-        Found::Elsewhere(address) if address.contains("://") => {
+        Resolution::External(address) if address.contains("://") => {
             Err(format!("Get \"{address}\": references to other documents are not followed"))
         }
-        Found::Elsewhere(address) => Err(format!("Reference {address} must be canonical")),
+        Resolution::External(address) => Err(format!("Reference {address} must be canonical")),
     }
 }
 
-fn definitions(from: &mut Draught) -> Result<(), String> {
-    let bad = || wrong("array of schemas", "definitions");
+fn definitions(from: &mut SchemaContext) -> Result<(), String> {
+    let bad = || type_error("array of schemas", "definitions");
     match from.get("definitions") {
         None => Ok(()),
         Some(Data::Map(definitions)) => {
@@ -116,7 +123,7 @@ fn definitions(from: &mut Draught) -> Result<(), String> {
                 if !matches!(definition, Data::Map(_) | Data::Bool(_)) {
                     return Err(bad());
                 }
-                from.inner(definition, &["definitions", name]);
+                from.enqueue_subschema(definition, &["definitions", name]);
             }
             Ok(())
         }
@@ -124,8 +131,8 @@ fn definitions(from: &mut Draught) -> Result<(), String> {
     }
 }
 
-fn types(from: &Draught, schema: &mut Schema) -> Result<(), String> {
-    let bad = || wrong("string/array of strings", "type");
+fn types(from: &SchemaContext, schema: &mut Schema) -> Result<(), String> {
+    let bad = || type_error("string/array of strings", "type");
     let names: Vec<&Str> = match from.get("type") {
         None => return Ok(()),
         Some(Data::String(name)) => vec![name],
@@ -140,7 +147,7 @@ fn types(from: &Draught, schema: &mut Schema) -> Result<(), String> {
         Some(_) => return Err(bad()),
     };
     for name in names {
-        let Some(kind) = Type::named(name) else {
+        let Some(kind) = JsonType::from_name(name) else {
             return Err(format!(
                 "has a primitive type that is NOT VALID -- given: /{name}/ Expected valid values are:[array boolean \
                  integer number null object string]"
@@ -154,27 +161,27 @@ fn types(from: &Draught, schema: &mut Schema) -> Result<(), String> {
     Ok(())
 }
 
-fn objects(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
+fn objects(from: &mut SchemaContext, schema: &mut Schema) -> Result<(), String> {
     if from.get("properties").is_some_and(|data| data.as_map().is_none()) {
         return Err("properties must be of type object".to_owned());
     }
-    schema.properties = from.table("properties").into_iter().collect();
-    schema.additional_properties = rest(from, "additionalProperties")?;
+    schema.properties = from.schema_map("properties").into_iter().collect();
+    schema.additional_properties = additional_rule(from, "additionalProperties")?;
     match from.get("patternProperties") {
         None => {}
         Some(Data::Map(_)) => {
-            for (text, id) in from.table("patternProperties") {
+            for (text, id) in from.schema_map("patternProperties") {
                 let pattern =
                     from.compiler.pattern(&text).map_err(|_| format!("Invalid regex pattern '{text}'"))?;
                 schema.patterns.push((pattern, id));
             }
         }
-        Some(_) => return Err(wrong("valid schema", "patternProperties")),
+        Some(_) => return Err(type_error("valid schema", "patternProperties")),
     }
     if schema.draft >= 6 {
         match from.get("propertyNames") {
-            None | Some(Data::Map(_) | Data::Bool(_)) => schema.property_names = from.one("propertyNames"),
-            Some(_) => return Err(wrong("valid schema", "patternProperties")),
+            None | Some(Data::Map(_) | Data::Bool(_)) => schema.property_names = from.schema("propertyNames"),
+            Some(_) => return Err(type_error("valid schema", "patternProperties")),
         }
     }
     let bad = || "dependency must be of type schema or array of strings".to_owned();
@@ -184,9 +191,11 @@ fn objects(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
             for (name, needs) in dependencies {
                 let needs = match needs {
                     Data::List(names) if names.iter().all(|name| name.as_str().is_some()) => {
-                        Needs::Members(super::super::compile::texts(names))
+                        DependencyRule::Members(super::super::compile::strings(names))
                     }
-                    Data::Map(_) | Data::Bool(_) => Needs::Schema(from.inner(needs, &["dependencies", name])),
+                    Data::Map(_) | Data::Bool(_) => {
+                        DependencyRule::Schema(from.enqueue_subschema(needs, &["dependencies", name]))
+                    }
                     _ => return Err(bad()),
                 };
                 schema.dependencies.push((name.clone(), needs));
@@ -197,80 +206,80 @@ fn objects(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
     }
 }
 
-fn rest(from: &mut Draught, key: &str) -> Result<Rest, String> {
+fn additional_rule(from: &mut SchemaContext, key: &str) -> Result<AdditionalRule, String> {
     Ok(match from.get(key) {
-        None => Rest::Unsaid,
-        Some(Data::Bool(true)) => Rest::Allowed,
-        Some(Data::Bool(false)) => Rest::Refused,
-        Some(data @ Data::Map(_)) => Rest::Schema(from.inner(data, &[key])),
-        Some(_) => return Err(wrong("boolean/valid schema", key)),
+        None => AdditionalRule::Unspecified,
+        Some(Data::Bool(true)) => AdditionalRule::Allowed,
+        Some(Data::Bool(false)) => AdditionalRule::Forbidden,
+        Some(data @ Data::Map(_)) => AdditionalRule::Schema(from.enqueue_subschema(data, &[key])),
+        Some(_) => return Err(type_error("boolean/valid schema", key)),
     })
 }
 
-fn arrays(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
-    let bad = || wrong("valid schema/array of schemas", "items");
-    let additional = rest(from, "additionalItems")?;
+fn arrays(from: &mut SchemaContext, schema: &mut Schema) -> Result<(), String> {
+    let bad = || type_error("valid schema/array of schemas", "items");
+    let additional = additional_rule(from, "additionalItems")?;
     match from.get("items") {
         None => {}
         Some(Data::List(items)) => {
             if items.iter().any(|item| !matches!(item, Data::Map(_) | Data::Bool(_))) {
                 return Err(bad());
             }
-            schema.tuple = from.list("items");
-            if !schema.tuple.is_empty() {
+            schema.prefix_items = from.schema_list("items");
+            if !schema.prefix_items.is_empty() {
                 schema.items = additional;
             }
         }
         Some(data @ (Data::Map(_) | Data::Bool(_))) => {
-            schema.items = Rest::Schema(from.inner(data, &["items"]));
+            schema.items = AdditionalRule::Schema(from.enqueue_subschema(data, &["items"]));
         }
         Some(_) => return Err(bad()),
     }
     Ok(())
 }
 
-fn numbers(from: &Draught, schema: &mut Schema) -> Result<(), String> {
+fn numbers(from: &SchemaContext, schema: &mut Schema) -> Result<(), String> {
     if let Some(data) = from.get("multipleOf") {
-        let multiple = number::of(data).ok_or_else(|| wrong("number", "multipleOf"))?;
+        let multiple = number::to_f64(data).ok_or_else(|| type_error("number", "multipleOf"))?;
         if multiple <= 0.0 {
             return Err("multipleOf must be strictly greater than 0".to_owned());
         }
         schema.multiple_of = Some(multiple);
     }
-    (schema.minimum, schema.above) = bound(from, schema.draft, "minimum", "exclusiveMinimum")?;
-    (schema.maximum, schema.below) = bound(from, schema.draft, "maximum", "exclusiveMaximum")?;
+    (schema.minimum, schema.exclusive_minimum) = bound(from, schema.draft, "minimum", "exclusiveMinimum")?;
+    (schema.maximum, schema.exclusive_maximum) = bound(from, schema.draft, "maximum", "exclusiveMaximum")?;
     Ok(())
 }
 
 /// A limit and its exclusive variant. In draft 4 the latter is a boolean that modifies the former.
 fn bound(
-    from: &Draught,
+    from: &SchemaContext,
     draft: u16,
     key: &str,
     exclusive: &str,
 ) -> Result<(Option<f64>, Option<f64>), String> {
     let limit = match from.get(key) {
         None => None,
-        Some(data) => Some(number::of(data).ok_or_else(|| format!("{key} must be of a number"))?),
+        Some(data) => Some(number::to_f64(data).ok_or_else(|| format!("{key} must be of a number"))?),
     };
     match (from.get(exclusive), draft) {
         (None, _) => Ok((limit, None)),
-        (Some(Data::Bool(switch)), 4 | HYBRID) => match limit {
+        (Some(Data::Bool(switch)), 4 | HYBRID_DRAFT) => match limit {
             None => Err(format!("{exclusive} cannot be used without {key}")),
             Some(_) if *switch => Ok((None, limit)),
             Some(_) => Ok((limit, None)),
         },
-        (Some(_), 4) => Err(wrong("boolean", exclusive)),
-        (Some(data), draft) => match number::of(data) {
+        (Some(_), 4) => Err(type_error("boolean", exclusive)),
+        (Some(data), draft) => match number::to_f64(data) {
             Some(excluded) => Ok((limit, Some(excluded))),
-            None if draft == HYBRID => Err(wrong("boolean/number", exclusive)),
-            None => Err(wrong("number", exclusive)),
+            None if draft == HYBRID_DRAFT => Err(type_error("boolean/number", exclusive)),
+            None => Err(type_error("number", exclusive)),
         },
     }
 }
 
-fn count(from: &Draught, key: &str) -> Result<Option<i64>, String> {
-    match from.get(key).map(number::whole) {
+fn count(from: &SchemaContext, key: &str) -> Result<Option<i64>, String> {
+    match from.get(key).map(number::to_integer) {
         None => Ok(None),
         Some(None) => Err(format!("{key} must be of an integer")),
         Some(Some(count)) if count < 0 => Err(format!("{key} must be greater than or equal to 0")),
@@ -278,7 +287,7 @@ fn count(from: &Draught, key: &str) -> Result<Option<i64>, String> {
     }
 }
 
-fn limits(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
+fn limits(from: &mut SchemaContext, schema: &mut Schema) -> Result<(), String> {
     schema.min_length = count(from, "minLength")?;
     schema.max_length = count(from, "maxLength")?;
     if matches!((schema.min_length, schema.max_length), (Some(min), Some(max)) if min > max) {
@@ -321,33 +330,34 @@ fn limits(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
     schema.max_items = count(from, "maxItems")?;
     match from.get("uniqueItems") {
         None => {}
-        Some(Data::Bool(unique)) => schema.unique = *unique,
+        Some(Data::Bool(unique)) => schema.unique_items = *unique,
         Some(_) => return Err("uniqueItems must be of a boolean".to_owned()),
     }
     Ok(())
 }
 
-fn choices(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
+fn choices(from: &mut SchemaContext, schema: &mut Schema) -> Result<(), String> {
     if schema.draft >= 6 {
-        schema.contains = from.one("contains");
-        schema.written_constant = from.get("const").map(|data| from.compiler.written(data)).transpose()?;
+        schema.contains = from.schema("contains");
+        schema.constant_json = from.get("const").map(|data| from.compiler.to_json(data)).transpose()?;
     }
     match from.get("enum") {
         None => {}
         Some(Data::List(items)) => {
-            let mut choices = Choices { texts: HashSet::with_capacity(items.len()), shown: String::new() };
+            let mut choices =
+                EnumValues { texts: HashSet::with_capacity(items.len()), display: String::new() };
             for item in items {
-                let text = from.compiler.written(item)?;
+                let text = from.compiler.to_json(item)?;
                 if !choices.texts.is_empty() {
-                    choices.shown += ", ";
+                    choices.display += ", ";
                 }
-                choices.shown += &text;
+                choices.display += &text;
                 if !choices.texts.insert(text) {
                     return Err("enum items must be unique".to_owned());
                 }
             }
             // An empty `enum` restricts nothing.
-            schema.written_choices = (!items.is_empty()).then_some(choices);
+            schema.enum_json = (!items.is_empty()).then_some(choices);
         }
         Some(_) => return Err("enum must be of an array".to_owned()),
     }
@@ -356,21 +366,21 @@ fn choices(from: &mut Draught, schema: &mut Schema) -> Result<(), String> {
             return Err(format!("{blamed} must be of an array"));
         }
     }
-    schema.one_of = from.list("oneOf");
-    schema.any_of = from.list("anyOf");
-    schema.all_of = from.list("allOf");
+    schema.one_of = from.schema_list("oneOf");
+    schema.any_of = from.schema_list("anyOf");
+    schema.all_of = from.schema_list("allOf");
     schema.not = schema_or_nothing(from, "not")?;
     if schema.draft >= 7 {
-        schema.condition = schema_or_nothing(from, "if")?;
-        schema.then = schema_or_nothing(from, "then")?;
-        schema.otherwise = schema_or_nothing(from, "else")?;
+        schema.if_schema = schema_or_nothing(from, "if")?;
+        schema.then_schema = schema_or_nothing(from, "then")?;
+        schema.else_schema = schema_or_nothing(from, "else")?;
     }
     Ok(())
 }
 
-fn schema_or_nothing(from: &mut Draught, key: &str) -> Result<Option<Id>, String> {
+fn schema_or_nothing(from: &mut SchemaContext, key: &str) -> Result<Option<SchemaId>, String> {
     match from.get(key) {
-        None | Some(Data::Map(_) | Data::Bool(_)) => Ok(from.one(key)),
+        None | Some(Data::Map(_) | Data::Bool(_)) => Ok(from.schema(key)),
         Some(_) => Err(format!("{key} must be of an object")),
     }
 }

@@ -6,7 +6,7 @@ use helm_template::value::{Str, Value};
 
 /// Form of a failure's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum FailureForm {
     Plain,
     /// Several failures of one value. At the root only the causes are written.
     Group,
@@ -17,26 +17,26 @@ pub enum Line {
 /// Failure of a value at a path.
 #[derive(Debug)]
 pub struct Failure {
-    pub line: Line,
-    pub at: String,
+    pub form: FailureForm,
+    pub pointer: String,
     pub text: String,
     pub causes: Vec<Failure>,
 }
 
 impl Failure {
     /// A failure without details.
-    pub fn unsaid() -> Self {
-        Self { line: Line::Plain, at: String::new(), text: String::new(), causes: vec![] }
+    pub fn without_details() -> Self {
+        Self { form: FailureForm::Plain, pointer: String::new(), text: String::new(), causes: vec![] }
     }
 
     /// Writes the lines of the failure and its causes, each preceded by a line break.
     pub fn write(&self, into: &mut String, indent: usize) {
-        let is_written = !(self.line == Line::Reference && self.causes.len() == 1);
+        let is_written = !(self.form == FailureForm::Reference && self.causes.len() == 1);
         if is_written {
             into.push('\n');
             into.push_str(&"  ".repeat(indent));
             into.push_str("- at ");
-            into.push_str(&single_quoted(&self.at));
+            into.push_str(&single_quoted(&self.pointer));
             into.push_str(": ");
             into.push_str(&self.text);
         }
@@ -53,12 +53,12 @@ pub fn single_quoted(text: &str) -> String {
     format!("'{inside}'")
 }
 
-pub fn all_quoted(names: &[Str]) -> String {
+pub fn quote_all(names: &[Str]) -> String {
     names.iter().map(|name| single_quoted(name)).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats a schema value. Numbers appear as in the schema as far as their notation is still known.
-pub fn shown(data: &Data) -> String {
+pub fn format_value(data: &Data) -> String {
     match data {
         Data::String(text) => single_quoted(text),
         Data::List(_) | Data::Map(_) => "value".to_owned(),

@@ -1,6 +1,6 @@
 //! Validates a schema against the metaschema of its draft.
 //!
-//! Most schemas are valid, and a walk with a table of keywords suffices ([`is_plain`]). Everything else is validated
+//! Most schemas are valid, and a walk with a table of keywords suffices ([`is_certainly_valid`]). Everything else is validated
 //! against the metaschema, which decides and provides the messages.
 
 use std::collections::HashSet;
@@ -8,12 +8,12 @@ use std::collections::HashSet;
 use helm_template::budget::Budget;
 use helm_template::data::Data;
 use helm_template::go::quote;
-use helm_template::json::{self, Style};
+use helm_template::json::{self, JsonStyle};
 
-use super::super::model::Type;
+use super::super::model::JsonType;
 use super::super::number;
-use super::compile::{ADDRESS, compile_meta};
-use super::failure::Line;
+use super::compile::{SCHEMA_URL, compile_meta};
+use super::failure::FailureForm;
 use super::validate::failure;
 
 /// The published metaschemas without descriptions, each in one document.
@@ -27,11 +27,11 @@ const METASCHEMAS: &[(u16, &str, &str)] = &[
 
 /// Validates a schema, with Helm's messages. Patterns are not checked.
 pub fn check(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String> {
-    if is_plain(root, draft) { Ok(()) } else { judge(root, draft, budget) }
+    if is_certainly_valid(root, draft) { Ok(()) } else { validate_against_metaschema(root, draft, budget) }
 }
 
 /// Validates a schema against the metaschema.
-pub fn judge(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String> {
+pub fn validate_against_metaschema(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String> {
     let Some((_, address, text)) = METASCHEMAS.iter().find(|(known, ..)| *known == draft) else {
         return Ok(());
     };
@@ -39,11 +39,11 @@ pub fn judge(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String>
     let schemas = compile_meta(&metaschema, draft, budget)?;
     let Some(failure) = failure(&schemas, root) else { return Ok(()) };
     let mut lines = String::new();
-    match failure.line {
-        Line::Group => failure.causes.iter().for_each(|cause| cause.write(&mut lines, 0)),
-        Line::Plain | Line::Reference => failure.write(&mut lines, 0),
+    match failure.form {
+        FailureForm::Group => failure.causes.iter().for_each(|cause| cause.write(&mut lines, 0)),
+        FailureForm::Plain | FailureForm::Reference => failure.write(&mut lines, 0),
     }
-    let whole = quote(&format!("{ADDRESS}#"));
+    let whole = quote(&format!("{SCHEMA_URL}#"));
     Err(format!(
         "{whole} is not valid against metaschema: jsonschema validation failed with '{address}#'{lines}"
     ))
@@ -51,7 +51,7 @@ pub fn judge(root: &Data, draft: u16, budget: &Budget<'_>) -> Result<(), String>
 
 /// Value shape that is accepted without the metaschema.
 #[derive(Clone, Copy)]
-enum Shape {
+enum KeywordShape {
     Schema,
     Schemas,
     Table,
@@ -60,32 +60,32 @@ enum Shape {
     Number,
     Positive,
     Count,
-    Switch,
+    Boolean,
     List,
-    Choices,
+    Enum,
     /// A schema or, in every draft, a boolean.
-    Rest,
-    Anything,
+    SchemaOrBoolean,
+    Any,
 }
 
-use Shape::*;
+use KeywordShape::*;
 
 #[rustfmt::skip]
-const KEYWORDS: &[(&str, Shape)] = &[
+const KEYWORDS: &[(&str, KeywordShape)] = &[
     ("$schema", Text), ("$comment", Text), ("title", Text), ("description", Text), ("format", Text), ("pattern", Text),
-    ("default", Anything), ("const", Anything), ("examples", List), ("enum", Choices),
-    ("required", Texts), ("uniqueItems", Switch), ("readOnly", Switch), ("writeOnly", Switch), ("deprecated", Switch),
+    ("default", Any), ("const", Any), ("examples", List), ("enum", Enum),
+    ("required", Texts), ("uniqueItems", Boolean), ("readOnly", Boolean), ("writeOnly", Boolean), ("deprecated", Boolean),
     ("minimum", Number), ("maximum", Number), ("multipleOf", Positive),
     ("minLength", Count), ("maxLength", Count), ("minItems", Count), ("maxItems", Count),
     ("minProperties", Count), ("maxProperties", Count), ("minContains", Count), ("maxContains", Count),
     ("properties", Table), ("patternProperties", Table), ("definitions", Table), ("$defs", Table), ("dependentSchemas", Table),
-    ("additionalProperties", Rest), ("additionalItems", Rest), ("not", Schema), ("if", Schema), ("then", Schema), ("else", Schema),
+    ("additionalProperties", SchemaOrBoolean), ("additionalItems", SchemaOrBoolean), ("not", Schema), ("if", Schema), ("then", Schema), ("else", Schema),
     ("contains", Schema), ("propertyNames", Schema), ("unevaluatedProperties", Schema), ("unevaluatedItems", Schema),
     ("allOf", Schemas), ("anyOf", Schemas), ("oneOf", Schemas), ("prefixItems", Schemas), ("items", Schema),
 ];
 
 /// Whether the schema is certainly valid. A schema for which this is false may still be valid.
-fn is_plain(root: &Data, draft: u16) -> bool {
+fn is_certainly_valid(root: &Data, draft: u16) -> bool {
     let mut left = vec![root];
     while let Some(schema) = left.pop() {
         let members = match schema {
@@ -96,21 +96,19 @@ fn is_plain(root: &Data, draft: u16) -> bool {
         for (key, data) in members {
             let shape = KEYWORDS.iter().find(|(known, _)| *known == &**key).map(|(_, shape)| *shape);
             let fits = match (shape, data) {
-                (Some(Anything), _)
+                (Some(Any), _)
                 | (Some(Text), Data::String(_))
-                | (Some(Switch | Rest), Data::Bool(_))
+                | (Some(Boolean | SchemaOrBoolean), Data::Bool(_))
                 | (Some(Number), Data::Float(_))
                 | (Some(List), Data::List(_)) => true,
-                (Some(Choices), Data::List(items)) => {
-                    draft >= 2019 || (!items.is_empty() && are_different(items))
-                }
-                (Some(Positive), data) => number::of(data).is_some_and(|n| n > 0.0),
-                (Some(Count), data) => number::whole(data).is_some_and(|n| n >= 0),
+                (Some(Enum), Data::List(items)) => draft >= 2019 || (!items.is_empty() && are_unique(items)),
+                (Some(Positive), data) => number::to_f64(data).is_some_and(|n| n > 0.0),
+                (Some(Count), data) => number::to_integer(data).is_some_and(|n| n >= 0),
                 (Some(Texts), Data::List(items)) => {
                     let are_texts = items.iter().all(|item| item.as_str().is_some());
-                    are_texts && (draft >= 6 || !items.is_empty()) && are_different(items)
+                    are_texts && (draft >= 6 || !items.is_empty()) && are_unique(items)
                 }
-                (Some(Schema | Rest), data) => {
+                (Some(Schema | SchemaOrBoolean), data) => {
                     left.push(data);
                     true
                 }
@@ -133,16 +131,16 @@ fn is_plain(root: &Data, draft: u16) -> bool {
     true
 }
 
-fn are_different(items: &[Data]) -> bool {
+fn are_unique(items: &[Data]) -> bool {
     let mut seen = HashSet::new();
-    items.iter().all(|item| json::write(item, Style::Plain).is_ok_and(|text| seen.insert(text)))
+    items.iter().all(|item| json::write(item, JsonStyle::Plain).is_ok_and(|text| seen.insert(text)))
 }
 
 /// Keywords outside the table, and unknown keywords.
 fn is_other(key: &str, data: &Data, draft: u16) -> bool {
-    let is_type = |data: &Data| data.as_str().is_some_and(|name| Type::named(name).is_some());
+    let is_type = |data: &Data| data.as_str().is_some_and(|name| JsonType::from_name(name).is_some());
     match (key, data) {
-        ("type", Data::List(names)) => !names.is_empty() && names.iter().all(is_type) && are_different(names),
+        ("type", Data::List(names)) => !names.is_empty() && names.iter().all(is_type) && are_unique(names),
         ("type", data) => is_type(data),
         ("$ref" | "$id" | "id", Data::String(text)) => {
             !text.contains([' ', '%', '\\', ':', '#']) || text.starts_with("#/")

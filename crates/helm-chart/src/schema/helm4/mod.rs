@@ -9,14 +9,14 @@ mod validate;
 use helm_template::budget::Budget;
 use helm_template::data::Data;
 
-use crate::values::Warning;
+use crate::values::ValuesWarning;
 
 /// Validates values against a schema. The error is a tree of lines, or the problem of the schema itself.
 pub fn check(
     schema: &Data,
     values: &Data,
     budget: &Budget<'_>,
-    warnings: &mut Vec<Warning>,
+    warnings: &mut Vec<ValuesWarning>,
 ) -> Result<(), String> {
     let schemas = compile::compile(schema, budget, warnings)?;
     validate::validate(&schemas, values)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use helm_template::data::Data;
 use helm_template::value::Str;
 
-use super::super::model::{Rest, Schema};
+use super::super::model::{AdditionalRule, Schema};
 
 #[derive(Default)]
 pub struct Unevaluated {
@@ -15,19 +15,20 @@ pub struct Unevaluated {
 
 impl Unevaluated {
     /// The members or items of a value, as far as the schema or its caller needs them.
-    pub fn of(data: &Data, schema: &Schema, asked: bool) -> Self {
+    pub fn new(data: &Data, schema: &Schema, is_requested: bool) -> Self {
         let mut all = Self::default();
         match data {
             Data::Map(members)
-                if schema.additional_properties == Rest::Unsaid
-                    && (asked || schema.unevaluated_properties.is_some()) =>
+                if schema.additional_properties == AdditionalRule::Unspecified
+                    && (is_requested || schema.unevaluated_properties.is_some()) =>
             {
                 all.members = members.keys().cloned().collect();
             }
             Data::List(items)
-                if schema.items == Rest::Unsaid && (asked || schema.unevaluated_items.is_some()) =>
+                if schema.items == AdditionalRule::Unspecified
+                    && (is_requested || schema.unevaluated_items.is_some()) =>
             {
-                all.elements = (schema.tuple.len()..items.len()).collect();
+                all.elements = (schema.prefix_items.len()..items.len()).collect();
             }
             _ => {}
         }
@@ -39,7 +40,7 @@ impl Unevaluated {
     }
 
     /// Intersects with another set.
-    pub fn meet(&mut self, other: &Self) {
+    pub fn intersect(&mut self, other: &Self) {
         self.members.retain(|name| other.members.contains(name));
         self.elements.retain(|index| other.elements.contains(index));
     }

@@ -7,10 +7,10 @@
 //! names). `M` is a valid time and `X` a valid duration: invalid ones would be replaced by the current time. A
 //! trailing star: the last argument may be repeated or omitted.
 
-pub type Row = (&'static str, &'static str, char);
+pub type FunctionSignature = (&'static str, &'static str, char);
 
 #[rustfmt::skip]
-pub const FUNCTIONS: &[Row] = &[
+pub const FUNCTIONS: &[FunctionSignature] = &[
     // Go's own functions.
     ("and", "aa*", 'a'), ("or", "aa*", 'a'), ("not", "a", 'b'), ("html", "a*", 's'), ("js", "a*", 's'),
     ("urlquery", "a*", 's'), ("index", "li", 'a'), ("index", "dk", 'a'), ("index", "dkk*", 'a'),
@@ -84,7 +84,7 @@ pub const HELM_4: &[&str] = &[
 
 /// Functions excluded from generation, with the reason.
 #[rustfmt::skip]
-pub const LEFT_OUT: &[(&str, &[&str])] = &[
+pub const EXCLUDED: &[(&str, &[&str])] = &[
     ("what they give is random", &[
         "randAlpha", "randAlphaNum", "randAscii", "randBytes", "randInt", "randNumeric", "shuffle", "uuidv4", "bcrypt", "htpasswd",
         "encryptAES", "genCA", "genCAWithKey", "genPrivateKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",

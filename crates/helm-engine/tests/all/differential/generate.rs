@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use super::catalogue::{FUNCTIONS, HELM_4, Row, leaves};
+use super::catalogue::{FUNCTIONS, FunctionSignature, HELM_4, leaves};
 use super::term::{self, Term};
 
 /// Xorshift random number generator.
-pub struct Chance(u64);
+pub struct XorShift(u64);
 
-impl Chance {
+impl XorShift {
     pub fn new(seed: u64) -> Self {
         // The generator would stay at zero.
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
@@ -30,14 +30,14 @@ impl Chance {
         self.below(100) < of_hundred
     }
 
-    fn one<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+    fn choose<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
         of[self.below(of.len())]
     }
 }
 
 /// A template with its values.
 #[derive(Clone)]
-pub struct Case {
+pub struct GeneratedCase {
     /// Unique number, because template names in a set must be unique.
     pub number: usize,
     pub defines: Vec<Vec<Term>>,
@@ -46,10 +46,10 @@ pub struct Case {
     pub values: String,
 }
 
-impl Case {
+impl GeneratedCase {
     pub fn new(seed: u64, number: usize) -> Self {
         let mut generator = Generator {
-            chance: Chance::new(seed.wrapping_mul(1_000_003).wrapping_add(number as u64)),
+            rng: XorShift::new(seed.wrapping_mul(1_000_003).wrapping_add(number as u64)),
             number,
             defines: 0,
             variables: Vec::new(),
@@ -58,9 +58,9 @@ impl Case {
             has_dot: false,
         };
         // The first outputs of neighbouring seeds are similar.
-        (0..8).for_each(|_| _ = generator.chance.next());
+        (0..8).for_each(|_| _ = generator.rng.next());
         let values = generator.values();
-        let wanted = generator.chance.below(3);
+        let wanted = generator.rng.below(3);
         let mut defines = Vec::new();
         for _ in 0..wanted {
             defines.push(generator.statements(1, 3));
@@ -85,7 +85,7 @@ impl Case {
     }
 
     /// All cases with one element less.
-    pub fn smaller(&self) -> Vec<Self> {
+    pub fn shrink(&self) -> Vec<Self> {
         let mut all: Vec<_> =
             term::smaller(&self.body).into_iter().map(|body| Self { body, ..self.clone() }).collect();
         for at in 0..self.defines.len() {
@@ -100,7 +100,7 @@ impl Case {
 }
 
 struct Generator {
-    chance: Chance,
+    rng: XorShift,
     number: usize,
     /// Number of templates defined so far.
     defines: usize,
@@ -115,20 +115,20 @@ struct Generator {
 impl Generator {
     fn statements(&mut self, depth: usize, most: usize) -> Vec<Term> {
         let scope = self.variables.len();
-        let count = 1 + self.chance.below(most);
+        let count = 1 + self.rng.below(most);
         let terms = (0..count).map(|_| self.statement(depth)).collect();
         self.variables.truncate(scope);
         terms
     }
 
     fn statement(&mut self, depth: usize) -> Term {
-        match self.chance.below(if depth == 0 { 60 } else { 100 }) {
+        match self.rng.below(if depth == 0 { 60 } else { 100 }) {
             0..10 => {
-                Term::Text(self.chance.one(&["a", "\n", "  x: ", " \n  ", "é", "{", "}} ", "- \n"]).into())
+                Term::Text(self.rng.choose(&["a", "\n", "  x: ", " \n  ", "é", "{", "}} ", "- \n"]).into())
             }
             10..50 => {
                 let sort = self.sort();
-                let depth = 1 + self.chance.below(3);
+                let depth = 1 + self.rng.below(3);
                 let value = self.expression(sort, depth);
                 self.action(String::new(), value)
             }
@@ -136,8 +136,8 @@ impl Generator {
                 let sort = self.sort();
                 let value = self.expression(sort, 2);
                 let known = self.variables.len();
-                if known > 0 && self.chance.percent(40) {
-                    let (name, _) = &self.variables[self.chance.below(known)];
+                if known > 0 && self.rng.percent(40) {
+                    let (name, _) = &self.variables[self.rng.below(known)];
                     let before = format!("{name} = ");
                     return self.action(before, value);
                 }
@@ -145,12 +145,12 @@ impl Generator {
                 self.action(format!("{name} := "), value)
             }
             56..58 => Term::Text(
-                self.chance.one(&["{{/* a comment */}}", "{{- /* trimmed */ -}}", "{{ `{{` }}"]).into(),
+                self.rng.choose(&["{{/* a comment */}}", "{{- /* trimmed */ -}}", "{{ `{{` }}"]).into(),
             ),
-            58..60 if self.in_range => Term::Text(self.chance.one(&["{{ break }}", "{{ continue }}"]).into()),
+            58..60 if self.in_range => Term::Text(self.rng.choose(&["{{ break }}", "{{ continue }}"]).into()),
             58..66 if self.defines > 0 => {
-                let name = format!("template \"t{}.{}\" ", self.number, self.chance.below(self.defines));
-                let value = if self.chance.percent(70) { Term::leaf("$") } else { self.expression('a', 1) };
+                let name = format!("template \"t{}.{}\" ", self.number, self.rng.below(self.defines));
+                let value = if self.rng.percent(70) { Term::leaf("$") } else { self.expression('a', 1) };
                 self.action(name, value)
             }
             58..76 => self.block("if", depth),
@@ -160,7 +160,7 @@ impl Generator {
     }
 
     fn action(&mut self, before: String, value: Term) -> Term {
-        let trim = (self.chance.percent(10), self.chance.percent(10));
+        let trim = (self.rng.percent(10), self.rng.percent(10));
         Term::Action { before, value: value.into(), trim }
     }
 
@@ -174,12 +174,12 @@ impl Generator {
     fn block(&mut self, word: &'static str, depth: usize) -> Term {
         let scope = self.variables.len();
         let sort = match word {
-            "if" => self.chance.one(&["b", "a", "s", "n"]),
-            "with" => self.chance.one(&["d", "a", "s", "l"]),
-            _ => self.chance.one(&["l", "l", "d", "L", "w", "a"]),
+            "if" => self.rng.choose(&["b", "a", "s", "n"]),
+            "with" => self.rng.choose(&["d", "a", "s", "l"]),
+            _ => self.rng.choose(&["l", "l", "d", "L", "w", "a"]),
         };
         let value = self.expression(sort.chars().next().unwrap_or('a'), 2);
-        let before = match (word, self.chance.below(3)) {
+        let before = match (word, self.rng.below(3)) {
             ("range", 0) => format!("{}, {} := ", self.declare('a'), self.declare('a')),
             ("range" | "with", 1) => format!("{} := ", self.declare('a')),
             _ => String::new(),
@@ -190,41 +190,41 @@ impl Generator {
         self.has_dot |= word != "if";
         let body = self.statements(depth, 3);
         (self.in_range, self.has_dot) = outer;
-        let otherwise = self.chance.percent(40).then(|| self.statements(depth, 2));
+        let otherwise = self.rng.percent(40).then(|| self.statements(depth, 2));
         self.variables.truncate(scope);
         Term::Block { word, before, value: value.into(), body, otherwise }
     }
 
     fn sort(&mut self) -> char {
         let sorts = b"sssssiinnbblLddaatVF";
-        char::from(sorts[self.chance.below(sorts.len())])
+        char::from(sorts[self.rng.below(sorts.len())])
     }
 
     fn expression(&mut self, wanted: char, depth: usize) -> Term {
         let strict = matches!(wanted, 'M' | 'X');
         // Some errors are intended.
-        let sort = if !strict && self.chance.percent(4) { self.sort() } else { wanted };
-        if strict || depth == 0 || self.chance.percent(25) {
+        let sort = if !strict && self.rng.percent(4) { self.sort() } else { wanted };
+        if strict || depth == 0 || self.rng.percent(25) {
             return self.leaf(sort);
         }
-        if sort == 's' && self.chance.percent(6) {
+        if sort == 's' && self.rng.percent(6) {
             return self.nested();
         }
-        if self.chance.percent(4) {
+        if self.rng.percent(4) {
             let of = self.expression('d', depth - 1);
-            let path = self.chance.one(&["a", "b.c", "x", "a.b", "Name"]).into();
+            let path = self.rng.choose(&["a", "b.c", "x", "a.b", "Name"]).into();
             return Term::Field { of: of.into(), path };
         }
-        let giving: Vec<&Row> = FUNCTIONS
+        let giving: Vec<&FunctionSignature> = FUNCTIONS
             .iter()
             .filter(|row| sort == 'a' || row.2 == sort || (sort == 'n' && row.2 == 'i'))
             .collect();
         if giving.is_empty() {
             return self.leaf(sort);
         }
-        let mut chosen = self.chance.one(&giving);
-        while HELM_4.contains(&chosen.0) && self.chance.percent(90) {
-            chosen = self.chance.one(&giving);
+        let mut chosen = self.rng.choose(&giving);
+        while HELM_4.contains(&chosen.0) && self.rng.percent(90) {
+            chosen = self.rng.choose(&giving);
         }
         let (name, params, _) = *chosen;
         let mut args = Vec::new();
@@ -233,34 +233,34 @@ impl Generator {
         }
         if let Some(all) = params.strip_suffix('*') {
             let last = all.chars().next_back().unwrap_or('a');
-            match self.chance.below(4) {
+            match self.rng.below(4) {
                 0 => _ = args.pop(),
                 1 => {}
                 more => (1..more).for_each(|_| args.push(self.expression(last, depth - 1))),
             }
         }
-        if !params.contains(['M', 'X']) && self.chance.percent(1) {
+        if !params.contains(['M', 'X']) && self.rng.percent(1) {
             args.pop();
         }
-        let piped = !args.is_empty() && self.chance.percent(30);
+        let piped = !args.is_empty() && self.rng.percent(30);
         Term::Call { name: name.into(), args, piped }
     }
 
     fn leaf(&mut self, sort: char) -> Term {
         let fitting: Vec<_> = self.variables.iter().filter(|(_, of)| *of == sort || sort == 'a').collect();
-        if !fitting.is_empty() && !matches!(sort, 'M' | 'X') && self.chance.percent(40) {
-            return Term::leaf(fitting[self.chance.below(fitting.len())].0.clone());
+        if !fitting.is_empty() && !matches!(sort, 'M' | 'X') && self.rng.percent(40) {
+            return Term::leaf(fitting[self.rng.below(fitting.len())].0.clone());
         }
-        if sort == 'a' && self.has_dot && self.chance.percent(15) {
+        if sort == 'a' && self.has_dot && self.rng.percent(15) {
             return Term::leaf(".");
         }
-        Term::leaf(self.chance.one(leaves(sort)))
+        Term::leaf(self.rng.choose(leaves(sort)))
     }
 
     /// Generates `include` or `tpl`.
     fn nested(&mut self) -> Term {
-        let (name, first) = if self.defines > 0 && self.chance.percent(50) {
-            let define = self.chance.below(self.defines);
+        let (name, first) = if self.defines > 0 && self.rng.percent(50) {
+            let define = self.rng.below(self.defines);
             ("include", Term::leaf(format!("\"t{}.{define}\"", self.number)))
         } else {
             // A nested template does not see the outer variables.
@@ -272,7 +272,7 @@ impl Generator {
             (self.in_range, self.has_dot) = outer;
             ("tpl", Term::Literal(body))
         };
-        let data = if self.chance.percent(80) { Term::leaf("$") } else { self.leaf('a') };
+        let data = if self.rng.percent(80) { Term::leaf("$") } else { self.leaf('a') };
         Term::Call { name: name.into(), args: vec![first, data], piped: false }
     }
 
@@ -335,7 +335,7 @@ impl Generator {
             ('d', 3, MAPS),
         ] {
             for at in 0..count {
-                write!(out, ",\"{name}{at}\":{}", self.chance.one(pool)).unwrap();
+                write!(out, ",\"{name}{at}\":{}", self.rng.choose(pool)).unwrap();
             }
         }
         out + "}"

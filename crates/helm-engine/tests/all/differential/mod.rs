@@ -16,27 +16,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use generate::Case;
+use generate::GeneratedCase;
 use helm_template::functions;
 use helm_template::profile::Profile;
 
-use crate::ours;
-use crate::real::{self, PROFILES, Printed};
+use crate::helm_program::{self, PROFILES, ProgramOutput};
+use crate::longshore;
 
 const SEED: u64 = 1;
 const COUNT: usize = 1_000;
 
 /// Expected differences to Helm: a part of Helm's answer, and the reason.
-const EXPLAINED: &[(&str, &str)] = &[
+const EXPECTED_DIFFERENCES: &[(&str, &str)] = &[
     ("goroutine stack exceeds", "Helm itself dies of a value that contains itself; we refuse it"),
     ("0xc000", "an address in memory, which is another one in each run"),
 ];
 
 /// Placeholder for an expected difference.
-const NONE: &str = "-";
+const EXPECTED_DIFFERENCE: &str = "-";
 
 #[test]
-fn generated_templates_come_out_as_recorded() {
+fn generated_templates_match_recording() {
     if std::env::var_os("LONGSHORE_RECORD").is_some() {
         return;
     }
@@ -44,7 +44,7 @@ fn generated_templates_come_out_as_recorded() {
     let mut different = String::new();
     let mut count = 0;
     for (number, line) in recorded.lines().enumerate() {
-        let case = Case::new(SEED, number);
+        let case = GeneratedCase::new(SEED, number);
         let words: Vec<_> = line.split(' ').collect();
         let [of, wanted @ ..] = words.as_slice() else { panic!("an empty line") };
         assert_eq!(
@@ -54,9 +54,9 @@ fn generated_templates_come_out_as_recorded() {
         );
         let folder = unpack(&case);
         for (profile, wanted) in PROFILES.into_iter().zip(wanted) {
-            let answer = ours::template(folder.path(), &arguments(), profile);
-            if *wanted != NONE && hash(&shown(&answer)) != *wanted {
-                writeln!(different, "{}", described(&case, profile, &shown(&answer))).unwrap();
+            let answer = longshore::template(folder.path(), &arguments(), profile);
+            if *wanted != EXPECTED_DIFFERENCE && hash(&decode_output(&answer)) != *wanted {
+                writeln!(different, "{}", describe(&case, profile, &decode_output(&answer))).unwrap();
             }
         }
         count += 1;
@@ -69,8 +69,8 @@ fn generated_templates_come_out_as_recorded() {
 }
 
 #[test]
-fn generated_templates_come_out_as_by_helm() {
-    let helms = PROFILES.map(real::helm);
+fn generated_templates_match_helm() {
+    let helms = PROFILES.map(helm_program::helm);
     let [Some(third), Some(fourth)] = &helms else { return };
     let next = AtomicUsize::new(0);
     let lines = Mutex::new(vec![String::new(); COUNT]);
@@ -83,11 +83,12 @@ fn generated_templates_come_out_as_by_helm() {
                     if number >= COUNT {
                         return;
                     }
-                    let case = Case::new(SEED, number);
+                    let case = GeneratedCase::new(SEED, number);
                     let mut line = hash(&(case.file() + &case.values));
                     for (profile, helm) in PROFILES.into_iter().zip([third, fourth]) {
-                        let (wanted, found) = both(&case, profile, helm);
-                        write!(line, " {}", wanted.as_deref().map_or(NONE.into(), hash)).unwrap();
+                        let (wanted, found) = helm_and_our_output(&case, profile, helm);
+                        write!(line, " {}", wanted.as_deref().map_or(EXPECTED_DIFFERENCE.into(), hash))
+                            .unwrap();
                         if wanted.is_some_and(|wanted| wanted != found) {
                             different.lock().unwrap().push((number, profile));
                         }
@@ -106,20 +107,20 @@ fn generated_templates_come_out_as_by_helm() {
         .take(10)
         .map(|(number, profile)| {
             let helm = if *profile == Profile::Helm3 { third } else { fourth };
-            let case = smallest(Case::new(SEED, *number), *profile, helm);
-            let (wanted, found) = both(&case, *profile, helm);
-            described(&case, *profile, &found) + "\n-- helm:\n" + &wanted.unwrap_or_default()
+            let case = minimize(GeneratedCase::new(SEED, *number), *profile, helm);
+            let (wanted, found) = helm_and_our_output(&case, *profile, helm);
+            describe(&case, *profile, &found) + "\n-- helm:\n" + &wanted.unwrap_or_default()
         })
         .collect();
     assert!(different.is_empty(), "{} of {COUNT} come out otherwise\n{}", different.len(), shown.join("\n"));
 }
 
 #[test]
-fn every_function_is_called_or_left_out_for_a_reason() {
+fn every_function_is_generated_or_excluded() {
     let table = functions::table(Profile::Helm4);
     let known: HashSet<_> = table.names().collect();
     let called = catalogue::FUNCTIONS.iter().map(|row| row.0);
-    let left_out = catalogue::LEFT_OUT.iter().flat_map(|(_, names)| names.iter().copied());
+    let left_out = catalogue::EXCLUDED.iter().flat_map(|(_, names)| names.iter().copied());
     let names: Vec<_> = called.chain(left_out).collect();
     for name in &names {
         assert!(known.contains(name), "there is no {name}");
@@ -129,17 +130,17 @@ fn every_function_is_called_or_left_out_for_a_reason() {
 }
 
 /// Helm's answer, unless the difference is expected, and ours.
-fn both(case: &Case, profile: Profile, helm: &Path) -> (Option<String>, String) {
+fn helm_and_our_output(case: &GeneratedCase, profile: Profile, helm: &Path) -> (Option<String>, String) {
     let folder = unpack(case);
-    let wanted = shown(&real::template(helm, folder.path(), &arguments()));
-    let ours = shown(&ours::template(folder.path(), &arguments(), profile));
-    (Some(wanted).filter(|wanted| !EXPLAINED.iter().any(|(part, _)| wanted.contains(part))), ours)
+    let wanted = decode_output(&helm_program::template(helm, folder.path(), &arguments()));
+    let ours = decode_output(&longshore::template(folder.path(), &arguments(), profile));
+    (Some(wanted).filter(|wanted| !EXPECTED_DIFFERENCES.iter().any(|(part, _)| wanted.contains(part))), ours)
 }
 
-fn smallest(mut case: Case, profile: Profile, helm: &Path) -> Case {
+fn minimize(mut case: GeneratedCase, profile: Profile, helm: &Path) -> GeneratedCase {
     // Terminates, because each round removes one element.
-    while let Some(smaller) = case.smaller().into_iter().find(|case| {
-        let (wanted, found) = both(case, profile, helm);
+    while let Some(smaller) = case.shrink().into_iter().find(|case| {
+        let (wanted, found) = helm_and_our_output(case, profile, helm);
         wanted.is_some_and(|wanted| wanted != found)
     }) {
         case = smaller;
@@ -147,7 +148,7 @@ fn smallest(mut case: Case, profile: Profile, helm: &Path) -> Case {
     case
 }
 
-fn described(case: &Case, profile: Profile, ours: &str) -> String {
+fn describe(case: &GeneratedCase, profile: Profile, ours: &str) -> String {
     format!(
         "== template {}, {profile:?}\n{}-- values:\n{}\n-- ours:\n{ours}",
         case.number,
@@ -157,7 +158,7 @@ fn described(case: &Case, profile: Profile, ours: &str) -> String {
 }
 
 /// An answer as text, with the template's output decoded.
-fn shown(printed: &Printed) -> String {
+fn decode_output(printed: &ProgramOutput) -> String {
     let text = String::from_utf8_lossy(&printed.stdout);
     let encoded = text.lines().find_map(|line| line.strip_prefix("out: \"")?.strip_suffix('"'));
     match encoded.and_then(|text| helm_template::go::base64_decode(text.as_bytes()).ok()) {
@@ -170,7 +171,7 @@ fn arguments() -> Vec<String> {
     ["x", "c", "-f", "v.yaml"].map(str::to_owned).to_vec()
 }
 
-fn unpack(case: &Case) -> tempfile::TempDir {
+fn unpack(case: &GeneratedCase) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("c/templates")).unwrap();
     let template = case.file();

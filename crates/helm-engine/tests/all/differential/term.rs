@@ -59,38 +59,38 @@ impl Term {
             Self::Text(text) => out.push_str(text),
             Self::Action { before, value, trim } => {
                 let (left, right) = (if trim.0 { "- " } else { " " }, if trim.1 { " -" } else { " " });
-                write!(out, "{{{{{left}{before}{}{right}}}}}", value.inner()).unwrap();
+                write!(out, "{{{{{left}{before}{}{right}}}}}", value.pipeline_text()).unwrap();
             }
             Self::Block { word, before, value, body, otherwise } => {
-                write!(out, "{{{{ {word} {before}{} }}}}{}", value.inner(), text(body)).unwrap();
+                write!(out, "{{{{ {word} {before}{} }}}}{}", value.pipeline_text(), text(body)).unwrap();
                 if let Some(otherwise) = otherwise {
                     write!(out, "{{{{ else }}}}{}", text(otherwise)).unwrap();
                 }
                 out.push_str("{{ end }}");
             }
-            expression => out.push_str(&expression.word()),
+            expression => out.push_str(&expression.argument_text()),
         }
     }
 
     /// Formats as a whole pipeline.
-    fn inner(&self) -> String {
+    fn pipeline_text(&self) -> String {
         match self {
             Self::Call { name, args, piped: true } if !args.is_empty() => {
                 let (last, others) = args.split_last().expect("it is not empty");
-                format!("{} | {name}{}", last.inner(), words(others))
+                format!("{} | {name}{}", last.pipeline_text(), argument_texts(others))
             }
-            Self::Call { name, args, .. } => format!("{name}{}", words(args)),
-            other => other.word(),
+            Self::Call { name, args, .. } => format!("{name}{}", argument_texts(args)),
+            other => other.argument_text(),
         }
     }
 
     /// Formats as one argument.
-    fn word(&self) -> String {
+    fn argument_text(&self) -> String {
         match self {
             Self::Leaf(text) => text.clone(),
             Self::Call { name, args, .. } if args.is_empty() => name.clone(),
-            Self::Call { .. } => format!("({})", self.inner()),
-            Self::Field { of, path } => format!("({}).{path}", of.inner()),
+            Self::Call { .. } => format!("({})", self.pipeline_text()),
+            Self::Field { of, path } => format!("({}).{path}", of.pipeline_text()),
             Self::Literal(terms) => {
                 let text = text(terms);
                 if text.contains('`') { helm_template::go::quote(&text) } else { format!("`{text}`") }
@@ -162,8 +162,8 @@ impl Term {
     }
 }
 
-fn words(terms: &[Term]) -> String {
-    terms.iter().fold(String::new(), |words, term| words + " " + &term.word())
+fn argument_texts(terms: &[Term]) -> String {
+    terms.iter().fold(String::new(), |words, term| words + " " + &term.argument_text())
 }
 
 /// All lists with one element less.

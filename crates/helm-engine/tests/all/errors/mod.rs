@@ -9,54 +9,54 @@ use std::path::{Path, PathBuf};
 
 use helm_template::profile::Profile;
 
-use crate::ours;
-use crate::real::{self, PROFILES};
+use crate::helm_program::{self, PROFILES};
+use crate::longshore;
 
 /// `Chart.yaml` of cases without one.
 const CHART: &str = "apiVersion: v2\nname: c\nversion: 1.2.3\n";
 
 /// A chart in `c`, additional arguments, and Helm's standard error.
-struct Case {
+struct ErrorCase {
     name: String,
     arguments: Vec<String>,
     files: Vec<(String, String)>,
-    wanted: [String; 2],
+    expected: [String; 2],
 }
 
 #[test]
-fn what_fails_fails_in_helms_words() {
-    let helms = PROFILES.map(real::helm);
+fn errors_match_helm() {
+    let helms = PROFILES.map(helm_program::helm);
     let record = std::env::var_os("LONGSHORE_RECORD").is_some();
     let mut different = String::new();
     let mut count = 0;
     for path in files() {
-        let mut cases = read(&fs::read_to_string(&path).unwrap());
+        let mut cases = parse_cases(&fs::read_to_string(&path).unwrap());
         count += cases.len();
         for case in &mut cases {
             let folder = case.unpack();
             for (at, profile) in PROFILES.into_iter().enumerate() {
                 if let Some(helm) = &helms[at] {
-                    let said = real::template(helm, folder.path(), &case.arguments).stderr;
+                    let said = helm_program::template(helm, folder.path(), &case.arguments).stderr;
                     if record {
-                        case.wanted[at] = said;
+                        case.expected[at] = said;
                     } else {
                         compare(
                             &mut different,
                             &case.name,
                             profile,
                             "recorded",
-                            &case.wanted[at],
+                            &case.expected[at],
                             "helm",
                             &said,
                         );
                     }
                 }
-                let ours = ours::template(folder.path(), &case.arguments, profile).stderr;
-                compare(&mut different, &case.name, profile, "helm", &case.wanted[at], "ours", &ours);
+                let ours = longshore::template(folder.path(), &case.arguments, profile).stderr;
+                compare(&mut different, &case.name, profile, "helm", &case.expected[at], "ours", &ours);
             }
         }
         if record {
-            fs::write(&path, written(&cases)).unwrap();
+            fs::write(&path, format_cases(&cases)).unwrap();
         }
     }
     assert!(different.is_empty(), "{different}");
@@ -85,7 +85,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-impl Case {
+impl ErrorCase {
     /// Writes its chart into a temporary folder.
     fn unpack(&self) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -101,15 +101,15 @@ impl Case {
 
 /// Parses `=== NAME`, an optional `$ ARGUMENTS` line (single quotes protect spaces), and per file `--- NAME` and its
 /// text. The names `helm3` and `helm4` hold the expected errors.
-fn read(text: &str) -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
+fn parse_cases(text: &str) -> Vec<ErrorCase> {
+    let mut cases: Vec<ErrorCase> = Vec::new();
     for line in text.split_inclusive('\n') {
         if let Some(name) = line.strip_prefix("=== ") {
-            cases.push(Case {
+            cases.push(ErrorCase {
                 name: name.trim_end().to_owned(),
                 arguments: ["x", "c"].map(str::to_owned).to_vec(),
                 files: Vec::new(),
-                wanted: Default::default(),
+                expected: Default::default(),
             });
             continue;
         }
@@ -132,16 +132,16 @@ fn read(text: &str) -> Vec<Case> {
     for case in &mut cases {
         for (at, name) in ["helm3", "helm4"].into_iter().enumerate() {
             if let Some(place) = case.files.iter().position(|(file, _)| file == name) {
-                case.wanted[at] = case.files.remove(place).1;
+                case.expected[at] = case.files.remove(place).1;
             }
         }
     }
     cases
 }
 
-fn written(cases: &[Case]) -> String {
+fn format_cases(cases: &[ErrorCase]) -> String {
     let mut out = String::new();
-    for Case { name, arguments, files, wanted } in cases {
+    for ErrorCase { name, arguments, files, expected: wanted } in cases {
         writeln!(out, "=== {name}").unwrap();
         if arguments.len() > 2 {
             let words = arguments[2..].iter();

@@ -6,10 +6,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use helm_template::profile::Profile;
 
-use super::{Attack, CHART_YAML, Case, Packed};
+use super::{Attack, AttackChart, CHART_YAML, HostileCase};
 
 /// Type, name, link target, size stated in the header, content.
-struct Entry<'e> {
+struct ArchiveEntry<'e> {
     kind: u8,
     name: &'e str,
     link: &'e str,
@@ -17,11 +17,11 @@ struct Entry<'e> {
     content: &'e [u8],
 }
 
-fn file<'e>(name: &'e str, content: &'e [u8]) -> Entry<'e> {
-    Entry { kind: b'0', name, link: "", size: content.len() as u64, content }
+fn file<'e>(name: &'e str, content: &'e [u8]) -> ArchiveEntry<'e> {
+    ArchiveEntry { kind: b'0', name, link: "", size: content.len() as u64, content }
 }
 
-fn header(entry: &Entry<'_>) -> [u8; 512] {
+fn header(entry: &ArchiveEntry<'_>) -> [u8; 512] {
     let mut block = [0; 512];
     let mut put = |at: usize, text: &str| block[at..at + text.len()].copy_from_slice(text.as_bytes());
     put(0, entry.name);
@@ -37,7 +37,7 @@ fn header(entry: &Entry<'_>) -> [u8; 512] {
     block
 }
 
-fn append(zip: &mut GzEncoder<Vec<u8>>, entry: &Entry<'_>) {
+fn append(zip: &mut GzEncoder<Vec<u8>>, entry: &ArchiveEntry<'_>) {
     zip.write_all(&header(entry)).unwrap();
     zip.write_all(entry.content).unwrap();
     let padding = entry.content.len().next_multiple_of(512) - entry.content.len();
@@ -53,13 +53,13 @@ fn packed(fill: impl FnOnce(&mut GzEncoder<Vec<u8>>)) -> Vec<u8> {
 }
 
 fn attack(archive: Vec<u8>) -> Attack {
-    Attack { chart: Packed::Archive(archive), sources: Vec::new(), profile: Profile::Helm3 }
+    Attack { chart: AttackChart::Archive(archive), sources: Vec::new(), profile: Profile::Helm3 }
 }
 
 /// An archive with the chart and this entry.
-fn with(kind: u8, name: &'static str, link: &'static str, content: &'static [u8]) -> Attack {
+fn archive_with_entry(kind: u8, name: &'static str, link: &'static str, content: &'static [u8]) -> Attack {
     let size = content.len() as u64;
-    attack(packed(|zip| append(zip, &Entry { kind, name, link, size, content })))
+    attack(packed(|zip| append(zip, &ArchiveEntry { kind, name, link, size, content })))
 }
 
 fn member(bytes: &[u8]) -> Vec<u8> {
@@ -82,48 +82,61 @@ fn zeros(mebibytes: usize) -> Vec<u8> {
     archive
 }
 
-pub fn cases() -> Vec<Case> {
+pub fn cases() -> Vec<HostileCase> {
     let mut cases = vec![
-        Case::new(
+        HostileCase::new(
             "archive: a file of a gigabyte",
             &["decompressed chart is larger than the maximum"],
             || {
-                let big =
-                    Entry { kind: b'0', name: "evil/big", link: "", size: 1 << 30, content: &[0; 1 << 20] };
+                let big = ArchiveEntry {
+                    kind: b'0',
+                    name: "evil/big",
+                    link: "",
+                    size: 1 << 30,
+                    content: &[0; 1 << 20],
+                };
                 attack(packed(|zip| append(zip, &big)))
             },
         ),
-        Case::new("archive: a gigabyte in files", &["unpacks to more than 100 times"], || {
+        HostileCase::new("archive: a gigabyte in files", &["unpacks to more than 100 times"], || {
             attack(zeros(1 << 10))
         }),
-        Case::new("archive: with Helm 4", &["unpacks to more than 100 times"], || Attack {
+        HostileCase::new("archive: with Helm 4", &["unpacks to more than 100 times"], || Attack {
             profile: Profile::Helm4,
             ..attack(zeros(256))
         }),
-        Case::new("archive: in an archive", &["subchart", "unpacks to more than 100 times"], || {
+        HostileCase::new("archive: in an archive", &["subchart", "unpacks to more than 100 times"], || {
             let inner = zeros(256);
             attack(packed(|zip| append(zip, &file("evil/charts/sub-1.0.0.tgz", &inner))))
         }),
-        Case::new("archive: one in the other", &["charts lie more than 32 deep in each other"], || {
-            let mut archive = packed(|_| ());
-            for _ in 0..40 {
-                archive = packed(|zip| append(zip, &file("evil/charts/evil-1.0.0.tgz", &archive)));
-            }
-            attack(archive)
-        }),
-        Case::new("archive: a million entries", &["chart archive has more than 100000 entries"], || {
-            let mut headers = Vec::new();
-            (0..1_000).for_each(|n| {
-                headers.extend(header(&Entry { kind: b'5', ..file(&format!("evil/{n}/"), b"") }));
-            });
-            attack(member(&headers).repeat(1_000))
-        }),
-        Case::new("archive: cut off", &["unexpected EOF"], || {
+        HostileCase::new(
+            "archive: one in the other",
+            &["charts lie more than 32 deep in each other"],
+            || {
+                let mut archive = packed(|_| ());
+                for _ in 0..40 {
+                    archive = packed(|zip| append(zip, &file("evil/charts/evil-1.0.0.tgz", &archive)));
+                }
+                attack(archive)
+            },
+        ),
+        HostileCase::new(
+            "archive: a million entries",
+            &["chart archive has more than 100000 entries"],
+            || {
+                let mut headers = Vec::new();
+                (0..1_000).for_each(|n| {
+                    headers.extend(header(&ArchiveEntry { kind: b'5', ..file(&format!("evil/{n}/"), b"") }));
+                });
+                attack(member(&headers).repeat(1_000))
+            },
+        ),
+        HostileCase::new("archive: cut off", &["unexpected EOF"], || {
             let mut archive = packed(|zip| append(zip, &file("evil/a", &[7; 100_000])));
             archive.truncate(archive.len() / 2);
             attack(archive)
         }),
-        Case::new("archive: two of one name", &["two files named \"values.yaml\""], || {
+        HostileCase::new("archive: two of one name", &["two files named \"values.yaml\""], || {
             attack(packed(|zip| {
                 append(zip, &file("evil/values.yaml", b"a: 1"));
                 append(zip, &file("evil/values.yaml", b"a: 2"));
@@ -145,7 +158,9 @@ pub fn cases() -> Vec<Case> {
         ("pipe", b'6', "evil/pipe", "", "\"pipe\" is a named pipe"),
     ];
     for (name, kind, entry, link, said) in rows {
-        cases.push(Case::new(&format!("archive: {name}"), &[said], move || with(kind, entry, link, b"")));
+        cases.push(HostileCase::new(&format!("archive: {name}"), &[said], move || {
+            archive_with_entry(kind, entry, link, b"")
+        }));
     }
     cases
 }

@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Case, cases, render};
+use super::{HostileCase, cases, render};
 
 /// Environment variable that names the case of the child process.
-const WHICH: &str = "LONGSHORE_HOSTILE_CASE";
+const CASE_VAR: &str = "LONGSHORE_HOSTILE_CASE";
 
 /// Timeout for cases that do not end. Every case takes less than a tenth of it on any machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const CASE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Prefix of the answer's line.
-const MARK: &str = "@@hostile@@";
+const ANSWER_PREFIX: &str = "@@hostile@@";
 
 /// Prefixes of answers that report a failed process.
 pub const FAILED: [&str; 2] = ["CRASHED", "DID NOT END"];
@@ -23,17 +23,17 @@ pub const FAILED: [&str; 2] = ["CRASHED", "DID NOT END"];
 pub struct Cost {
     pub millis: u128,
     /// CPU time in milliseconds.
-    pub busy: u64,
+    pub cpu_millis: u64,
     /// Peak memory in bytes beyond the initial usage.
     pub memory: usize,
     pub answer: String,
 }
 
 /// Runs the case in a child process; a crash is reported as an answer.
-pub fn run(case: &Case) -> Cost {
+pub fn run(case: &HostileCase) -> Cost {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["hostile::child::one_case", "--exact", "--ignored", "--nocapture"])
-        .env(WHICH, &case.name)
+        .env(CASE_VAR, &case.name)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -41,32 +41,32 @@ pub fn run(case: &Case) -> Cost {
     let id = child.id();
     let (done, waiting) = mpsc::channel();
     std::thread::spawn(move || done.send(child.wait_with_output()));
-    let Ok(child) = waiting.recv_timeout(PATIENCE) else {
+    let Ok(child) = waiting.recv_timeout(CASE_TIMEOUT) else {
         let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
-        let answer = format!("DID NOT END within {} s", PATIENCE.as_secs());
-        return Cost { millis: PATIENCE.as_millis(), busy: 0, memory: 0, answer };
+        let answer = format!("DID NOT END within {} s", CASE_TIMEOUT.as_secs());
+        return Cost { millis: CASE_TIMEOUT.as_millis(), cpu_millis: 0, memory: 0, answer };
     };
     let child = child.unwrap();
     let printed = String::from_utf8_lossy(&child.stdout);
-    let Some((_, line)) = printed.split_once(MARK) else {
+    let Some((_, line)) = printed.split_once(ANSWER_PREFIX) else {
         let said = String::from_utf8_lossy(&child.stderr);
         let answer = format!("CRASHED with {}: {said}", child.status);
-        return Cost { millis: 0, busy: 0, memory: 0, answer };
+        return Cost { millis: 0, cpu_millis: 0, memory: 0, answer };
     };
     let mut parts = line.trim_end().splitn(5, '\t').skip(1);
     let mut next = || parts.next().unwrap_or_default();
     let (millis, busy) = (next().parse().unwrap_or_default(), next().parse().unwrap_or_default());
     let memory = next().parse().unwrap_or_default();
     let answer = next().rsplit_once("\t@@").map_or("", |(answer, _)| answer).to_owned();
-    Cost { millis, busy, memory, answer }
+    Cost { millis, cpu_millis: busy, memory, answer }
 }
 
 #[test]
 #[ignore = "started by the tests that mean it"]
 fn one_case() {
-    let Ok(which) = std::env::var(WHICH) else { return };
+    let Ok(which) = std::env::var(CASE_VAR) else { return };
     let case = cases().into_iter().find(|case| case.name == which).unwrap();
-    let attack = (case.make)();
+    let attack = (case.build_attack)();
     // Resets the peak counter.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = kilobytes("VmRSS:");
@@ -77,7 +77,7 @@ fn one_case() {
     };
     let (millis, busy) = (start.elapsed().as_millis(), (nanoseconds() - worked) / 1_000_000);
     let memory = kilobytes("VmHWM:").saturating_sub(before) << 10;
-    println!("{MARK}\t{millis}\t{busy}\t{memory}\t{answer}\t@@");
+    println!("{ANSWER_PREFIX}\t{millis}\t{busy}\t{memory}\t{answer}\t@@");
 }
 
 /// A memory figure of this process from Linux; zero elsewhere.

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use helm_template::exec::Limits;
+use helm_template::exec::RenderLimits;
 use helm_template::functions;
 use helm_template::profile::Profile;
 
@@ -25,28 +25,28 @@ const EXTREMES: &[&str] = &[
 ];
 
 /// Values tested in pairs; the first ones also in triples.
-const SOME: &[&str] = &[
+const PAIR_VALUES: &[&str] = &[
     "9223372036854775807",
     "(repeat 20000 \"a1 .\")",
     "-9223372036854775808",
     "(until 5000)",
     "(dict \"a\" (until 5000))",
 ];
-const FEW: &[&str] = SOME.split_at(2).0;
+const TRIPLE_VALUES: &[&str] = PAIR_VALUES.split_at(2).0;
 
 /// Limits of one call, for a debug build on a busy machine.
-const MOST_TIME: Duration = Duration::from_secs(5);
-const MOST_MEMORY: usize = 512 << 20;
+const MAX_TIME: Duration = Duration::from_secs(5);
+const MAX_MEMORY: usize = 512 << 20;
 
 fn calls(name: &str) -> Vec<String> {
     let mut calls = vec![name.to_owned()];
     calls.extend(EXTREMES.iter().map(|a| format!("{name} {a}")));
-    for a in SOME {
-        calls.extend(SOME.iter().map(|b| format!("{name} {a} {b}")));
+    for a in PAIR_VALUES {
+        calls.extend(PAIR_VALUES.iter().map(|b| format!("{name} {a} {b}")));
     }
-    for a in FEW {
-        for b in FEW {
-            for c in FEW {
+    for a in TRIPLE_VALUES {
+        for b in TRIPLE_VALUES {
+            for c in TRIPLE_VALUES {
                 calls.push(format!("{name} {a} {b} {c}"));
             }
         }
@@ -69,7 +69,7 @@ fn functions_with_extreme_arguments_stay_within_the_budget() {
 #[test]
 #[ignore = "started by the test that means it"]
 fn all_calls() {
-    let limits = Limits { steps: 300_000, memory: 8 << 20, depth: 100 };
+    let limits = RenderLimits { steps: 300_000, memory: 8 << 20, depth: 100 };
     let table = functions::table(Profile::Helm4);
     let mut names: Vec<_> = table.names().collect();
     names.sort_unstable();
@@ -84,7 +84,7 @@ fn all_calls() {
             // Only the cost is checked here; other tests check answers.
             let answer = render_within(files(&[("templates/a.yaml", &template)]), limits);
             let took = Duration::from_nanos(nanoseconds() - began);
-            if took > MOST_TIME {
+            if took > MAX_TIME {
                 slow.push(format!("{call}: {took:?}"));
             }
             if let Err(why) = answer {
@@ -94,5 +94,5 @@ fn all_calls() {
     }
     let grown = kilobytes("VmHWM:").saturating_sub(before) << 10;
     assert!(slow.is_empty(), "{}", slow.join("\n"));
-    assert!(grown < MOST_MEMORY, "{} MiB", grown >> 20);
+    assert!(grown < MAX_MEMORY, "{} MiB", grown >> 20);
 }

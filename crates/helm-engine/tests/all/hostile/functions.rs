@@ -3,13 +3,13 @@
 //! Output of a function is counted as memory. Input that it only reads must be counted as work, however small the
 //! output: each case must stop at one of the two limits.
 
-use super::Case;
-use super::templates::{case, for_ever};
+use super::HostileCase;
+use super::templates::{case, nested_loops};
 
 /// A string of one letter, one of words, one of digits.
 const TEXTS: &str =
     r#"{{ $s := repeat 1000000 "a" }}{{ $w := repeat 200000 "aB c," }}{{ $d := repeat 1000000 "9" }}"#;
-const OF_TEXT: &[&str] = &[
+const TEXT_CALLS: &[&str] = &[
     "abbrev 10 $w",
     "adler32sum $w",
     "ago $d",
@@ -92,7 +92,7 @@ const LISTS: &str = concat!(
     r#"{{ $l := until 20000 }}{{ $e := splitList "a" (repeat 20000 "a") }}"#,
     r#"{{ $m := fromYaml (print (join ": 1\n" $l) ": 1") }}"#,
 );
-const OF_LISTS: &[&str] = &[
+const LIST_CALLS: &[&str] = &[
     "append $l 1",
     "chunk 1 $l",
     "compact $l",
@@ -143,7 +143,7 @@ const OF_LISTS: &[&str] = &[
 ];
 
 /// Objects of the chart.
-const OF_CHART: &[&str] = &[
+const CHART_CALLS: &[&str] = &[
     "print .",
     "toYaml .Chart",
     "toJson .Capabilities",
@@ -151,11 +151,13 @@ const OF_CHART: &[&str] = &[
     ".Capabilities.APIVersions.Has \"x\"",
 ];
 
-pub fn cases() -> Vec<Case> {
-    let texts = OF_TEXT.iter().map(|call| (TEXTS, call));
-    let lists = OF_LISTS.iter().map(|call| (LISTS, call));
-    let chart = OF_CHART.iter().map(|call| ("", call));
+pub fn cases() -> Vec<HostileCase> {
+    let texts = TEXT_CALLS.iter().map(|call| (TEXTS, call));
+    let lists = LIST_CALLS.iter().map(|call| (LISTS, call));
+    let chart = CHART_CALLS.iter().map(|call| ("", call));
     let all = texts.chain(lists).chain(chart);
-    all.map(|(first, call)| case(call, "", &format!("{first}{}", for_ever("1", &format!("$_ := {call}")))))
-        .collect()
+    all.map(|(first, call)| {
+        case(call, "", &format!("{first}{}", nested_loops("1", &format!("$_ := {call}"))))
+    })
+    .collect()
 }

@@ -14,50 +14,50 @@ mod child;
 mod extremes;
 mod files;
 mod functions;
-mod laws;
 mod limits;
+mod properties;
 mod templates;
 mod values;
 
-use helm_chart::values::{Source, user_values};
+use helm_chart::values::{ValuesSource, user_values};
 use helm_chart::{File, Loader, dependencies};
-use helm_engine::{Capabilities, Engine, Prepared, Request, Shown};
-use helm_template::exec::Limits;
-use helm_template::outside::Outside;
+use helm_engine::{Capabilities, Engine, EngineRequest, OutputOptions, ParsedChart};
+use helm_template::env::RenderEnv;
+use helm_template::exec::RenderLimits;
 use helm_template::profile::Profile;
 
 /// A chart and the options to render it.
 struct Attack {
-    chart: Packed,
+    chart: AttackChart,
     /// User values.
-    sources: Vec<Source>,
+    sources: Vec<ValuesSource>,
     profile: Profile,
 }
 
-enum Packed {
+enum AttackChart {
     Archive(Vec<u8>),
     Files(Vec<(String, Vec<u8>)>),
 }
 
 /// An attack and the expected answer.
-struct Case {
+struct HostileCase {
     name: String,
-    make: Box<dyn Fn() -> Attack>,
+    build_attack: Box<dyn Fn() -> Attack>,
     /// Required parts of the answer. If empty, any answer is accepted.
-    said: Vec<String>,
+    expected_parts: Vec<String>,
 }
 
-impl Case {
+impl HostileCase {
     fn new(name: &str, said: &[&str], make: impl Fn() -> Attack + 'static) -> Self {
         Self {
             name: name.to_owned(),
-            make: Box::new(make),
-            said: said.iter().copied().map(str::to_owned).collect(),
+            build_attack: Box::new(make),
+            expected_parts: said.iter().copied().map(str::to_owned).collect(),
         }
     }
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<HostileCase> {
     let mut cases = archives::cases();
     cases.extend(charts::cases());
     cases.extend(values::cases());
@@ -77,15 +77,15 @@ fn files(files: &[(&str, &str)]) -> Attack {
     if !files.iter().any(|(name, _)| *name == "Chart.yaml") {
         all.insert(0, ("Chart.yaml".to_owned(), CHART_YAML.into()));
     }
-    Attack { chart: Packed::Files(all), sources: Vec::new(), profile: Profile::Helm4 }
+    Attack { chart: AttackChart::Files(all), sources: Vec::new(), profile: Profile::Helm4 }
 }
 
 /// Lower limits in a debug build, which is slower.
-fn limits() -> Limits {
+fn limits() -> RenderLimits {
     if cfg!(debug_assertions) {
-        Limits { steps: 1_000_000, memory: 16 << 20, depth: 10_000 }
+        RenderLimits { steps: 1_000_000, memory: 16 << 20, depth: 10_000 }
     } else {
-        Limits::default()
+        RenderLimits::default()
     }
 }
 
@@ -94,40 +94,41 @@ fn render(attack: Attack) -> Result<Vec<u8>, String> {
 }
 
 /// Loads and renders a chart as `template` does.
-fn render_within(attack: Attack, limits: Limits) -> Result<Vec<u8>, String> {
+fn render_within(attack: Attack, limits: RenderLimits) -> Result<Vec<u8>, String> {
     let profile = attack.profile;
     let mut loader = Loader::new(profile);
     let chart = match attack.chart {
-        Packed::Archive(archive) => loader.archive(&archive),
-        Packed::Files(files) => {
+        AttackChart::Archive(archive) => loader.load_archive(&archive),
+        AttackChart::Files(files) => {
             let files = files.into_iter().map(|(name, data)| File { name: name.into(), data: data.into() });
-            loader.files(files.collect())
+            loader.load_files(files.collect())
         }
     };
     let chart = chart.map_err(|error| error.to_string())?;
     dependencies::check(&chart, profile).map_err(|error| error.to_string())?;
     let mut open = |name: &str| Err(format!("no file {name}").into());
     let values = user_values(&attack.sources, profile, &mut open).map_err(|error| error.to_string())?;
-    let capabilities = Capabilities::default_of(profile);
-    let request = Request { limits, ..Request::new("x", &values, &capabilities) };
-    let release = Engine::new(profile).render(&Prepared::new(chart), &request, Outside::NOWHERE);
-    let release = release.map_err(|failure| failure.why)?;
-    Ok(release.text(Shown { crds: false, hooks: true, tests: true }))
+    let capabilities = Capabilities::default_for(profile);
+    let request = EngineRequest { limits, ..EngineRequest::new("x", &values, &capabilities) };
+    let release = Engine::new(profile).render(&ParsedChart::new(chart), &request, RenderEnv::NULL);
+    let release = release.map_err(|failure| failure.message)?;
+    Ok(release.text(OutputOptions { crds: false, hooks: true, tests: true }))
 }
 
 /// Memory limit of every case.
-const MOST_MEMORY: usize = if cfg!(debug_assertions) { 1 << 30 } else { 400 << 20 };
+const MAX_MEMORY: usize = if cfg!(debug_assertions) { 1 << 30 } else { 400 << 20 };
 /// CPU time limit of every case in milliseconds; `costs` prints the figures.
-const MOST_BUSY: u64 = if cfg!(debug_assertions) { 15_000 } else { 5_000 };
+const MAX_CPU_MILLIS: u64 = if cfg!(debug_assertions) { 15_000 } else { 5_000 };
 
-fn check(cases: &[Case]) {
+fn check(cases: &[HostileCase]) {
     let mut wrong = String::new();
     for case in cases {
         let cost = child::run(case);
-        let missing: Vec<_> = case.said.iter().filter(|said| !cost.answer.contains(said.as_str())).collect();
+        let missing: Vec<_> =
+            case.expected_parts.iter().filter(|said| !cost.answer.contains(said.as_str())).collect();
         let failed = child::FAILED.iter().any(|word| cost.answer.starts_with(word));
-        if failed || !missing.is_empty() || cost.memory > MOST_MEMORY || cost.busy > MOST_BUSY {
-            let (answer, memory, busy) = (shortened(&cost.answer), cost.memory >> 20, cost.busy);
+        if failed || !missing.is_empty() || cost.memory > MAX_MEMORY || cost.cpu_millis > MAX_CPU_MILLIS {
+            let (answer, memory, busy) = (shortened(&cost.answer), cost.memory >> 20, cost.cpu_millis);
             wrong += &format!("{}: {memory} MiB, {busy} ms, without {missing:?}: {answer}\n", case.name);
         }
     }
@@ -144,37 +145,37 @@ fn shortened(answer: &str) -> String {
 }
 
 #[test]
-fn archives_that_mean_harm() {
+fn hostile_archives_are_rejected_within_limits() {
     check(&archives::cases());
 }
 
 #[test]
-fn charts_that_mean_harm() {
+fn hostile_charts_are_rejected_within_limits() {
     check(&charts::cases());
 }
 
 #[test]
-fn values_that_mean_harm() {
+fn hostile_values_are_rejected_within_limits() {
     check(&values::cases());
 }
 
 #[test]
-fn templates_that_mean_harm() {
+fn hostile_templates_are_rejected_within_limits() {
     check(&templates::cases());
 }
 
 #[test]
-fn functions_on_something_large() {
+fn functions_with_large_input_stay_within_limits() {
     check(&functions::cases());
 }
 
 #[test]
-fn files_that_mean_harm() {
+fn hostile_files_are_rejected_within_limits() {
     check(&files::cases());
 }
 
 #[test]
-fn charts_at_their_limits() {
+fn charts_at_their_limits_render() {
     check(&limits::cases());
 }
 
@@ -185,7 +186,7 @@ fn costs() {
     for case in cases() {
         let cost = child::run(&case);
         let answer = shortened(cost.answer.lines().last().unwrap_or_default()).replace('|', "\\|");
-        let (millis, busy, memory) = (cost.millis, cost.busy, cost.memory >> 20);
+        let (millis, busy, memory) = (cost.millis, cost.cpu_millis, cost.memory >> 20);
         println!("| {} | {millis} | {busy} | {memory} | {answer} |", case.name);
     }
 }

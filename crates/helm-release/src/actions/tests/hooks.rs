@@ -7,12 +7,12 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::api::ListParams;
 
-use super::stage::{
-    NAME, NAMESPACE, Stage, chart, install, rollback, said, test, uninstall, upgrade, values,
+use super::fixture::{
+    NAME, NAMESPACE, ReleaseHarness, chart, error_text, install, rollback, test, uninstall, upgrade, values,
 };
-use crate::actions::Wait;
-use crate::record::Phase;
-use crate::render::ReadyChart;
+use crate::actions::WaitMode;
+use crate::record::HookPhase;
+use crate::render::PreparedChart;
 
 /// A Job at an event, with further annotations; `behaviour` controls its simulated pods.
 fn job(name: &str, event: &str, more: &str, behaviour: &str) -> String {
@@ -25,7 +25,7 @@ fn job(name: &str, event: &str, more: &str, behaviour: &str) -> String {
 
 const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\n";
 
-fn with(jobs: &[String]) -> Arc<ReadyChart> {
+fn chart_with_jobs(jobs: &[String]) -> Arc<PreparedChart> {
     let names: Vec<String> = (0..jobs.len()).map(|at| format!("templates/{at}.yaml")).collect();
     let mut files: Vec<(&str, &str)> =
         names.iter().zip(jobs).map(|(name, text)| (&**name, &**text)).collect();
@@ -33,7 +33,7 @@ fn with(jobs: &[String]) -> Arc<ReadyChart> {
     chart(&files)
 }
 
-async fn jobs(stage: &Stage) -> Vec<String> {
+async fn job_names(stage: &ReleaseHarness) -> Vec<String> {
     let jobs: Api<Job> = Api::namespaced(stage.admin(), NAMESPACE);
     let mut names: Vec<String> = jobs
         .list(&ListParams::default())
@@ -48,31 +48,37 @@ async fn jobs(stage: &Stage) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn hooks_run_and_go_by_their_policies() {
-    let stage = Stage::simulated().await;
+async fn hooks_run_and_are_deleted_by_policy() {
+    let stage = ReleaseHarness::simulated().await;
     let helm = stage.helm().await;
-    let chart = with(&[
+    let chart = chart_with_jobs(&[
         job("before", "pre-install,pre-upgrade", "", ""),
         job("gone", "post-install", ", helm.sh/hook-delete-policy: hook-succeeded", ""),
         job("never", "post-delete", "", ""),
     ]);
     let record = helm.install(&install(&chart, &values("{}"))).await.unwrap();
     let phases: Vec<_> = record.hooks.iter().map(|hook| (hook.name.as_str(), hook.last_run.phase)).collect();
-    assert_eq!(phases, [("before", Phase::Succeeded), ("gone", Phase::Succeeded), ("never", Phase::Never)]);
-    assert_eq!(jobs(&stage).await, ["before"]);
+    assert_eq!(
+        phases,
+        [("before", HookPhase::Succeeded), ("gone", HookPhase::Succeeded), ("never", HookPhase::Never)]
+    );
+    assert_eq!(job_names(&stage).await, ["before"]);
     // The previous Job is deleted before it is created again.
     helm.upgrade(&upgrade(&chart, &values("{}"))).await.unwrap();
-    assert_eq!(jobs(&stage).await, ["before"]);
+    assert_eq!(job_names(&stage).await, ["before"]);
     helm.rollback(&rollback(1)).await.unwrap();
     helm.uninstall(&uninstall(false)).await.unwrap();
-    assert_eq!((jobs(&stage).await, stage.maps().await.len()), (vec!["before".into(), "never".into()], 0));
+    assert_eq!(
+        (job_names(&stage).await, stage.config_map_names().await.len()),
+        (vec!["before".into(), "never".into()], 0)
+    );
 }
 
 #[tokio::test]
-async fn a_hook_that_fails_fails_the_release() {
-    let stage = Stage::simulated().await;
+async fn failed_hook_fails_the_release() {
+    let stage = ReleaseHarness::simulated().await;
     let helm = stage.helm().await;
-    let chart = with(&[
+    let chart = chart_with_jobs(&[
         job(
             "first",
             "pre-install",
@@ -82,69 +88,73 @@ async fn a_hook_that_fails_fails_the_release() {
         job("bad", "pre-install", ", helm.sh/hook-delete-policy: hook-failed", "exit=1@0s"),
         job("late", "pre-install", ", helm.sh/hook-weight: \"7\"", ""),
     ]);
-    let why = said(helm.install(&install(&chart, &values("{}"))).await);
+    let why = error_text(helm.install(&install(&chart, &values("{}"))).await);
     assert!(why.contains("failed pre-install: ") && why.contains("bad"), "{why}");
     let history = stage.history().await;
     assert!(history[0].starts_with("1 failed: Release \"web\" failed: failed pre-install: "), "{history:?}");
-    assert_eq!((jobs(&stage).await.len(), stage.maps().await.len()), (0, 0), "nothing after it was done");
+    assert_eq!(
+        (job_names(&stage).await.len(), stage.config_map_names().await.len()),
+        (0, 0),
+        "nothing after it was done"
+    );
     let record = helm.storage(NAMESPACE).get(NAME, 1).await.unwrap().unwrap().record;
     let phase = |name: &str| record.hooks.iter().find(|hook| hook.name == name).unwrap().last_run.phase;
     assert_eq!(
         [phase("first"), phase("bad"), phase("late")],
-        [Phase::Succeeded, Phase::Failed, Phase::Never]
+        [HookPhase::Succeeded, HookPhase::Failed, HookPhase::Never]
     );
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_is_given_up() {
-    let stage = Stage::simulated().await;
+async fn hanging_hook_times_out() {
+    let stage = ReleaseHarness::simulated().await;
     let helm = stage.helm().await;
-    let chart = with(&[job("slow", "post-install", "", "exit=0@10m")]);
+    let chart = chart_with_jobs(&[job("slow", "post-install", "", "exit=0@10m")]);
     let mut ask = install(&chart, &values("{}"));
-    ask.run.timeout = Duration::from_millis(300);
-    let why = said(helm.install(&ask).await);
+    ask.options.timeout = Duration::from_millis(300);
+    let why = error_text(helm.install(&ask).await);
     assert!(why.starts_with("Timeout: failed post-install: ") && why.contains("slow"), "{why}");
     assert!(stage.history().await[0].starts_with("1 failed: "));
-    assert_eq!(stage.maps().await, ["m"]);
-    ask.run.hooks = false;
+    assert_eq!(stage.config_map_names().await, ["m"]);
+    ask.options.hooks = false;
     ask.replace = true;
     helm.install(&ask).await.unwrap();
 }
 
 #[tokio::test]
-async fn tests_are_run_and_remembered() {
-    let stage = Stage::simulated().await;
+async fn test_results_are_recorded() {
+    let stage = ReleaseHarness::simulated().await;
     let helm = stage.helm().await;
-    let chart = with(&[job("good", "test", "", ""), job("bad", "test", "", "exit=3@0s")]);
+    let chart = chart_with_jobs(&[job("good", "test", "", ""), job("bad", "test", "", "exit=3@0s")]);
     helm.install(&install(&chart, &values("{}"))).await.unwrap();
-    assert_eq!(jobs(&stage).await.len(), 0);
+    assert_eq!(job_names(&stage).await.len(), 0);
     let mut ask = test();
     ask.except = vec!["bad".into()];
     let record = helm.test(&ask).await.unwrap();
     let phases = |record: &crate::Record| -> Vec<_> {
         record.hooks.iter().map(|hook| (hook.name.clone(), hook.last_run.phase)).collect()
     };
-    assert_eq!(phases(&record), [("good".into(), Phase::Succeeded), ("bad".into(), Phase::Never)]);
+    assert_eq!(phases(&record), [("good".into(), HookPhase::Succeeded), ("bad".into(), HookPhase::Never)]);
     assert!(helm.test(&test()).await.is_err());
-    let record = helm.storage(NAMESPACE).last(NAME).await.unwrap().unwrap().record;
-    assert_eq!(phases(&record), [("good".into(), Phase::Succeeded), ("bad".into(), Phase::Failed)]);
+    let record = helm.storage(NAMESPACE).newest(NAME).await.unwrap().unwrap().record;
+    assert_eq!(phases(&record), [("good".into(), HookPhase::Succeeded), ("bad".into(), HookPhase::Failed)]);
     assert_eq!(stage.history().await, ["1 deployed: Install complete"]);
 }
 
 #[tokio::test]
-async fn what_never_becomes_ready_fails_in_time() {
-    let stage = Stage::simulated().await;
+async fn unready_upgrade_times_out_and_is_rolled_back() {
+    let stage = ReleaseHarness::simulated().await;
     let helm = stage.helm().await;
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec:\n  selector: {matchLabels: {a: b}}\n  \
         template:\n    metadata: {labels: {a: b}, annotations: {sim.longshore.dev/behaviour: {{ .Values.does | quote }}}}\n    \
         spec: {containers: [{name: c, image: i}]}\n";
     let chart = chart(&[("templates/d.yaml", deployment)]);
     let mut ask = install(&chart, &values("{\"does\": \"\"}"));
-    ask.run.wait = Wait::Watcher;
+    ask.options.wait = WaitMode::Watcher;
     helm.install(&ask).await.unwrap();
     let mut ask = upgrade(&chart, &values("{\"does\": \"never-ready\"}"));
-    (ask.run.wait, ask.run.timeout, ask.atomic) = (Wait::Watcher, Duration::from_secs(2), true);
-    let why = said(helm.upgrade(&ask).await);
+    (ask.options.wait, ask.options.timeout, ask.atomic) = (WaitMode::Watcher, Duration::from_secs(2), true);
+    let why = error_text(helm.upgrade(&ask).await);
     assert!(why.starts_with("Timeout: release web failed, and has been rolled back"), "{why}");
     let history = stage.history().await;
     assert!(

@@ -1,10 +1,10 @@
 //! Tests of the actions on an embedded cluster.
 
-mod apart;
-mod chance;
-mod course;
+mod concurrency;
+mod failures;
+mod fixture;
 mod hooks;
-mod kills;
-mod refused;
-mod stage;
-mod together;
+mod kill_points;
+mod lifecycle;
+mod random;
+mod rejections;

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use super::der::{self, Reader};
 use super::{keys, pem};
+use crate::env::{Curve, PrivateKey, RenderEnv};
 use crate::go;
-use crate::outside::{Curve, Outside, PrivateKey};
 use crate::profile::Profile;
 use crate::value::{Field, Json, Object, Str, Value};
 
@@ -22,11 +22,11 @@ pub struct Certificate {
     pub key: Value,
 }
 
-pub const TYPE: &str = "sprig.certificate";
+pub const CERTIFICATE_TYPE: &str = "sprig.certificate";
 
 impl Object for Certificate {
     fn type_name(&self) -> &str {
-        TYPE
+        CERTIFICATE_TYPE
     }
 
     fn print(&self) -> Cow<'_, str> {
@@ -60,16 +60,16 @@ impl Object for Certificate {
 }
 
 /// The subject and properties of a certificate to issue.
-pub struct Request {
+pub struct IssueRequest {
     /// The DER encoding of the subject name.
     subject: Vec<u8>,
     addresses: Vec<IpAddr>,
-    names: Vec<Value>,
+    dns_names: Vec<Value>,
     days: i64,
-    authority: bool,
+    is_ca: bool,
 }
 
-impl Request {
+impl IssueRequest {
     /// `addresses` and `names` are lists, or nil.
     pub fn new(cn: &Value, addresses: &Value, names: &Value, days: i64) -> Result<Self, Str> {
         let items = |list: &Value| list.as_list().map(|list| list.to_vec()).unwrap_or_default();
@@ -85,12 +85,12 @@ impl Request {
             let odd = go::print(odd);
             return Err(format!("error processing alternate dns name: {odd} is not a string").into());
         }
-        Ok(Self { subject: subject(cn)?, addresses, names, days, authority: false })
+        Ok(Self { subject: subject(cn)?, addresses, dns_names: names, days, is_ca: false })
     }
 
     /// A request for a CA certificate.
     pub fn authority(cn: &Value, days: i64) -> Result<Self, Str> {
-        Ok(Self { authority: true, ..Self::new(cn, &Value::Null, &Value::Null, days)? })
+        Ok(Self { is_ca: true, ..Self::new(cn, &Value::Null, &Value::Null, days)? })
     }
 }
 
@@ -120,7 +120,7 @@ pub struct Signer {
 
 impl Signer {
     /// Parses the certificate and the key of a CA.
-    pub fn read(authority: &Certificate) -> Result<Self, Str> {
+    pub fn parse(authority: &Certificate) -> Result<Self, Str> {
         let bytes = authority.cert.string_bytes().unwrap_or_default();
         let block = pem::decode(bytes).ok_or("unable to decode certificate")?;
         let parsed = parse(&block.bytes)
@@ -138,10 +138,10 @@ impl Signer {
 
 /// Issues a certificate for `key`, signed by `signer` or self-signed.
 pub fn issue(
-    request: &Request,
+    request: &IssueRequest,
     key: &PrivateKey,
     signer: Option<&Signer>,
-    outside: Outside<'_>,
+    outside: RenderEnv<'_>,
     profile: Profile,
 ) -> Result<Certificate, Str> {
     let der = create(request, key, signer, outside, profile)
@@ -153,10 +153,10 @@ pub fn issue(
 }
 
 fn create(
-    request: &Request,
+    request: &IssueRequest,
     key: &PrivateKey,
     signer: Option<&Signer>,
-    outside: Outside<'_>,
+    outside: RenderEnv<'_>,
     profile: Profile,
 ) -> Result<Vec<u8>, Str> {
     let signing = signer.map_or(key, |signer| &signer.key);
@@ -164,10 +164,10 @@ fn create(
         .ok_or("x509: certificate private key does not implement crypto.Signer")?;
     let unsupported = "x509: unsupported public key type: *dsa.PublicKey";
     let public_algorithm = public_algorithm(key).ok_or(unsupported)?;
-    let public = outside.crypto.public(key)?;
+    let public = outside.crypto.public_key(key)?;
     let public_key = der::sequence(&[&public_algorithm, &der::bits(&public)]);
     if let Some(signer) = signer {
-        let public = outside.crypto.public(&signer.key)?;
+        let public = outside.crypto.public_key(&signer.key)?;
         let algorithm = self::public_algorithm(&signer.key).unwrap_or_default();
         if signer.public_key != der::sequence(&[&algorithm, &der::bits(&public)]) {
             return Err("x509: provided PrivateKey doesn't match parent's PublicKey".into());
@@ -250,7 +250,7 @@ const AUTHORITY_KEY_ID: u8 = 35;
 const EXTENDED_KEY_USAGE: u8 = 37;
 
 fn extensions(
-    request: &Request,
+    request: &IssueRequest,
     public: &[u8],
     authority_key: &[u8],
     profile: Profile,
@@ -259,15 +259,15 @@ fn extensions(
     const CLIENT: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
     let truth = der::element(der::BOOLEAN, &[&[0xff]]);
     // The first byte is the number of unused bits. The bits: digital signature, key encipherment, certificate signing.
-    let usage: &[u8] = if request.authority { &[2, 0b1010_0100] } else { &[5, 0b1010_0000] };
+    let usage: &[u8] = if request.is_ca { &[2, 0b1010_0100] } else { &[5, 0b1010_0000] };
     let purposes = der::sequence(&[&der::element(der::OID, &[SERVER]), &der::element(der::OID, &[CLIENT])]);
-    let constraints = der::sequence(&[if request.authority { &truth } else { &[] }]);
+    let constraints = der::sequence(&[if request.is_ca { &truth } else { &[] }]);
     let mut all = vec![
         extension(KEY_USAGE, true, &der::element(der::BITS, &[usage])),
         extension(EXTENDED_KEY_USAGE, false, &purposes),
         extension(BASIC_CONSTRAINTS, true, &constraints),
     ];
-    if request.authority {
+    if request.is_ca {
         // A subject key identifier. Later versions of Go use a different digest.
         let (sha1, sha256) = (Sha1::digest(public), Sha256::digest(public));
         let id = match profile {
@@ -280,7 +280,7 @@ fn extensions(
         let id = der::sequence(&[&der::element(der::implicit(0), &[authority_key])]);
         all.push(extension(AUTHORITY_KEY_ID, false, &id));
     }
-    if !request.names.is_empty() || !request.addresses.is_empty() {
+    if !request.dns_names.is_empty() || !request.addresses.is_empty() {
         let nameless = request.subject == der::sequence(&[]);
         all.push(extension(SUBJECT_NAMES, nameless, &subject_names(request)?));
     }
@@ -296,9 +296,9 @@ fn extension(number: u8, critical: bool, value: &[u8]) -> Vec<u8> {
     der::sequence(&[&name, &critical, &value])
 }
 
-fn subject_names(request: &Request) -> Result<Vec<u8>, Str> {
+fn subject_names(request: &IssueRequest) -> Result<Vec<u8>, Str> {
     let mut all = Vec::new();
-    for name in &request.names {
+    for name in &request.dns_names {
         let bytes = name.string_bytes().unwrap_or_default();
         if !bytes.is_ascii() {
             let name = go::quote_bytes(bytes);
@@ -317,7 +317,7 @@ fn subject_names(request: &Request) -> Result<Vec<u8>, Str> {
 }
 
 /// The parts of a certificate that are needed to sign with it.
-struct Parsed<'d> {
+struct ParsedCertificate<'d> {
     subject: &'d [u8],
     public_key: &'d [u8],
     key_id: &'d [u8],
@@ -328,7 +328,7 @@ pub fn check(der: &[u8]) -> Result<(), Str> {
     parse(der).map(|_| ())
 }
 
-fn parse(der: &[u8]) -> Result<Parsed<'_>, Str> {
+fn parse(der: &[u8]) -> Result<ParsedCertificate<'_>, Str> {
     let mut outer = Reader(der);
     let mut whole = outer.sequence().ok_or("x509: malformed certificate")?;
     let mut body = whole.sequence().ok_or("x509: malformed tbs certificate")?;
@@ -350,8 +350,8 @@ fn parse(der: &[u8]) -> Result<Parsed<'_>, Str> {
     }
     body.read(der::SEQUENCE).ok_or("x509: malformed issuer")?;
     body.read(der::SEQUENCE).ok_or("x509: malformed validity")?;
-    let subject = body.element(der::SEQUENCE).ok_or("x509: malformed issuer")?.whole;
-    let public_key = body.element(der::SEQUENCE).ok_or("x509: malformed spki")?.whole;
+    let subject = body.element(der::SEQUENCE).ok_or("x509: malformed issuer")?.encoded;
+    let public_key = body.element(der::SEQUENCE).ok_or("x509: malformed spki")?.encoded;
     let mut key_id: &[u8] = &[];
     body.optional(der::implicit(1));
     body.optional(der::implicit(2));
@@ -371,5 +371,5 @@ fn parse(der: &[u8]) -> Result<Parsed<'_>, Str> {
     if !outer.is_empty() {
         return Err("x509: trailing data".into());
     }
-    Ok(Parsed { subject, public_key, key_id })
+    Ok(ParsedCertificate { subject, public_key, key_id })
 }

@@ -3,11 +3,11 @@
 use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 
+use crate::env::Random;
 use crate::go;
-use crate::outside::Random;
 use crate::value::Str;
 
-const BLOCK: usize = 16;
+const BLOCK_SIZE: usize = 16;
 
 fn cipher(password: &[u8]) -> Aes256 {
     let mut key = [0; 32];
@@ -16,7 +16,7 @@ fn cipher(password: &[u8]) -> Aes256 {
     Aes256::new(&Array::from(key))
 }
 
-fn mixed(a: [u8; BLOCK], b: &[u8; BLOCK]) -> [u8; BLOCK] {
+fn xor_blocks(a: [u8; BLOCK_SIZE], b: &[u8; BLOCK_SIZE]) -> [u8; BLOCK_SIZE] {
     let mut out = a;
     out.iter_mut().zip(b).for_each(|(a, b)| *a ^= b);
     out
@@ -28,15 +28,15 @@ pub fn encrypt(password: &[u8], plain: &[u8], random: &dyn Random) -> String {
         return String::new();
     }
     let cipher = cipher(password);
-    let padding = BLOCK - plain.len() % BLOCK;
+    let padding = BLOCK_SIZE - plain.len() % BLOCK_SIZE;
     let mut padded = plain.to_vec();
     // The padding is 16 at most.
     padded.resize(plain.len() + padding, u8::try_from(padding).unwrap_or_default());
-    let mut last = [0; BLOCK];
+    let mut last = [0; BLOCK_SIZE];
     random.fill(&mut last);
     let mut out = last.to_vec();
-    for block in padded.as_chunks::<BLOCK>().0 {
-        let mut block = Array::from(mixed(last, block));
+    for block in padded.as_chunks::<BLOCK_SIZE>().0 {
+        let mut block = Array::from(xor_blocks(last, block));
         cipher.encrypt_block(&mut block);
         last = block.into();
         out.extend_from_slice(&last);
@@ -51,13 +51,13 @@ pub fn decrypt(password: &[u8], encrypted: &[u8]) -> Result<Vec<u8>, Str> {
     }
     let bytes = go::base64_decode(encrypted).map_err(|corrupt| corrupt.to_string())?;
     let room = encrypted.len() / 4 * 3;
-    if room < BLOCK {
+    if room < BLOCK_SIZE {
         return Err(format!("runtime error: slice bounds out of range [:16] with capacity {room}").into());
     }
-    let Some((first, rest)) = bytes.split_first_chunk::<BLOCK>() else {
+    let Some((first, rest)) = bytes.split_first_chunk::<BLOCK_SIZE>() else {
         return Err(format!("runtime error: slice bounds out of range [16:{}]", bytes.len()).into());
     };
-    let (blocks, []) = rest.as_chunks::<BLOCK>() else {
+    let (blocks, []) = rest.as_chunks::<BLOCK_SIZE>() else {
         return Err("crypto/cipher: input not full blocks".into());
     };
     let cipher = cipher(password);
@@ -66,7 +66,7 @@ pub fn decrypt(password: &[u8], encrypted: &[u8]) -> Result<Vec<u8>, Str> {
     for block in blocks {
         let mut plain = Array::from(*block);
         cipher.decrypt_block(&mut plain);
-        out.extend_from_slice(&mixed(plain.into(), last));
+        out.extend_from_slice(&xor_blocks(plain.into(), last));
         last = block;
     }
     let padding = usize::from(*out.last().ok_or("runtime error: index out of range [-1]")?);
@@ -84,10 +84,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::outside::Nowhere;
+    use crate::env::NullEnv;
 
     #[test]
-    fn what_go_encrypted_and_what_it_refuses() {
+    fn decrypt_matches_go() {
         // (password, text, result of Helm's decryptAES)
         let table: &[(&str, &str, Result<&str, &str>)] = &[
             ("a", "", Ok("")),
@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encrypted_is_decrypted(password: Vec<u8>, plain: Vec<u8>) {
-            let encrypted = encrypt(&password, &plain, &Nowhere);
+            let encrypted = encrypt(&password, &plain, &NullEnv);
             prop_assert_eq!(decrypt(&password, encrypted.as_bytes()), Ok(plain));
         }
 

@@ -95,7 +95,7 @@ pub struct Reader<'d>(pub &'d [u8]);
 #[derive(Clone, Copy)]
 pub struct Element<'d> {
     /// Including tag and length.
-    pub whole: &'d [u8],
+    pub encoded: &'d [u8],
     pub content: &'d [u8],
 }
 
@@ -111,7 +111,7 @@ impl<'d> Reader<'d> {
         let (content, rest) = content.split_at_checked(length)?;
         let whole = self.0.get(..self.0.len() - rest.len())?;
         self.0 = rest;
-        Some(Element { whole, content })
+        Some(Element { encoded: whole, content })
     }
 
     /// The next element, if it has this tag.
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_short_as_can_be() {
+    fn integers_are_encoded_minimally() {
         assert_eq!(integer(&[]), [2, 1, 0]);
         assert_eq!(integer(&[0, 0, 1]), [2, 1, 1]);
         assert_eq!(integer(&[0x80]), [2, 2, 0, 0x80]);
@@ -160,7 +160,7 @@ mod tests {
             let mut reader = Reader(&written);
             let read = reader.element(OCTETS).unwrap();
             prop_assert_eq!(read.content, content);
-            prop_assert_eq!(read.whole, written.as_slice());
+            prop_assert_eq!(read.encoded, written.as_slice());
             prop_assert!(reader.is_empty());
         }
 

@@ -2,7 +2,7 @@
 
 use super::der::{self, Reader};
 use super::pem;
-use crate::outside::{Crypto, Curve, PrivateKey};
+use crate::env::{Crypto, Curve, PrivateKey};
 use crate::value::Str;
 
 pub const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
@@ -35,7 +35,7 @@ pub fn write(key: &PrivateKey, crypto: &dyn Crypto) -> Result<String, Str> {
                 &der::integer(&[1]),
                 &der::element(der::OCTETS, &[secret]),
                 &der::element(der::explicit(0), &[&curve_name(*curve)]),
-                &der::element(der::explicit(1), &[&der::bits(&crypto.public(key)?)]),
+                &der::element(der::explicit(1), &[&der::bits(&crypto.public_key(key)?)]),
             ]);
             pem::encode("EC PRIVATE KEY", &sec1)
         }
@@ -72,11 +72,11 @@ pub fn read(text: &[u8]) -> Result<PrivateKey, Str> {
 fn pkcs8(bytes: &[u8]) -> Result<PrivateKey, Str> {
     let Some((algorithm, mut parameters, secret)) = pkcs8_parts(bytes) else {
         return Err(if sec1_parts(bytes).is_some() {
-            other_form("ParseECPrivateKey")
-        } else if pkcs1_whole(bytes).is_some() {
-            other_form("ParsePKCS1PrivateKey")
+            wrong_format_error("ParseECPrivateKey")
+        } else if pkcs1_sequence(bytes).is_some() {
+            wrong_format_error("ParsePKCS1PrivateKey")
         } else {
-            unreadable(bytes, "pkcs8")
+            asn1_error(bytes, "pkcs8")
         });
     };
     match algorithm {
@@ -93,7 +93,7 @@ fn pkcs8(bytes: &[u8]) -> Result<PrivateKey, Str> {
             Ok(PrivateKey::Ed25519(seed))
         }
         other => {
-            let name = dotted(other);
+            let name = dotted_oid(other);
             Err(format!("x509: PKCS#8 wrapping contained private key with unknown algorithm: {name}").into())
         }
     }
@@ -108,13 +108,13 @@ fn pkcs8_parts(bytes: &[u8]) -> Option<(&[u8], Reader<'_>, &[u8])> {
 }
 
 fn pkcs1(bytes: &[u8]) -> Result<PrivateKey, Str> {
-    let Some(whole) = pkcs1_whole(bytes) else {
+    let Some(whole) = pkcs1_sequence(bytes) else {
         return Err(if sec1_parts(bytes).is_some() {
-            other_form("ParseECPrivateKey")
+            wrong_format_error("ParseECPrivateKey")
         } else if pkcs8_parts(bytes).is_some() {
-            other_form("ParsePKCS8PrivateKey")
+            wrong_format_error("ParsePKCS8PrivateKey")
         } else {
-            unreadable(bytes, "pkcs1PrivateKey")
+            asn1_error(bytes, "pkcs1PrivateKey")
         });
     };
     if whole.len() < bytes.len() {
@@ -124,24 +124,24 @@ fn pkcs1(bytes: &[u8]) -> Result<PrivateKey, Str> {
 }
 
 /// The sequence, if it holds the nine numbers of an RSA key: version, n, e, d, p, q, and the CRT values.
-fn pkcs1_whole(bytes: &[u8]) -> Option<&[u8]> {
+fn pkcs1_sequence(bytes: &[u8]) -> Option<&[u8]> {
     let element = Reader(bytes).element(der::SEQUENCE)?;
     let mut numbers = Reader(element.content);
     for _ in 0..9 {
         numbers.read(der::INTEGER)?;
     }
-    Some(element.whole)
+    Some(element.encoded)
 }
 
 /// `curve` is the OID from PKCS#8, where the key itself may omit it.
 fn sec1(bytes: &[u8], curve: Option<&[u8]>) -> Result<PrivateKey, Str> {
     let Some((version, secret, own)) = sec1_parts(bytes) else {
         return Err(if pkcs8_parts(bytes).is_some() {
-            other_form("ParsePKCS8PrivateKey")
-        } else if pkcs1_whole(bytes).is_some() {
-            other_form("ParsePKCS1PrivateKey")
+            wrong_format_error("ParsePKCS8PrivateKey")
+        } else if pkcs1_sequence(bytes).is_some() {
+            wrong_format_error("ParsePKCS1PrivateKey")
         } else {
-            let why = unreadable(bytes, "ecPrivateKey");
+            let why = asn1_error(bytes, "ecPrivateKey");
             format!("x509: failed to parse EC private key: {why}").into()
         });
     };
@@ -183,15 +183,15 @@ fn dsa(bytes: &[u8]) -> Result<PrivateKey, Str> {
         }
         Some(numbers)
     };
-    numbers().map(PrivateKey::Dsa).ok_or_else(|| unreadable(bytes, "DSAKeyFormat"))
+    numbers().map(PrivateKey::Dsa).ok_or_else(|| asn1_error(bytes, "DSAKeyFormat"))
 }
 
-fn other_form(parser: &str) -> Str {
+fn wrong_format_error(parser: &str) -> Str {
     format!("x509: failed to parse private key (use {parser} instead for this key format)").into()
 }
 
 /// The error of Go's `encoding/asn1` for bytes that are not a sequence of this type, judged by their first element.
-fn unreadable(bytes: &[u8], wanted: &str) -> Str {
+fn asn1_error(bytes: &[u8], wanted: &str) -> Str {
     if bytes.is_empty() {
         return "asn1: syntax error: sequence truncated".into();
     }
@@ -212,7 +212,7 @@ fn unreadable(bytes: &[u8], wanted: &str) -> Str {
 }
 
 /// An OID in dotted notation.
-fn dotted(oid: &[u8]) -> String {
+fn dotted_oid(oid: &[u8]) -> String {
     let mut numbers = Vec::new();
     let mut number: u64 = 0;
     for &byte in oid {
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_key_is_told_in_the_words_of_go() {
+    fn read_errors_match_go() {
         // (label, base64, error of sprig)
         let table: &[(&str, &str, &str)] = &[
             ("PRIVATE KEY", "", "decoding PEM as PKCS#8: asn1: syntax error: sequence truncated"),
@@ -268,10 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn numbers_with_points() {
-        assert_eq!(dotted(RSA), "1.2.840.113549.1.1.1");
-        assert_eq!(dotted(ED25519), "1.3.101.112");
-        assert_eq!(dotted(&[0x88, 0x37]), "2.999");
+    fn dotted_oid_formats_components() {
+        assert_eq!(dotted_oid(RSA), "1.2.840.113549.1.1.1");
+        assert_eq!(dotted_oid(ED25519), "1.3.101.112");
+        assert_eq!(dotted_oid(&[0x88, 0x37]), "2.999");
     }
 
     proptest! {

@@ -13,51 +13,51 @@ mod pem;
 
 use std::rc::Rc;
 
-use self::certificates::{Certificate, Request, Signer};
-use crate::exec::{Machine, Row, Run};
+use self::certificates::{Certificate, IssueRequest, Signer};
+use crate::env::{KeyKind, PrivateKey};
+use crate::exec::{FunctionBody, FunctionRow, Machine};
 use crate::go;
-use crate::outside::{KeyKind, PrivateKey};
 use crate::value::{Str, Type, Value};
 
-const CERTIFICATE: Type = Type::Object(certificates::TYPE);
+const CERTIFICATE: Type = Type::Object(certificates::CERTIFICATE_TYPE);
 
 #[rustfmt::skip]
-pub(super) const FUNCTIONS: &[Row] = &[
-    ("bcrypt",                   &[Type::String],                                                              false, Run::Machine(bcrypt)),
-    ("htpasswd",                 &[Type::String, Type::String],                                                false, Run::Machine(htpasswd)),
-    ("derivePassword",           &[Type::Uint32, Type::String, Type::String, Type::String, Type::String],      false, Run::Plain(derive_password)),
-    ("encryptAES",               &[Type::String, Type::String],                                                false, Run::Machine(encrypt)),
-    ("decryptAES",               &[Type::String, Type::String],                                                false, Run::Plain(decrypt)),
-    ("genPrivateKey",            &[Type::String],                                                              false, Run::Machine(private_key)),
-    ("buildCustomCert",          &[Type::String, Type::String],                                                false, Run::Plain(custom)),
-    ("genCA",                    &[Type::String, Type::Int],                                                   false, Run::Machine(authority)),
-    ("genCAWithKey",             &[Type::String, Type::Int, Type::String],                                     false, Run::Machine(authority)),
-    ("genSelfSignedCert",        &[Type::String, Type::List, Type::List, Type::Int],                           false, Run::Machine(self_signed)),
-    ("genSelfSignedCertWithKey", &[Type::String, Type::List, Type::List, Type::Int, Type::String],             false, Run::Machine(self_signed)),
-    ("genSignedCert",            &[Type::String, Type::List, Type::List, Type::Int, CERTIFICATE],              false, Run::Machine(signed)),
-    ("genSignedCertWithKey",     &[Type::String, Type::List, Type::List, Type::Int, CERTIFICATE, Type::String], false, Run::Machine(signed)),
+pub(super) const FUNCTIONS: &[FunctionRow] = &[
+    ("bcrypt",                   &[Type::String],                                                              false, FunctionBody::Machine(bcrypt)),
+    ("htpasswd",                 &[Type::String, Type::String],                                                false, FunctionBody::Machine(htpasswd)),
+    ("derivePassword",           &[Type::Uint32, Type::String, Type::String, Type::String, Type::String],      false, FunctionBody::Plain(derive_password)),
+    ("encryptAES",               &[Type::String, Type::String],                                                false, FunctionBody::Machine(encrypt)),
+    ("decryptAES",               &[Type::String, Type::String],                                                false, FunctionBody::Plain(decrypt)),
+    ("genPrivateKey",            &[Type::String],                                                              false, FunctionBody::Machine(private_key)),
+    ("buildCustomCert",          &[Type::String, Type::String],                                                false, FunctionBody::Plain(build_custom_cert)),
+    ("genCA",                    &[Type::String, Type::Int],                                                   false, FunctionBody::Machine(authority)),
+    ("genCAWithKey",             &[Type::String, Type::Int, Type::String],                                     false, FunctionBody::Machine(authority)),
+    ("genSelfSignedCert",        &[Type::String, Type::List, Type::List, Type::Int],                           false, FunctionBody::Machine(self_signed)),
+    ("genSelfSignedCertWithKey", &[Type::String, Type::List, Type::List, Type::Int, Type::String],             false, FunctionBody::Machine(self_signed)),
+    ("genSignedCert",            &[Type::String, Type::List, Type::List, Type::Int, CERTIFICATE],              false, FunctionBody::Machine(signed)),
+    ("genSignedCertWithKey",     &[Type::String, Type::List, Type::List, Type::Int, CERTIFICATE, Type::String], false, FunctionBody::Machine(signed)),
 ];
 
 /// The key of a certificate for which the chart brings none.
-pub const USUAL_KEY: KeyKind = KeyKind::Rsa { bits: 2048 };
+pub const DEFAULT_KEY: KeyKind = KeyKind::Rsa { bits: 2048 };
 
 /// Functions that generate one such key per call.
-pub const MAKE_USUAL_KEY: &[&str] = &["genCA", "genSelfSignedCert", "genSignedCert"];
+pub const DEFAULT_KEY_FUNCTIONS: &[&str] = &["genCA", "genSelfSignedCert", "genSignedCert"];
 
 fn bytes(arguments: &[Value], at: usize) -> &[u8] {
     arguments.get(at).and_then(Value::string_bytes).unwrap_or_default()
 }
 
 fn bcrypt(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
-    Ok(passwords::bcrypt(bytes(arguments, 0), machine.outside.random).into())
+    Ok(passwords::bcrypt(bytes(arguments, 0), machine.env.random).into())
 }
 
 fn htpasswd(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
     let user = bytes(arguments, 0);
-    Ok(Value::string_of(if user.contains(&b':') {
+    Ok(Value::string_from_bytes(if user.contains(&b':') {
         [b"invalid username: ", user].concat()
     } else {
-        let hash = passwords::bcrypt(bytes(arguments, 1), machine.outside.random);
+        let hash = passwords::bcrypt(bytes(arguments, 1), machine.env.random);
         [user, b":", hash.as_bytes()].concat()
     }))
 }
@@ -73,11 +73,11 @@ fn derive_password(arguments: &[Value]) -> Result<Value, Str> {
 }
 
 fn encrypt(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
-    Ok(cipher::encrypt(bytes(arguments, 0), bytes(arguments, 1), machine.outside.random).into())
+    Ok(cipher::encrypt(bytes(arguments, 0), bytes(arguments, 1), machine.env.random).into())
 }
 
 fn decrypt(arguments: &[Value]) -> Result<Value, Str> {
-    cipher::decrypt(bytes(arguments, 0), bytes(arguments, 1)).map(Value::string_of)
+    cipher::decrypt(bytes(arguments, 0), bytes(arguments, 1)).map(Value::string_from_bytes)
 }
 
 /// Charged steps to generate a key. RSA and DSA generation time varies randomly; charts are charged a third of the typical time, so
@@ -93,7 +93,7 @@ fn steps_to_generate(kind: KeyKind) -> u64 {
 /// Generates a private key as PEM. An error becomes the result text.
 fn private_key(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
     let kind = arguments.first().and_then(Value::text).unwrap_or_default();
-    let crypto = machine.outside.crypto;
+    let crypto = machine.env.crypto;
     let kind = match kind.as_ref() {
         "" | "rsa" => KeyKind::Rsa { bits: 4096 },
         "dsa" => KeyKind::Dsa,
@@ -107,32 +107,35 @@ fn private_key(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, 
 }
 
 /// `buildCustomCert`: checks and returns a certificate and a key that the chart supplies.
-fn custom(arguments: &[Value]) -> Result<Value, Str> {
+fn build_custom_cert(arguments: &[Value]) -> Result<Value, Str> {
     let cert = go::base64_decode(bytes(arguments, 0)).map_err(|_| "unable to decode base64 certificate")?;
     let key = go::base64_decode(bytes(arguments, 1)).map_err(|_| "unable to decode base64 private key")?;
     let block = pem::decode(&cert).ok_or("unable to decode certificate")?;
     certificates::check(&block.bytes)
         .map_err(|why| format!("error parsing certificate: decodedCert.Bytes: {why}"))?;
     keys::read(&key).map_err(|why| format!("error parsing private key: {why}"))?;
-    Ok(handed_on(Certificate { cert: Value::string_of(cert), key: Value::string_of(key) }))
+    Ok(certificate_value(Certificate {
+        cert: Value::string_from_bytes(cert),
+        key: Value::string_from_bytes(key),
+    }))
 }
 
-fn handed_on(certificate: Certificate) -> Value {
+fn certificate_value(certificate: Certificate) -> Value {
     Value::Object(Rc::new(certificate))
 }
 
 fn authority(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
     let [cn, days, own @ ..] = arguments else { return Err("two arguments are missing".into()) };
-    let own = brought(own.first())?;
-    issue(machine, &Request::authority(cn, number(days))?, own, None)
+    let own = supplied_key(own.first())?;
+    issue(machine, &IssueRequest::authority(cn, number(days))?, own, None)
 }
 
 fn self_signed(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
     let [cn, addresses, names, days, own @ ..] = arguments else {
         return Err("four arguments are missing".into());
     };
-    let own = brought(own.first())?;
-    issue(machine, &Request::new(cn, addresses, names, number(days))?, own, None)
+    let own = supplied_key(own.first())?;
+    issue(machine, &IssueRequest::new(cn, addresses, names, number(days))?, own, None)
 }
 
 fn signed(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> {
@@ -140,13 +143,13 @@ fn signed(machine: &mut Machine<'_>, arguments: &[Value]) -> Result<Value, Str> 
         return Err("five arguments are missing".into());
     };
     let authority = authority.as_any().downcast_ref::<Certificate>().ok_or("that is no certificate")?;
-    let own = brought(own.first())?;
-    let signer = Signer::read(authority)?;
-    issue(machine, &Request::new(cn, addresses, names, number(days))?, own, Some(&signer))
+    let own = supplied_key(own.first())?;
+    let signer = Signer::parse(authority)?;
+    issue(machine, &IssueRequest::new(cn, addresses, names, number(days))?, own, Some(&signer))
 }
 
 /// The private key that the chart supplies, if any.
-fn brought(key: Option<&Value>) -> Result<Option<PrivateKey>, Str> {
+fn supplied_key(key: Option<&Value>) -> Result<Option<PrivateKey>, Str> {
     key.map(|key| {
         keys::read(key.string_bytes().unwrap_or_default())
             .map_err(|why| format!("parsing private key: {why}").into())
@@ -156,18 +159,18 @@ fn brought(key: Option<&Value>) -> Result<Option<PrivateKey>, Str> {
 
 fn issue(
     machine: &mut Machine<'_>,
-    request: &Request,
+    request: &IssueRequest,
     own: Option<PrivateKey>,
     signer: Option<&Signer>,
 ) -> Result<Value, Str> {
-    let outside = machine.outside;
+    let outside = machine.env;
     let key = match own {
         Some(key) => key,
         None => {
-            outside.crypto.generate(USUAL_KEY).map_err(|why| format!("error generating rsa key: {why}"))?
+            outside.crypto.generate(DEFAULT_KEY).map_err(|why| format!("error generating rsa key: {why}"))?
         }
     };
-    certificates::issue(request, &key, signer, outside, machine.functions.profile).map(handed_on)
+    certificates::issue(request, &key, signer, outside, machine.functions.profile).map(certificate_value)
 }
 
 fn number(value: &Value) -> i64 {

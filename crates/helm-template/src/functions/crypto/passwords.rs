@@ -4,10 +4,10 @@ use blowfish::Blowfish;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::outside::Random;
+use crate::env::Random;
 
 const COST: u32 = 10;
-const LONGEST: usize = 72;
+const MAX_PASSWORD_LEN: usize = 72;
 const BCRYPT_ALPHABET: &[u8; 64] = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 /// The plaintext that bcrypt encrypts repeatedly.
@@ -15,7 +15,7 @@ const MAGIC: [u32; 6] = [0x4f72_7068, 0x6561_6e42, 0x6568_6f6c, 0x6465_7253, 0x6
 
 /// Hashes with bcrypt. An error becomes the result text.
 pub fn bcrypt(password: &[u8], random: &dyn Random) -> String {
-    if password.len() > LONGEST {
+    if password.len() > MAX_PASSWORD_LEN {
         return "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes".into();
     }
     let mut salt = [0; 16];
@@ -27,7 +27,7 @@ fn bcrypt_with(password: &[u8], salt: &[u8; 16]) -> String {
     // bcrypt includes the terminating NUL of the C string in the key, up to the maximum length.
     let mut key = password.to_vec();
     key.push(0);
-    key.truncate(LONGEST);
+    key.truncate(MAX_PASSWORD_LEN);
     let mut cipher = Blowfish::bc_init_state();
     cipher.salted_expand_key(salt, &key);
     for _ in 0..1 << COST {
@@ -58,7 +58,7 @@ fn bcrypt_base64(bytes: &[u8]) -> String {
 }
 
 /// Password templates by kind. The seed selects one template of a kind; each character names a class of [`letters`].
-const FORMS: &[(&str, &[&str])] = &[
+const PASSWORD_TEMPLATES: &[(&str, &[&str])] = &[
     ("maximum", &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"]),
     (
         "long",
@@ -107,7 +107,7 @@ fn letters(class: u8) -> &'static [u8] {
 /// The Master Password algorithm: deterministic for the same arguments.
 pub fn derive(counter: u32, kind: &str, password: &[u8], user: &[u8], site: &[u8]) -> String {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
-    let Some((_, forms)) = FORMS.iter().find(|(name, _)| *name == kind) else {
+    let Some((_, forms)) = PASSWORD_TEMPLATES.iter().find(|(name, _)| *name == kind) else {
         return format!("cannot find password template {kind}");
     };
     let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
@@ -136,10 +136,10 @@ pub fn derive(counter: u32, kind: &str, password: &[u8], user: &[u8], site: &[u8
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outside::Nowhere;
+    use crate::env::NullEnv;
 
     #[test]
-    fn hashes_that_go_takes() {
+    fn bcrypt_hashes_match_go() {
         // Each hash was verified by golang.org/x/crypto/bcrypt.
         let table: &[(&str, &str)] = &[
             ("", "$2a$10$......................F5mzCEQ5E01or2Zs1UUMeqS/7rfVb16"),
@@ -150,20 +150,20 @@ mod tests {
             ),
         ];
         for (password, expected) in table {
-            assert_eq!(bcrypt(password.as_bytes(), &Nowhere), *expected, "{password:?}");
+            assert_eq!(bcrypt(password.as_bytes(), &NullEnv), *expected, "{password:?}");
         }
     }
 
     #[test]
-    fn a_long_password_is_refused() {
+    fn bcrypt_rejects_long_password() {
         assert_eq!(
-            bcrypt(&[b'x'; 73], &Nowhere),
+            bcrypt(&[b'x'; 73], &NullEnv),
             "failed to encrypt string with bcrypt: bcrypt: password length exceeds 72 bytes"
         );
     }
 
     #[test]
-    fn the_same_words_give_the_same_password() {
+    fn derive_matches_helm() {
         // (counter, kind, password, user, site, result of Helm)
         let table: &[(u32, &str, &str, &str, &str, &str)] = &[
             (1, "long", "a", "b", "c", "NameLetbDewr8_"),

@@ -7,10 +7,10 @@ use crate::go;
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"\n-----END ";
 const DASHES: &[u8] = b"-----";
-const LINE: usize = 64;
+const LINE_LEN: usize = 64;
 
 /// A decoded PEM block.
-pub struct Block {
+pub struct PemBlock {
     /// The type of the content, such as `CERTIFICATE`.
     pub label: String,
     pub bytes: Vec<u8>,
@@ -19,14 +19,14 @@ pub struct Block {
 /// Encodes bytes as a PEM block with lines of 64 characters.
 pub fn encode(label: &str, bytes: &[u8]) -> String {
     let body = go::base64(bytes);
-    let mut out = String::with_capacity(body.len() + body.len() / LINE + 2 * label.len() + 40);
+    let mut out = String::with_capacity(body.len() + body.len() / LINE_LEN + 2 * label.len() + 40);
     out.push_str("-----BEGIN ");
     out.push_str(label);
     out.push_str("-----\n");
     let mut rest = body.as_str();
     while !rest.is_empty() {
         // Base64 is ASCII, so every offset is a character boundary.
-        let (line, after) = rest.split_at(rest.len().min(LINE));
+        let (line, after) = rest.split_at(rest.len().min(LINE_LEN));
         out.push_str(line);
         out.push('\n');
         rest = after;
@@ -38,7 +38,7 @@ pub fn encode(label: &str, bytes: &[u8]) -> String {
 }
 
 /// Decodes the first block of a text; text before and after it is ignored.
-pub fn decode(text: &[u8]) -> Option<Block> {
+pub fn decode(text: &[u8]) -> Option<PemBlock> {
     let mut rest = text;
     loop {
         let end = memmem::find(rest, END)?;
@@ -55,11 +55,11 @@ pub fn decode(text: &[u8]) -> Option<Block> {
 }
 
 /// `inside` is the text from the label to the last line break; `after` is the text after `-----END `.
-fn block(inside: &[u8], after: &[u8]) -> Option<Block> {
-    let (first, mut inside) = line(inside);
+fn block(inside: &[u8], after: &[u8]) -> Option<PemBlock> {
+    let (first, mut inside) = split_line(inside);
     let label = first.strip_suffix(DASHES)?;
     let mut headers = false;
-    while let (header, next) = line(inside)
+    while let (header, next) = split_line(inside)
         && header.contains(&b':')
     {
         headers = true;
@@ -70,16 +70,16 @@ fn block(inside: &[u8], after: &[u8]) -> Option<Block> {
         return None;
     }
     let after = after.strip_prefix(label)?.strip_prefix(DASHES)?;
-    if !line(after).0.is_empty() {
+    if !split_line(after).0.is_empty() {
         return None;
     }
     let body: Vec<u8> = inside.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t')).collect();
     let bytes = go::base64_decode(&body).ok()?;
-    Some(Block { label: String::from_utf8_lossy(label).into_owned(), bytes })
+    Some(PemBlock { label: String::from_utf8_lossy(label).into_owned(), bytes })
 }
 
 /// The first line, without trailing whitespace, and the remainder.
-fn line(text: &[u8]) -> (&[u8], &[u8]) {
+fn split_line(text: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match memchr::memchr(b'\n', text) {
         Some(end) => (&text[..end], &text[end + 1..]),
         None => (text, Default::default()),
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_a_block_and_what_is_none() {
+    fn decode_accepts_and_rejects_blocks_like_go() {
         // Every expectation was compared with Go's encoding/pem.
         let table: &[(&str, Option<(&str, &str)>)] = &[
             ("", None),

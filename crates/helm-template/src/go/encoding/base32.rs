@@ -1,6 +1,6 @@
 //! Base32 with the standard alphabet, compatible with Go's encoder and decoder.
 
-use super::Corrupt;
+use super::CorruptInputError;
 
 const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
@@ -20,8 +20,8 @@ pub fn base32(bytes: &[u8]) -> String {
 }
 
 /// Decodes base32. Line breaks are skipped and not counted in error offsets.
-pub fn base32_decode(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
-    decode(text).map_err(|at| Corrupt { base: 32, at })
+pub fn base32_decode(text: &[u8]) -> Result<Vec<u8>, CorruptInputError> {
+    decode(text).map_err(|at| CorruptInputError { base: 32, offset: at })
 }
 
 fn decode(text: &[u8]) -> Result<Vec<u8>, usize> {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 
-use super::Corrupt;
+use super::CorruptInputError;
 
 /// Go ignores trailing bits.
 const LENIENT: GeneralPurpose =
@@ -15,12 +15,15 @@ pub fn base64(bytes: &[u8]) -> String {
 }
 
 /// Decodes base64. Line breaks are skipped wherever they occur.
-pub fn base64_decode(text: &[u8]) -> Result<Vec<u8>, Corrupt> {
+pub fn base64_decode(text: &[u8]) -> Result<Vec<u8>, CorruptInputError> {
     // Well-formed single-line input takes the fast path. Other input takes the slow path, which computes error offsets as Go does.
-    LENIENT.decode(text).or_else(|_| slowly(text)).map_err(|at| Corrupt { base: 64, at })
+    LENIENT
+        .decode(text)
+        .or_else(|_| decode_slow(text))
+        .map_err(|at| CorruptInputError { base: 64, offset: at })
 }
 
-fn slowly(text: &[u8]) -> Result<Vec<u8>, usize> {
+fn decode_slow(text: &[u8]) -> Result<Vec<u8>, usize> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3 + 3);
     let mut at = 0;
     let past_newlines = |mut at: usize| {
@@ -91,15 +94,15 @@ mod tests {
         #[test]
         fn the_slow_way_and_the_fast_agree(text in "[A-Da-d0-9+/=]{0,12}") {
             if let Ok(bytes) = LENIENT.decode(&text) {
-                prop_assert_eq!(slowly(text.as_bytes()), Ok(bytes));
+                prop_assert_eq!(decode_slow(text.as_bytes()), Ok(bytes));
             } else {
-                prop_assert!(slowly(text.as_bytes()).is_err());
+                prop_assert!(decode_slow(text.as_bytes()).is_err());
             }
         }
 
         #[test]
         fn what_is_written_is_read(bytes: Vec<u8>) {
-            prop_assert_eq!(slowly(base64(&bytes).as_bytes()), Ok(bytes));
+            prop_assert_eq!(decode_slow(base64(&bytes).as_bytes()), Ok(bytes));
         }
     }
 }

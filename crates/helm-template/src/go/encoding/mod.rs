@@ -8,14 +8,14 @@ pub use base64::{base64, base64_decode};
 
 /// The offset of the first invalid byte: Go's `CorruptInputError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Corrupt {
+pub struct CorruptInputError {
     base: u8,
-    at: usize,
+    offset: usize,
 }
 
-impl std::fmt::Display for Corrupt {
+impl std::fmt::Display for CorruptInputError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "illegal base{} data at input byte {}", self.base, self.at)
+        write!(f, "illegal base{} data at input byte {}", self.base, self.offset)
     }
 }
 
@@ -26,15 +26,15 @@ mod tests {
     /// The result of Go's `DecodeString` for each text: the bytes, or the offset of the first invalid byte.
     type Table = [(&'static str, Result<&'static str, usize>)];
 
-    fn check(decode: fn(&[u8]) -> Result<Vec<u8>, Corrupt>, table: &Table) {
+    fn check(decode: fn(&[u8]) -> Result<Vec<u8>, CorruptInputError>, table: &Table) {
         for (text, expected) in table {
-            let got = decode(text.as_bytes()).map_err(|corrupt| corrupt.at);
+            let got = decode(text.as_bytes()).map_err(|corrupt| corrupt.offset);
             assert_eq!(got, expected.map(|text| text.as_bytes().to_vec()), "{text:?}");
         }
     }
 
     #[test]
-    fn places_in_base32_are_counted_as_in_go() {
+    fn base32_error_offsets_match_go() {
         check(
             base32_decode,
             &[
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_base64_are_counted_as_in_go() {
+    fn base64_error_offsets_match_go() {
         check(
             base64_decode,
             &[

@@ -14,7 +14,7 @@ pub enum Alphabet {
 
 impl Alphabet {
     /// The alphabet of a text.
-    pub fn of(text: &[u8]) -> Self {
+    pub fn from_text(text: &[u8]) -> Self {
         if text.is_ascii() { Self::Ascii } else { Self::Unicode }
     }
 

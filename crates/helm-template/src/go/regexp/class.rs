@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::names;
 use super::tokens::escape;
-use super::translate::{Flaw, Translation};
+use super::translate::{RegexSyntaxError, Translator};
 
 /// POSIX classes such as `[:alpha:]` and `[:^alpha:]`. They mean the same in Go and in the `regex` crate.
 #[rustfmt::skip]
@@ -31,9 +31,12 @@ pub(super) fn perl(text: &str) -> Option<(&'static str, &str)> {
     Some((set, &text[2..]))
 }
 
-impl<'p> Translation<'p> {
+impl<'p> Translator<'p> {
     /// Parses `\pL`, `\p{Han}` or `\P{^Han}` at the start of `text`. Returns the content of a bracketed class and the remaining text.
-    pub(super) fn unicode<'t>(&self, text: &'t str) -> Result<Option<(String, &'t str)>, Flaw<'t>> {
+    pub(super) fn unicode<'t>(
+        &self,
+        text: &'t str,
+    ) -> Result<Option<(String, &'t str)>, RegexSyntaxError<'t>> {
         let mut negated = match text.as_bytes() {
             [b'\\', b'p', ..] => false,
             [b'\\', b'P', ..] => true,
@@ -41,7 +44,7 @@ impl<'p> Translation<'p> {
         };
         let after = &text[2..];
         let length = match after.chars().next() {
-            Some('{') => after.find('}').ok_or(Flaw::Range(text))? + 1,
+            Some('{') => after.find('}').ok_or(RegexSyntaxError::Range(text))? + 1,
             Some(c) => c.len_utf8(),
             None => 0,
         };
@@ -57,12 +60,12 @@ impl<'p> Translation<'p> {
             }
             None => name,
         };
-        let set = names::set(name, self.profile).ok_or(Flaw::Range(written))?;
+        let set = names::named_set(name, self.profile).ok_or(RegexSyntaxError::Range(written))?;
         Ok(Some((format!("[{}{set}]", if negated { "^" } else { "" }), rest)))
     }
 
     /// Translates a bracketed class. Returns the remaining pattern.
-    pub(super) fn class(&mut self, whole: &'p str) -> Result<&'p str, Flaw<'p>> {
+    pub(super) fn class(&mut self, whole: &'p str) -> Result<&'p str, RegexSyntaxError<'p>> {
         let mut rest = &whole[1..];
         let negated = rest.starts_with('^');
         if negated {
@@ -92,10 +95,10 @@ impl<'p> Translation<'p> {
                 if let Some(after) = range {
                     (high, rest) = character(after, whole)?;
                     if high < low {
-                        return Err(Flaw::Range(&from[..from.len() - rest.len()]));
+                        return Err(RegexSyntaxError::Range(&from[..from.len() - rest.len()]));
                     }
                 }
-                range_of(&mut set, low, high);
+                push_range(&mut set, low, high);
             }
         }
         let class = match (set.as_str(), negated) {
@@ -108,7 +111,7 @@ impl<'p> Translation<'p> {
     }
 }
 
-fn posix(text: &str) -> Result<Option<(&str, &str)>, Flaw<'_>> {
+fn posix(text: &str) -> Result<Option<(&str, &str)>, RegexSyntaxError<'_>> {
     let Some(inner) = text.strip_prefix("[:") else { return Ok(None) };
     let Some(end) = inner.find(":]") else { return Ok(None) };
     let (written, rest) = text.split_at(end + 4);
@@ -116,20 +119,20 @@ fn posix(text: &str) -> Result<Option<(&str, &str)>, Flaw<'_>> {
     if POSIX.contains(&name.strip_prefix('^').unwrap_or(name)) {
         Ok(Some((written, rest)))
     } else {
-        Err(Flaw::Range(written))
+        Err(RegexSyntaxError::Range(written))
     }
 }
 
-fn character<'p>(text: &'p str, whole: &'p str) -> Result<(u32, &'p str), Flaw<'p>> {
+fn character<'p>(text: &'p str, whole: &'p str) -> Result<(u32, &'p str), RegexSyntaxError<'p>> {
     match text.chars().next() {
-        None => Err(Flaw::MissingBracket(whole)),
+        None => Err(RegexSyntaxError::MissingBracket(whole)),
         Some('\\') => escape(text),
         Some(c) => Ok((u32::from(c), &text[c.len_utf8()..])),
     }
 }
 
 /// Adds a range without its surrogates: no text contains them, and the `regex` crate rejects them.
-fn range_of(set: &mut String, low: u32, high: u32) {
+fn push_range(set: &mut String, low: u32, high: u32) {
     for (low, high) in [(low, high.min(0xD7FF)), (low.max(0xE000), high)] {
         if low <= high {
             // Writing to a String cannot fail.

@@ -5,24 +5,24 @@ use regex_automata::util::captures::Captures;
 use regex_automata::{Input, Match};
 
 use super::alphabet::Alphabet;
+use super::cost::states_per_char;
 use super::subject::Subject;
-use super::translate::{Flaw, translate};
-use super::weight::places_for_each;
-use crate::go::letters::{is_digit, is_letter};
+use super::translate::{RegexSyntaxError, translate};
+use crate::go::unicode::{is_digit, is_letter};
 use crate::profile::Profile;
 use crate::value::{Str, Value};
 
 /// Maximum memory of a compiled expression. Go limits the size too, in other units.
-const LARGEST: usize = 16 << 20;
+const MAX_COMPILED_SIZE: usize = 16 << 20;
 
 /// Memory that most compiled expressions stay well below.
-const SMALL: usize = 64 << 10;
+const MAX_CACHED_SIZE: usize = 64 << 10;
 
 /// Bytes of compiled expression per step of compile time.
-const COMPILED_PER_STEP: u64 = 2;
+const COMPILED_BYTES_PER_STEP: u64 = 2;
 
 /// Minimum number of steps to compile any expression.
-const COMPILING: u64 = 1_000;
+const MIN_COMPILE_STEPS: u64 = 1_000;
 
 /// Bytes searched per step, for simple expressions.
 const BYTES_PER_STEP: u64 = 12;
@@ -32,7 +32,7 @@ const STEPS_FOR_GROUPS: u64 = 4;
 
 /// Callback that charges the work. It is called before each search with the maximum number of steps of the search and the number of
 /// result bytes so far. An error ends the operation.
-pub type Toll<'t> = &'t mut dyn FnMut(u64, usize) -> Result<(), Str>;
+pub type ChargeFn<'t> = &'t mut dyn FnMut(u64, usize) -> Result<(), Str>;
 
 /// A compiled expression with Go's semantics.
 pub struct Expression {
@@ -40,9 +40,9 @@ pub struct Expression {
     /// Names of the groups; empty for unnamed groups. Index 0 is the whole match.
     names: Vec<Box<str>>,
     /// Whether this is the empty expression.
-    blank: bool,
-    /// Worst-case NFA states visited per character; see `places_for_each`.
-    places: u64,
+    is_empty_pattern: bool,
+    /// Worst-case NFA states visited per character; see `states_per_char`.
+    states_per_char: u64,
 }
 
 impl Expression {
@@ -54,18 +54,23 @@ impl Expression {
     /// Compiles an expression for texts of this alphabet only. Other characters in the text may be missed.
     pub fn compile_for(alphabet: Alphabet, pattern: &str, profile: Profile) -> Result<Self, String> {
         let translated = translate(pattern, profile)?;
-        let too_large = || Flaw::TooLarge.words(pattern);
+        let too_large = || RegexSyntaxError::TooLarge.message(pattern);
         let syntax = alphabet.narrow(regex_syntax::parse(&translated.pattern).map_err(|_| too_large())?);
         // Most expressions match a few short texts, so automata with a long build time do not pay off.
-        let config = Config::new().nfa_size_limit(Some(LARGEST)).dfa(false).onepass(false);
+        let config = Config::new().nfa_size_limit(Some(MAX_COMPILED_SIZE)).dfa(false).onepass(false);
         let built = Regex::builder().configure(config).build_from_hir(&syntax);
-        let (regex, places) = (built.map_err(|_| too_large())?, places_for_each(&syntax));
-        Ok(Self { regex, names: translated.names, blank: pattern.is_empty(), places })
+        let (regex, places) = (built.map_err(|_| too_large())?, states_per_char(&syntax));
+        Ok(Self {
+            regex,
+            names: translated.names,
+            is_empty_pattern: pattern.is_empty(),
+            states_per_char: places,
+        })
     }
 
     /// Whether the expression is small enough to be cached.
     pub fn is_small(&self) -> bool {
-        self.regex.memory_usage() <= SMALL
+        self.regex.memory_usage() <= MAX_CACHED_SIZE
     }
 
     /// Memory of the compiled expression in bytes.
@@ -75,15 +80,15 @@ impl Expression {
 
     /// The cost of compiling this expression in steps.
     pub fn steps_to_compile(&self) -> u64 {
-        COMPILING + self.regex.memory_usage() as u64 / COMPILED_PER_STEP
+        MIN_COMPILE_STEPS + self.regex.memory_usage() as u64 / COMPILED_BYTES_PER_STEP
     }
 
     /// The maximum cost of rejecting an expression in steps. Syntax errors are found while reading; the size limit is found only after
     /// compiling up to that size.
-    pub fn steps_to_refuse(why: &str, pattern: &str) -> u64 {
-        let read = COMPILING + pattern.len() as u64;
-        let too_large = why == Flaw::TooLarge.words(pattern);
-        if too_large { read + LARGEST as u64 / COMPILED_PER_STEP } else { read }
+    pub fn steps_to_reject(why: &str, pattern: &str) -> u64 {
+        let read = MIN_COMPILE_STEPS + pattern.len() as u64;
+        let too_large = why == RegexSyntaxError::TooLarge.message(pattern);
+        if too_large { read + MAX_COMPILED_SIZE as u64 / COMPILED_BYTES_PER_STEP } else { read }
     }
 
     /// The first match that starts at or after `at`.
@@ -94,7 +99,7 @@ impl Expression {
     /// Maximum steps of one search through `bytes` bytes.
     pub fn steps(&self, bytes: usize) -> u64 {
         let bytes = bytes as u64;
-        bytes.saturating_mul(self.places).saturating_add(bytes / BYTES_PER_STEP)
+        bytes.saturating_mul(self.states_per_char).saturating_add(bytes / BYTES_PER_STEP)
     }
 
     /// Maximum steps of a search that starts at `at`.
@@ -119,13 +124,18 @@ impl Expression {
         &self,
         subject: &Subject<'s>,
         limit: i64,
-        toll: Toll<'_>,
+        toll: ChargeFn<'_>,
     ) -> Result<Vec<&'s [u8]>, Str> {
-        let places = self.places(subject, limit, toll)?;
+        let places = self.match_ranges(subject, limit, toll)?;
         Ok(places.into_iter().map(|(from, to)| subject.bytes(from, to)).collect())
     }
 
-    fn places(&self, subject: &Subject<'_>, limit: i64, toll: Toll<'_>) -> Result<Vec<(usize, usize)>, Str> {
+    fn match_ranges(
+        &self,
+        subject: &Subject<'_>,
+        limit: i64,
+        toll: ChargeFn<'_>,
+    ) -> Result<Vec<(usize, usize)>, Str> {
         let text = subject.text();
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut places = Vec::new();
@@ -138,22 +148,27 @@ impl Expression {
             if !empty || Some(found.start()) != end_of_last {
                 places.push((found.start(), found.end()));
             }
-            at = if empty { at + width(text, at) } else { found.end() };
+            at = if empty { at + advance_len(text, at) } else { found.end() };
             end_of_last = Some(found.end());
         }
         Ok(places)
     }
 
     /// The text between matches, in at most `limit` pieces; unlimited if negative. `limit` must not be zero.
-    pub fn split<'s>(&self, subject: &Subject<'s>, limit: i64, toll: Toll<'_>) -> Result<Vec<&'s [u8]>, Str> {
+    pub fn split<'s>(
+        &self,
+        subject: &Subject<'s>,
+        limit: i64,
+        toll: ChargeFn<'_>,
+    ) -> Result<Vec<&'s [u8]>, Str> {
         let text = subject.text();
-        if !self.blank && text.is_empty() {
+        if !self.is_empty_pattern && text.is_empty() {
             return Ok(vec![&[]]);
         }
         let most = usize::try_from(limit - 1).unwrap_or(usize::MAX);
         let mut pieces = Vec::new();
         let (mut from, mut to) = (0, 0);
-        for (start, end) in self.places(subject, limit, toll)? {
+        for (start, end) in self.match_ranges(subject, limit, toll)? {
             if pieces.len() >= most {
                 break;
             }
@@ -174,7 +189,7 @@ impl Expression {
         &self,
         subject: &Subject<'_>,
         by: &[u8],
-        toll: Toll<'_>,
+        toll: ChargeFn<'_>,
     ) -> Result<Vec<u8>, Str> {
         self.replace(subject, toll, |out, _, _| {
             out.extend_from_slice(by);
@@ -187,15 +202,15 @@ impl Expression {
         &self,
         subject: &Subject<'_>,
         template: &[u8],
-        toll: Toll<'_>,
+        toll: ChargeFn<'_>,
     ) -> Result<Vec<u8>, Str> {
-        let parts = self.parts(template);
+        let parts = self.replacement_parts(template);
         self.replace(subject, toll, |out, groups, toll| {
             for part in &parts {
                 toll(0, out.len())?;
                 match part {
-                    Part::Bytes(bytes) => out.extend_from_slice(bytes),
-                    Part::Groups(numbers) => {
+                    ReplacementPart::Bytes(bytes) => out.extend_from_slice(bytes),
+                    ReplacementPart::Groups(numbers) => {
                         if let Some(found) = numbers.iter().find_map(|number| groups.get_group(*number)) {
                             out.extend_from_slice(subject.bytes(found.start, found.end));
                         }
@@ -209,8 +224,8 @@ impl Expression {
     fn replace(
         &self,
         subject: &Subject<'_>,
-        toll: Toll<'_>,
-        mut by: impl FnMut(&mut Vec<u8>, &Captures, Toll<'_>) -> Result<(), Str>,
+        toll: ChargeFn<'_>,
+        mut by: impl FnMut(&mut Vec<u8>, &Captures, ChargeFn<'_>) -> Result<(), Str>,
     ) -> Result<Vec<u8>, Str> {
         let text = subject.text();
         let mut out = Vec::with_capacity(text.len());
@@ -228,30 +243,30 @@ impl Expression {
                 by(&mut out, &groups, &mut *toll)?;
             }
             end_of_last = found.end();
-            at = end_of_last.max(at + width(text, at));
+            at = end_of_last.max(at + advance_len(text, at));
         }
         out.extend_from_slice(subject.bytes(end_of_last, text.len()));
         Ok(out)
     }
 
-    fn parts<'t>(&self, template: &'t [u8]) -> Vec<Part<'t>> {
+    fn replacement_parts<'t>(&self, template: &'t [u8]) -> Vec<ReplacementPart<'t>> {
         let mut parts = Vec::new();
         let mut rest = template;
         while let Some(at) = memchr::memchr(b'$', rest) {
-            parts.push(Part::Bytes(&rest[..at]));
+            parts.push(ReplacementPart::Bytes(&rest[..at]));
             let after = &rest[at + 1..];
             if let Some(b'$') = after.first() {
-                parts.push(Part::Bytes(b"$"));
+                parts.push(ReplacementPart::Bytes(b"$"));
                 rest = &after[1..];
-            } else if let Some((name, next)) = name(after) {
-                parts.push(Part::Groups(self.groups(&name)));
+            } else if let Some((name, next)) = group_name(after) {
+                parts.push(ReplacementPart::Groups(self.groups(&name)));
                 rest = next;
             } else {
-                parts.push(Part::Bytes(b"$"));
+                parts.push(ReplacementPart::Bytes(b"$"));
                 rest = after;
             }
         }
-        parts.push(Part::Bytes(rest));
+        parts.push(ReplacementPart::Bytes(rest));
         parts
     }
 
@@ -268,14 +283,14 @@ impl Expression {
 }
 
 /// A part of a replacement template.
-enum Part<'t> {
+enum ReplacementPart<'t> {
     Bytes(&'t [u8]),
     Groups(Vec<usize>),
 }
 
 /// The group name at the start of a template, with or without braces, and the remaining template. The name extends over letters,
 /// digits and underscores: `$1x` is the group `1x`.
-fn name(template: &[u8]) -> Option<(String, &[u8])> {
+fn group_name(template: &[u8]) -> Option<(String, &[u8])> {
     let (braced, inner) = match template.strip_prefix(b"{") {
         Some(inner) => (true, inner),
         None => (false, template),
@@ -293,7 +308,7 @@ fn name(template: &[u8]) -> Option<(String, &[u8])> {
 }
 
 /// The distance to advance after an empty match: one character, or past the end.
-fn width(text: &str, at: usize) -> usize {
+fn advance_len(text: &str, at: usize) -> usize {
     text[at..].chars().next().map_or(1, char::len_utf8)
 }
 

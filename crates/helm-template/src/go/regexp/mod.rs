@@ -6,13 +6,13 @@
 
 mod alphabet;
 mod class;
+mod cost;
 mod expression;
 mod names;
 mod subject;
 mod tokens;
 mod translate;
-mod weight;
 
 pub use alphabet::Alphabet;
-pub use expression::{Expression, Toll, quote_meta};
+pub use expression::{ChargeFn, Expression, quote_meta};
 pub use subject::Subject;

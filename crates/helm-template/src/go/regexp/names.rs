@@ -11,7 +11,7 @@ const CATEGORIES: &[&str] = &[
 
 /// Long names of the categories, supported since Go 1.25, in [`canonical`] form.
 #[rustfmt::skip]
-const LONG: &[(&str, &str)] = &[
+const LONG_NAMES: &[(&str, &str)] = &[
     ("Casedletter", "LC"), ("Closepunctuation", "Pe"), ("Cntrl", "Cc"), ("Combiningmark", "M"),
     ("Connectorpunctuation", "Pc"), ("Control", "Cc"), ("Currencysymbol", "Sc"), ("Dashpunctuation", "Pd"),
     ("Decimalnumber", "Nd"), ("Digit", "Nd"), ("Enclosingmark", "Me"), ("Finalpunctuation", "Pf"), ("Format", "Cf"),
@@ -49,7 +49,7 @@ const SCRIPTS: &[&str] = &[
 ];
 
 /// The named set in the syntax of the `regex` crate, as the content of a bracketed class.
-pub(super) fn set(name: &str, profile: Profile) -> Option<String> {
+pub(super) fn named_set(name: &str, profile: Profile) -> Option<String> {
     let canonical = match profile {
         Profile::Helm3 => name.to_owned(),
         Profile::Helm4 => canonical(name),
@@ -61,7 +61,7 @@ pub(super) fn set(name: &str, profile: Profile) -> Option<String> {
             "Lc" => return Some(r"\p{LC}".to_owned()),
             _ => {}
         }
-        if let Some((_, short)) = LONG.iter().find(|(long, _)| *long == canonical) {
+        if let Some((_, short)) = LONG_NAMES.iter().find(|(long, _)| *long == canonical) {
             return Some(category(short, profile));
         }
     }

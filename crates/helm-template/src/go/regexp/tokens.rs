@@ -1,17 +1,17 @@
 //! Tokens of Go's syntax: backslash escapes and repetition counts in braces.
 
-use super::translate::Flaw;
+use super::translate::RegexSyntaxError;
 
 /// Parses a backslash escape. Returns its code point and the remaining text.
-pub(super) fn escape(text: &str) -> Result<(u32, &str), Flaw<'_>> {
+pub(super) fn escape(text: &str) -> Result<(u32, &str), RegexSyntaxError<'_>> {
     let after = &text[1..];
-    let Some(c) = after.chars().next() else { return Err(Flaw::TrailingBackslash) };
+    let Some(c) = after.chars().next() else { return Err(RegexSyntaxError::TrailingBackslash) };
     let rest = &after[c.len_utf8()..];
     let code = match c {
         '0'..='7' => {
             let more = rest.bytes().take(2).take_while(|byte| (b'0'..=b'7').contains(byte)).count();
             if c != '0' && more == 0 {
-                return Err(Flaw::Escape(&text[..2]));
+                return Err(RegexSyntaxError::Escape(&text[..2]));
             }
             let digits = &after[..=more];
             return Ok((u32::from_str_radix(digits, 8).unwrap_or_default(), &rest[more..]));
@@ -24,15 +24,15 @@ pub(super) fn escape(text: &str) -> Result<(u32, &str), Flaw<'_>> {
         't' => 9,
         'v' => 11,
         c if c.is_ascii() && !c.is_ascii_alphanumeric() => u32::from(c),
-        _ => return Err(Flaw::Escape(&text[..text.len() - rest.len()])),
+        _ => return Err(RegexSyntaxError::Escape(&text[..text.len() - rest.len()])),
     };
     Ok((code, rest))
 }
 
 /// Parses `\x7F` or `\x{10FFFF}`; `digits` is the text after the `x`.
-fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), Flaw<'t>> {
+fn hexadecimal<'t>(text: &'t str, digits: &'t str) -> Result<(u32, &'t str), RegexSyntaxError<'t>> {
     // The reported part ends with the last character examined.
-    let blame = |end: usize| Flaw::Escape(&text[..end]);
+    let blame = |end: usize| RegexSyntaxError::Escape(&text[..end]);
     let mut at = 2;
     let (mut code, mut count) = (0_u32, 0);
     let braced = digits.starts_with('{');

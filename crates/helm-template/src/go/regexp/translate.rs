@@ -9,13 +9,13 @@ use super::tokens::{counted, escape};
 use crate::profile::Profile;
 
 /// Maximum nesting of groups. Go allows 1,000; the `regex` crate is recursive, and real expressions stay far below 100.
-const DEEPEST: usize = 100;
+const MAX_GROUP_DEPTH: usize = 100;
 
 /// Go's maximum for a repetition count and for the product of nested counts.
-const MOST: i64 = 1_000;
+const MAX_REPEAT_COUNT: i64 = 1_000;
 
 /// A syntax error and the part of the expression that it reports.
-pub(super) enum Flaw<'p> {
+pub(super) enum RegexSyntaxError<'p> {
     Range(&'p str),
     Escape(&'p str),
     NamedCapture(&'p str),
@@ -32,9 +32,9 @@ pub(super) enum Flaw<'p> {
     TooLarge,
 }
 
-impl Flaw<'_> {
+impl RegexSyntaxError<'_> {
     /// Go's error message.
-    pub fn words(self, whole: &str) -> String {
+    pub fn message(self, whole: &str) -> String {
         let (says, part) = match self {
             Self::Range(part) => ("invalid character class range", part),
             Self::Escape(part) => ("invalid escape sequence", part),
@@ -55,21 +55,21 @@ impl Flaw<'_> {
 }
 
 /// A translated expression, and the names of its groups.
-pub(super) struct Translated {
+pub(super) struct TranslatedPattern {
     pub pattern: String,
     pub names: Vec<Box<str>>,
 }
 
-pub(super) fn translate(pattern: &str, profile: Profile) -> Result<Translated, String> {
-    let translation = Translation {
-        whole: pattern,
+pub(super) fn translate(pattern: &str, profile: Profile) -> Result<TranslatedPattern, String> {
+    let translation = Translator {
+        pattern,
         profile,
         out: String::with_capacity(pattern.len() * 2),
         flags: Flags::default(),
         groups: vec![Group::default()],
         names: vec!["".into()],
     };
-    translation.run().map_err(|flaw| flaw.words(pattern))
+    translation.run().map_err(|flaw| flaw.message(pattern))
 }
 
 /// The flags `i`, `m`, `s` and `U`.
@@ -77,8 +77,8 @@ pub(super) fn translate(pattern: &str, profile: Profile) -> Result<Translated, S
 #[expect(clippy::struct_excessive_bools, reason = "these are the flags that there are")]
 struct Flags {
     fold: bool,
-    many_lines: bool,
-    dot_is_all: bool,
+    multi_line: bool,
+    dot_matches_newline: bool,
     lazy: bool,
 }
 
@@ -86,39 +86,39 @@ struct Flags {
 #[derive(Clone, Copy, Default)]
 struct Group {
     /// The start of the group in the output.
-    opened: usize,
+    start: usize,
     /// The flags before the group, which apply again after it.
     flags: Flags,
     /// Product of the repetition counts within the last item; `None` if there is no item to repeat.
-    last: Option<i64>,
+    last_repeats: Option<i64>,
     /// The maximum of that product over all previous items.
-    most: i64,
+    max_repeats: i64,
     /// The start of the last item in the output.
-    start: usize,
+    item_start: usize,
     /// The number of repetition operators on the last item. They cannot be adjacent, but flags may separate them.
-    repeated: usize,
+    repeat_operators: usize,
 }
 
 impl Group {
     fn push(&mut self, start: usize, repeats: i64) {
         *self = Self {
             flags: self.flags,
-            most: self.repeats(),
-            last: Some(repeats),
-            start,
-            repeated: 0,
-            opened: self.opened,
+            max_repeats: self.repeats(),
+            last_repeats: Some(repeats),
+            item_start: start,
+            repeat_operators: 0,
+            start: self.start,
         };
     }
 
     fn repeats(&self) -> i64 {
-        self.most.max(self.last.unwrap_or(1)).max(1)
+        self.max_repeats.max(self.last_repeats.unwrap_or(1)).max(1)
     }
 }
 
 /// The state of one translation.
-pub(super) struct Translation<'p> {
-    whole: &'p str,
+pub(super) struct Translator<'p> {
+    pattern: &'p str,
     pub profile: Profile,
     out: String,
     flags: Flags,
@@ -133,9 +133,9 @@ struct Repeat {
     count: Option<(i64, i64)>,
 }
 
-impl<'p> Translation<'p> {
-    fn run(mut self) -> Result<Translated, Flaw<'p>> {
-        let mut rest = self.whole;
+impl<'p> Translator<'p> {
+    fn run(mut self) -> Result<TranslatedPattern, RegexSyntaxError<'p>> {
+        let mut rest = self.pattern;
         let mut last_repeat = "";
         while let Some(c) = rest.chars().next() {
             let mut repeat = "";
@@ -149,7 +149,7 @@ impl<'p> Translation<'p> {
                 }
                 '|' => {
                     let group = self.group();
-                    (group.most, group.last) = (group.repeats(), None);
+                    (group.max_repeats, group.last_repeats) = (group.repeats(), None);
                     self.out.push('|');
                     after
                 }
@@ -157,9 +157,11 @@ impl<'p> Translation<'p> {
                     self.close()?;
                     after
                 }
-                '^' => self.then(if self.flags.many_lines { "(?m:^)" } else { r"\A" }, after),
-                '$' => self.then(if self.flags.many_lines { "(?m:$)" } else { r"\z" }, after),
-                '.' => self.then(if self.flags.dot_is_all { "(?s:.)" } else { r"[^\n]" }, after),
+                '^' => self.push_item(if self.flags.multi_line { "(?m:^)" } else { r"\A" }, after),
+                '$' => self.push_item(if self.flags.multi_line { "(?m:$)" } else { r"\z" }, after),
+                '.' => {
+                    self.push_item(if self.flags.dot_matches_newline { "(?s:.)" } else { r"[^\n]" }, after)
+                }
                 '[' => self.class(rest)?,
                 '*' | '+' | '?' => {
                     repeat = rest;
@@ -168,8 +170,11 @@ impl<'p> Translation<'p> {
                 '{' => {
                     if let Some((min, max, after)) = counted(rest) {
                         let written = &rest[..rest.len() - after.len()];
-                        if !(0..=MOST).contains(&min) || max > MOST || (max >= 0 && min > max) {
-                            return Err(Flaw::RepeatSize(written));
+                        if !(0..=MAX_REPEAT_COUNT).contains(&min)
+                            || max > MAX_REPEAT_COUNT
+                            || (max >= 0 && min > max)
+                        {
+                            return Err(RegexSyntaxError::RepeatSize(written));
                         }
                         repeat = rest;
                         let counted = Repeat { written: written.to_owned(), count: Some((min, max)) };
@@ -188,9 +193,9 @@ impl<'p> Translation<'p> {
             last_repeat = repeat;
         }
         if self.groups.len() > 1 {
-            return Err(Flaw::MissingParen);
+            return Err(RegexSyntaxError::MissingParen);
         }
-        Ok(Translated { pattern: self.out, names: self.names })
+        Ok(TranslatedPattern { pattern: self.out, names: self.names })
     }
 
     fn group(&mut self) -> &mut Group {
@@ -201,28 +206,28 @@ impl<'p> Translation<'p> {
         &mut self.groups[last]
     }
 
-    fn open(&mut self, written: &str) -> Result<(), Flaw<'p>> {
-        if self.groups.len() > DEEPEST {
-            return Err(Flaw::TooDeep);
+    fn open(&mut self, written: &str) -> Result<(), RegexSyntaxError<'p>> {
+        if self.groups.len() > MAX_GROUP_DEPTH {
+            return Err(RegexSyntaxError::TooDeep);
         }
-        self.groups.push(Group { opened: self.out.len(), flags: self.flags, ..Group::default() });
+        self.groups.push(Group { start: self.out.len(), flags: self.flags, ..Group::default() });
         self.out.push_str(written);
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Flaw<'p>> {
+    fn close(&mut self) -> Result<(), RegexSyntaxError<'p>> {
         if self.groups.len() < 2 {
-            return Err(Flaw::UnexpectedParen);
+            return Err(RegexSyntaxError::UnexpectedParen);
         }
-        let Some(group) = self.groups.pop() else { return Err(Flaw::UnexpectedParen) };
+        let Some(group) = self.groups.pop() else { return Err(RegexSyntaxError::UnexpectedParen) };
         self.flags = group.flags;
-        self.group().push(group.opened, group.repeats());
+        self.group().push(group.start, group.repeats());
         self.out.push(')');
         Ok(())
     }
 
     /// Appends an item in the syntax of the `regex` crate.
-    fn then<'t>(&mut self, written: &str, rest: &'t str) -> &'t str {
+    fn push_item<'t>(&mut self, written: &str, rest: &'t str) -> &'t str {
         let start = self.out.len();
         self.group().push(start, 1);
         self.out.push_str(written);
@@ -232,16 +237,16 @@ impl<'p> Translation<'p> {
     /// Appends an item that is subject to case folding: a character or a class.
     pub(super) fn atom(&mut self, written: &str) {
         let (before, after) = if self.flags.fold { ("(?i:", ")") } else { ("", "") };
-        self.then(before, "");
+        self.push_item(before, "");
         self.out.push_str(written);
         self.out.push_str(after);
     }
 
     fn literal(&mut self, c: char) {
-        self.code(u32::from(c));
+        self.push_code_point(u32::from(c));
     }
 
-    fn code(&mut self, code: u32) {
+    fn push_code_point(&mut self, code: u32) {
         match char::from_u32(code) {
             Some(c) if c.is_ascii_alphanumeric() || !c.is_ascii() => self.atom(c.encode_utf8(&mut [0; 4])),
             Some(_) => self.atom(&format!(r"\x{{{code:X}}}")),
@@ -256,17 +261,19 @@ impl<'p> Translation<'p> {
         from: &'p str,
         after: &'p str,
         last_repeat: &'p str,
-    ) -> Result<&'p str, Flaw<'p>> {
+    ) -> Result<&'p str, RegexSyntaxError<'p>> {
         let (lazy, rest) = match after.strip_prefix('?') {
             Some(rest) => (!self.flags.lazy, rest),
             None => (self.flags.lazy, after),
         };
         if !last_repeat.is_empty() {
-            return Err(Flaw::NestedRepeat(&last_repeat[..last_repeat.len() - rest.len()]));
+            return Err(RegexSyntaxError::NestedRepeat(&last_repeat[..last_repeat.len() - rest.len()]));
         }
         let written = &from[..from.len() - rest.len()];
         let group = self.group();
-        let Some(inside) = group.last else { return Err(Flaw::MissingRepeatArgument(written)) };
+        let Some(inside) = group.last_repeats else {
+            return Err(RegexSyntaxError::MissingRepeatArgument(written));
+        };
         if let Some((min, max)) = repeat.count {
             let times = match max {
                 // The item does not occur at all.
@@ -274,17 +281,17 @@ impl<'p> Translation<'p> {
                 max if max < 0 => min.max(1) * inside,
                 max => max * inside,
             };
-            if (min >= 2 || max >= 2) && times > MOST {
-                return Err(Flaw::RepeatSize(written));
+            if (min >= 2 || max >= 2) && times > MAX_REPEAT_COUNT {
+                return Err(RegexSyntaxError::RepeatSize(written));
             }
-            group.last = Some(times.max(1));
+            group.last_repeats = Some(times.max(1));
         }
-        group.repeated += 1;
-        if group.repeated > DEEPEST {
-            return Err(Flaw::TooDeep);
+        group.repeat_operators += 1;
+        if group.repeat_operators > MAX_GROUP_DEPTH {
+            return Err(RegexSyntaxError::TooDeep);
         }
-        if group.repeated > 1 {
-            let start = group.start;
+        if group.repeat_operators > 1 {
+            let start = group.item_start;
             self.out.insert_str(start, "(?:");
             self.out.push(')');
         }
@@ -296,16 +303,16 @@ impl<'p> Translation<'p> {
     }
 
     /// Parses `(?i)`, `(?i:` or `(?P<name>`.
-    fn flags_or_group(&mut self, text: &'p str) -> Result<&'p str, Flaw<'p>> {
+    fn flags_or_group(&mut self, text: &'p str) -> Result<&'p str, RegexSyntaxError<'p>> {
         let named = [("(?P<", 4), ("(?<", 3)]
             .into_iter()
             .find(|(start, at)| text.starts_with(start) && text.len() > *at);
         if let Some((_, at)) = named {
-            let end = text.find('>').ok_or(Flaw::NamedCapture(text))?;
+            let end = text.find('>').ok_or(RegexSyntaxError::NamedCapture(text))?;
             let name = text.get(at..end).unwrap_or_default();
             let fine = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
             if name.is_empty() || !name.bytes().all(fine) {
-                return Err(Flaw::NamedCapture(&text[..=end]));
+                return Err(RegexSyntaxError::NamedCapture(&text[..=end]));
             }
             // Go allows names to start with a digit and to repeat, so they are stored here and not in the expression.
             self.names.push(name.into());
@@ -319,8 +326,8 @@ impl<'p> Translation<'p> {
             end = at + c.len_utf8();
             match c {
                 'i' => flags.fold = on,
-                'm' => flags.many_lines = on,
-                's' => flags.dot_is_all = on,
+                'm' => flags.multi_line = on,
+                's' => flags.dot_matches_newline = on,
                 'U' => flags.lazy = on,
                 '-' if on => on = false,
                 ':' | ')' if on || any => {
@@ -334,16 +341,16 @@ impl<'p> Translation<'p> {
             }
             any = c != '-';
         }
-        Err(Flaw::PerlOperator(&text[..end]))
+        Err(RegexSyntaxError::PerlOperator(&text[..end]))
     }
 
-    fn backslash(&mut self, text: &'p str) -> Result<&'p str, Flaw<'p>> {
+    fn backslash(&mut self, text: &'p str) -> Result<&'p str, RegexSyntaxError<'p>> {
         match text.as_bytes() {
-            [_, b'A', ..] => return Ok(self.then(r"\A", &text[2..])),
-            [_, b'b', ..] => return Ok(self.then(r"(?-u:\b)", &text[2..])),
-            [_, b'B', ..] => return Ok(self.then(r"(?-u:\B)", &text[2..])),
-            [_, b'z', ..] => return Ok(self.then(r"\z", &text[2..])),
-            [_, b'C', ..] => return Err(Flaw::Escape(&text[..2])),
+            [_, b'A', ..] => return Ok(self.push_item(r"\A", &text[2..])),
+            [_, b'b', ..] => return Ok(self.push_item(r"(?-u:\b)", &text[2..])),
+            [_, b'B', ..] => return Ok(self.push_item(r"(?-u:\B)", &text[2..])),
+            [_, b'z', ..] => return Ok(self.push_item(r"\z", &text[2..])),
+            [_, b'C', ..] => return Err(RegexSyntaxError::Escape(&text[..2])),
             [_, b'Q', ..] => {
                 let (quoted, rest) = text[2..].split_once(r"\E").unwrap_or((&text[2..], ""));
                 quoted.chars().for_each(|c| self.literal(c));
@@ -360,7 +367,7 @@ impl<'p> Translation<'p> {
             return Ok(rest);
         }
         let (code, rest) = escape(text)?;
-        self.code(code);
+        self.push_code_point(code);
         Ok(rest)
     }
 }

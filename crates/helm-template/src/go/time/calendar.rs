@@ -35,7 +35,7 @@ pub struct Date {
 
 impl Date {
     /// The date `days` days after 1970-01-01.
-    pub(super) fn of_days(days: i64) -> Self {
+    pub(super) fn from_days(days: i64) -> Self {
         // A year that starts in March has its leap day at the end.
         let days = days + 719_468;
         let (cycle, day) = (days.div_euclid(CYCLE), days.rem_euclid(CYCLE));

@@ -11,10 +11,10 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
 /// Maximum magnitude of a parsed duration. Only a negative duration can have this magnitude.
-const MOST: u64 = 1 << 63;
+const MAX_MAGNITUDE: u64 = 1 << 63;
 
 impl Duration {
-    pub fn of_seconds(seconds: i64) -> Self {
+    pub fn from_secs(seconds: i64) -> Self {
         Self(seconds.wrapping_mul(SECOND))
     }
 
@@ -33,16 +33,18 @@ impl Duration {
         }
         let mut all = 0_u64;
         while !rest.is_empty() {
-            let (part, after) = part(rest).map_err(|flaw| match flaw {
-                Flaw::Invalid => invalid(),
-                Flaw::NoUnit => format!("time: missing unit in duration {}", quote(text.as_bytes())),
-                Flaw::Unit(unit) => {
+            let (part, after) = parse_component(rest).map_err(|flaw| match flaw {
+                DurationSyntaxError::Invalid => invalid(),
+                DurationSyntaxError::NoUnit => {
+                    format!("time: missing unit in duration {}", quote(text.as_bytes()))
+                }
+                DurationSyntaxError::Unit(unit) => {
                     let (unit, text) = (quote(unit.as_bytes()), quote(text.as_bytes()));
                     format!("time: unknown unit {unit} in duration {text}")
                 }
             })?;
             rest = after;
-            all = all.checked_add(part).filter(|all| *all <= MOST).ok_or_else(invalid)?;
+            all = all.checked_add(part).filter(|all| *all <= MAX_MAGNITUDE).ok_or_else(invalid)?;
         }
         if negative {
             return Ok(Self(0_i64.wrapping_sub_unsigned(all)));
@@ -96,27 +98,28 @@ impl Duration {
 }
 
 /// Why a duration cannot be parsed.
-enum Flaw<'t> {
+enum DurationSyntaxError<'t> {
     Invalid,
     NoUnit,
     Unit(&'t str),
 }
 
 /// Parses a number and its unit. Returns nanoseconds and the remaining text.
-fn part(text: &str) -> Result<(u64, &str), Flaw<'_>> {
+fn parse_component(text: &str) -> Result<(u64, &str), DurationSyntaxError<'_>> {
     let (whole, rest) = digits(text);
-    let value = if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| Flaw::Invalid)? };
-    if value > MOST {
-        return Err(Flaw::Invalid);
+    let value =
+        if whole.is_empty() { 0 } else { whole.parse::<u64>().map_err(|_| DurationSyntaxError::Invalid)? };
+    if value > MAX_MAGNITUDE {
+        return Err(DurationSyntaxError::Invalid);
     }
     let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), digits);
     if whole.is_empty() && fraction.is_empty() {
-        return Err(Flaw::Invalid);
+        return Err(DurationSyntaxError::Invalid);
     }
     let end = rest.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(end);
     let nanoseconds = match unit {
-        "" => return Err(Flaw::NoUnit),
+        "" => return Err(DurationSyntaxError::NoUnit),
         "ns" => 1,
         // Go accepts both the micro sign and the Greek letter mu.
         "us" | "\u{B5}s" | "\u{3BC}s" => 1_000,
@@ -124,11 +127,16 @@ fn part(text: &str) -> Result<(u64, &str), Flaw<'_>> {
         "s" => SECOND.unsigned_abs(),
         "m" => MINUTE.unsigned_abs(),
         "h" => HOUR.unsigned_abs(),
-        unit => return Err(Flaw::Unit(unit)),
+        unit => return Err(DurationSyntaxError::Unit(unit)),
     };
-    let whole = value.checked_mul(nanoseconds).filter(|all| *all <= MOST).ok_or(Flaw::Invalid)?;
-    let all =
-        whole.checked_add(part_of(fraction, nanoseconds)).filter(|all| *all <= MOST).ok_or(Flaw::Invalid)?;
+    let whole = value
+        .checked_mul(nanoseconds)
+        .filter(|all| *all <= MAX_MAGNITUDE)
+        .ok_or(DurationSyntaxError::Invalid)?;
+    let all = whole
+        .checked_add(fraction_of_unit(fraction, nanoseconds))
+        .filter(|all| *all <= MAX_MAGNITUDE)
+        .ok_or(DurationSyntaxError::Invalid)?;
     Ok((all, rest))
 }
 
@@ -143,12 +151,12 @@ fn digits(text: &str) -> (&str, &str) {
     clippy::cast_sign_loss,
     reason = "as Go does; the result is less than the unit"
 )]
-fn part_of(fraction: &str, unit: u64) -> u64 {
+fn fraction_of_unit(fraction: &str, unit: u64) -> u64 {
     let (mut value, mut scale) = (0_u64, 1.0_f64);
     for digit in fraction.bytes() {
         let next = value.checked_mul(10).and_then(|value| value.checked_add(u64::from(digit - b'0')));
         match next {
-            Some(next) if value <= (MOST - 1) / 10 && next <= MOST => value = next,
+            Some(next) if value <= (MAX_MAGNITUDE - 1) / 10 && next <= MAX_MAGNITUDE => value = next,
             _ => break,
         }
         scale *= 10.0;

@@ -43,7 +43,7 @@ impl Time {
 
     /// The time at which the clocks of a zone show this date and second of day. Ambiguous and skipped readings resolve as in Go: the
     /// offset is looked up at the reading itself, then again at the result.
-    pub(super) fn shown(date: Date, second: i64, nanosecond: i64, zone: Zone) -> Self {
+    pub(super) fn from_local(date: Date, second: i64, nanosecond: i64, zone: Zone) -> Self {
         let clock = date.days().saturating_mul(DAY).saturating_add(second);
         let offset = zone.offset(clock.saturating_sub(zone.offset(clock)));
         Self::new(clock.saturating_sub(offset), nanosecond, zone)
@@ -51,7 +51,7 @@ impl Time {
 
     /// The same instant in another zone.
     #[must_use]
-    pub fn within(&self, zone: Zone) -> Self {
+    pub fn in_zone(&self, zone: Zone) -> Self {
         Self::new(self.unix, self.nanosecond, zone)
     }
 
@@ -93,7 +93,7 @@ impl Time {
     }
 
     pub fn date(&self) -> Date {
-        Date::of_days(self.clock().div_euclid(DAY))
+        Date::from_days(self.clock().div_euclid(DAY))
     }
 
     /// 0 is Sunday.
@@ -130,7 +130,7 @@ impl Time {
             month: date.month + near(months),
             day: date.day + near(days),
         };
-        Self::shown(date, self.second_of_day(), self.nanosecond, self.zone.clone())
+        Self::from_local(date, self.second_of_day(), self.nanosecond, self.zone.clone())
     }
 
     /// The duration since another time, saturating.
@@ -145,7 +145,7 @@ impl Time {
     }
 
     /// Nanoseconds since the last multiple of a duration, counted from the zero time.
-    fn beyond(&self, multiple: Duration) -> i64 {
+    fn since_multiple(&self, multiple: Duration) -> i64 {
         let all =
             (i128::from(self.unix) - i128::from(ZERO)) * i128::from(SECOND) + i128::from(self.nanosecond);
         i64::try_from(all.rem_euclid(i128::from(multiple.0))).unwrap_or_default()
@@ -153,17 +153,17 @@ impl Time {
 
     #[must_use]
     pub fn truncate(&self, multiple: Duration) -> Self {
-        let bare = self.within(self.zone.clone());
-        if multiple.0 <= 0 { bare } else { bare.add(Duration(-self.beyond(multiple))) }
+        let bare = self.in_zone(self.zone.clone());
+        if multiple.0 <= 0 { bare } else { bare.add(Duration(-self.since_multiple(multiple))) }
     }
 
     #[must_use]
     pub fn round(&self, multiple: Duration) -> Self {
-        let bare = self.within(self.zone.clone());
+        let bare = self.in_zone(self.zone.clone());
         if multiple.0 <= 0 {
             return bare;
         }
-        let beyond = self.beyond(multiple);
+        let beyond = self.since_multiple(multiple);
         let up = beyond.unsigned_abs() * 2 >= multiple.0.unsigned_abs();
         bare.add(Duration(if up { multiple.0 - beyond } else { -beyond }))
     }

@@ -5,11 +5,11 @@
 
 mod calendar;
 mod duration;
+mod elements;
 mod format;
 mod instant;
 mod layout;
 mod parse;
-mod read;
 mod zone;
 
 pub use calendar::{Date, MONTHS, WEEKDAYS, days_in};

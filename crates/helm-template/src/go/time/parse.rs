@@ -1,16 +1,17 @@
 //! Parsing of times by a layout.
 
 use super::calendar::{Date, MONTHS, WEEKDAYS, days_in, is_leap};
+use super::elements::{
+    TimeParseError, abbreviation, check_range, name, nanoseconds, number, offset, signed, strip_space,
+    three_digits,
+};
 use super::instant::Time;
 use super::layout::{Element, next};
-use super::read::{
-    Flaw, abbreviation, name, nanoseconds, number, offset, one_space_less, signed, three_digits, within,
-};
 use super::zone::Zone;
 
 /// The fields parsed so far.
 #[derive(Default)]
-struct Reading {
+struct TimeFields {
     year: i64,
     month: Option<i64>,
     day: Option<i64>,
@@ -20,8 +21,8 @@ struct Reading {
     second: i64,
     nanosecond: i64,
     /// Whether the time is PM, if the layout has `PM`.
-    half: Option<bool>,
-    utc: bool,
+    is_pm: Option<bool>,
+    is_utc: bool,
     offset: Option<i64>,
     zone: String,
 }
@@ -29,7 +30,7 @@ struct Reading {
 impl Time {
     /// Parses a time by a layout (`time.Parse`). Without a zone in the layout, the time is in the local zone.
     pub fn parse(layout: &str, value: &[u8], local: &Zone) -> Result<Self, String> {
-        let mut reading = Reading::default();
+        let mut reading = TimeFields::default();
         let (mut form, mut rest) = (layout, value);
         let flawed = |says: &str| format!("parsing time {}{says}", quote(value));
         let shape = |rest: &[u8], form: &str| {
@@ -44,8 +45,8 @@ impl Time {
             form = &form[before.len() + written.len()..];
             rest = match reading.read(element, rest, form) {
                 Ok(rest) => rest,
-                Err(Flaw::Shape) => return Err(shape(rest, written)),
-                Err(Flaw::Range(what)) => return Err(flawed(&format!(": {what} out of range"))),
+                Err(TimeParseError::Shape) => return Err(shape(rest, written)),
+                Err(TimeParseError::Range(what)) => return Err(flawed(&format!(": {what} out of range"))),
             };
         }
         if !rest.is_empty() {
@@ -55,9 +56,14 @@ impl Time {
     }
 }
 
-impl Reading {
+impl TimeFields {
     /// Parses one element. Returns the remaining text. `form` is the rest of the layout.
-    fn read<'v>(&mut self, element: Element, value: &'v [u8], form: &str) -> Result<&'v [u8], Flaw> {
+    fn read<'v>(
+        &mut self,
+        element: Element,
+        value: &'v [u8],
+        form: &str,
+    ) -> Result<&'v [u8], TimeParseError> {
         let rest;
         match element {
             Element::Year => {
@@ -68,7 +74,7 @@ impl Reading {
             }
             Element::LongYear => {
                 if !value.first().is_some_and(u8::is_ascii_digit) {
-                    return Err(Flaw::Shape);
+                    return Err(TimeParseError::Shape);
                 }
                 (self.year, rest) = signed(value, 4)?;
             }
@@ -78,18 +84,18 @@ impl Reading {
             }
             Element::NumberMonth | Element::ZeroMonth => {
                 let (month, after) = number(value, element == Element::ZeroMonth)?;
-                (self.month, rest) = (Some(within(month, 1, 12, "month")?), after);
+                (self.month, rest) = (Some(check_range(month, 1, 12, "month")?), after);
             }
             Element::Weekday | Element::LongWeekday => {
                 rest = name(&WEEKDAYS, element == Element::Weekday, value)?.1;
             }
             Element::Day | Element::SpaceDay | Element::ZeroDay => {
-                let value = if element == Element::SpaceDay { one_space_less(value) } else { value };
+                let value = if element == Element::SpaceDay { strip_space(value) } else { value };
                 let (day, after) = number(value, element == Element::ZeroDay)?;
                 (self.day, rest) = (Some(day), after);
             }
             Element::SpaceYearDay => {
-                let (day, after) = three_digits(one_space_less(one_space_less(value)), false)?;
+                let (day, after) = three_digits(strip_space(strip_space(value)), false)?;
                 (self.day_of_year, rest) = (Some(day), after);
             }
             Element::ZeroYearDay => {
@@ -98,33 +104,33 @@ impl Reading {
             }
             Element::Hour => {
                 let (hour, after) = number(value, false)?;
-                (self.hour, rest) = (within(hour, 0, 23, "hour")?, after);
+                (self.hour, rest) = (check_range(hour, 0, 23, "hour")?, after);
             }
             Element::Hour12 | Element::ZeroHour12 => {
                 let (hour, after) = number(value, element == Element::ZeroHour12)?;
-                (self.hour, rest) = (within(hour, 0, 12, "hour")?, after);
+                (self.hour, rest) = (check_range(hour, 0, 12, "hour")?, after);
             }
             Element::Minute | Element::ZeroMinute => {
                 let (minute, after) = number(value, element == Element::ZeroMinute)?;
-                (self.minute, rest) = (within(minute, 0, 59, "minute")?, after);
+                (self.minute, rest) = (check_range(minute, 0, 59, "minute")?, after);
             }
             Element::Second | Element::ZeroSecond => {
                 let (second, after) = number(value, element == Element::ZeroSecond)?;
-                self.second = within(second, 0, 59, "second")?;
-                rest = self.unasked_fraction(after, form)?;
+                self.second = check_range(second, 0, 59, "second")?;
+                rest = self.implicit_fraction(after, form)?;
             }
             Element::Half { upper } => {
-                let (half, after) = value.split_at_checked(2).ok_or(Flaw::Shape)?;
-                self.half = Some(match (half, upper) {
+                let (half, after) = value.split_at_checked(2).ok_or(TimeParseError::Shape)?;
+                self.is_pm = Some(match (half, upper) {
                     (b"PM", true) | (b"pm", false) => true,
                     (b"AM", true) | (b"am", false) => false,
-                    _ => return Err(Flaw::Shape),
+                    _ => return Err(TimeParseError::Shape),
                 });
                 rest = after;
             }
             Element::Offset(how) => match value {
                 [b'Z', after @ ..] if how.z => {
-                    self.utc = true;
+                    self.is_utc = true;
                     rest = after;
                 }
                 value => {
@@ -135,17 +141,17 @@ impl Reading {
             },
             Element::Zone => match value {
                 [b'U', b'T', b'C', after @ ..] => {
-                    self.utc = true;
+                    self.is_utc = true;
                     rest = after;
                 }
                 value => {
-                    let (name, after) = value.split_at(abbreviation(value).ok_or(Flaw::Shape)?);
+                    let (name, after) = value.split_at(abbreviation(value).ok_or(TimeParseError::Shape)?);
                     self.zone = String::from_utf8_lossy(name).into_owned();
                     rest = after;
                 }
             },
             Element::Fraction { digits, trimmed: false, .. } => {
-                let (fraction, after) = value.split_at_checked(1 + digits).ok_or(Flaw::Shape)?;
+                let (fraction, after) = value.split_at_checked(1 + digits).ok_or(TimeParseError::Shape)?;
                 self.nanosecond = nanoseconds(fraction)?;
                 rest = after;
             }
@@ -155,7 +161,7 @@ impl Reading {
     }
 
     /// A fraction after the seconds is accepted even if the layout has none.
-    fn unasked_fraction<'v>(&mut self, value: &'v [u8], form: &str) -> Result<&'v [u8], Flaw> {
+    fn implicit_fraction<'v>(&mut self, value: &'v [u8], form: &str) -> Result<&'v [u8], TimeParseError> {
         match next(form).1 {
             Some((_, Element::Fraction { .. })) => Ok(value),
             _ => self.fraction(value),
@@ -163,7 +169,7 @@ impl Reading {
     }
 
     /// Parses an optional fraction of any length.
-    fn fraction<'v>(&mut self, value: &'v [u8]) -> Result<&'v [u8], Flaw> {
+    fn fraction<'v>(&mut self, value: &'v [u8]) -> Result<&'v [u8], TimeParseError> {
         let [b'.' | b',', digits @ ..] = value else { return Ok(value) };
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if count == 0 {
@@ -175,7 +181,7 @@ impl Reading {
     }
 
     fn time(mut self, local: &Zone) -> Result<Time, &'static str> {
-        match self.half {
+        match self.is_pm {
             Some(true) if self.hour < 12 => self.hour += 12,
             Some(false) if self.hour == 12 => self.hour = 0,
             _ => {}
@@ -186,10 +192,10 @@ impl Reading {
         }
         let date = Date { year: self.year, month, day };
         let second = (self.hour * 60 + self.minute) * 60 + self.second;
-        if self.utc {
-            return Ok(Time::shown(date, second, self.nanosecond, Zone::Utc));
+        if self.is_utc {
+            return Ok(Time::from_local(date, second, self.nanosecond, Zone::Utc));
         }
-        let told = Time::shown(date, second, self.nanosecond, Zone::Utc);
+        let told = Time::from_local(date, second, self.nanosecond, Zone::Utc);
         let moved = |offset: i64, zone: Zone| Time::new(told.unix() - offset, self.nanosecond, zone);
         // If the local zone has the parsed offset and name, the result is in the local zone.
         if let Some(offset) = self.offset {
@@ -199,7 +205,7 @@ impl Reading {
             return Ok(moved(offset, zone));
         }
         if !self.zone.is_empty() {
-            if let Some(offset) = local.offset_called(&self.zone, told.unix()) {
+            if let Some(offset) = local.offset_for_abbreviation(&self.zone, told.unix()) {
                 return Ok(moved(offset, local.clone()));
             }
             // The offset of an unknown abbreviation is zero, except for the form GMT-5. The clock reading is kept.
@@ -207,7 +213,7 @@ impl Reading {
                 self.zone.strip_prefix("GMT").and_then(|hours| hours.parse::<i64>().ok()).unwrap_or(0);
             return Ok(moved(0, Zone::Fixed(self.zone.into(), hours * 3_600)));
         }
-        Ok(Time::shown(date, second, self.nanosecond, local.clone()))
+        Ok(Time::from_local(date, second, self.nanosecond, local.clone()))
     }
 
     fn month_and_day(&self) -> Result<(i64, i64), &'static str> {

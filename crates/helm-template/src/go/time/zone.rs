@@ -71,7 +71,7 @@ impl Zone {
     }
 
     /// The offset that an abbreviation denotes in this zone, near this clock reading.
-    pub(super) fn offset_called(&self, name: &str, clock: i64) -> Option<i64> {
+    pub(super) fn offset_for_abbreviation(&self, name: &str, clock: i64) -> Option<i64> {
         const HALF_A_YEAR: i64 = 182 * 86_400;
         let seasons =
             [clock, clock - HALF_A_YEAR, clock + HALF_A_YEAR].map(|unix| self.offset_and_name(unix));

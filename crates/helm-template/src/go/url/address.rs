@@ -3,7 +3,7 @@
 use crate::go::quote_bytes;
 
 /// An error message and the address text from the error on.
-type Flaw<'a> = (&'static str, &'a [u8]);
+type Ipv6Error<'a> = (&'static str, &'a [u8]);
 
 pub(super) fn check_ipv6(address: &[u8]) -> Result<(), String> {
     let checked = match address.iter().find(|byte| b".:%".contains(byte)) {
@@ -22,7 +22,7 @@ pub(super) fn check_ipv6(address: &[u8]) -> Result<(), String> {
     })
 }
 
-fn ipv4(text: &[u8]) -> Result<(), Flaw<'_>> {
+fn ipv4(text: &[u8]) -> Result<(), Ipv6Error<'_>> {
     let (mut value, mut digits, mut dots) = (0, 0, 0);
     for (at, byte) in text.iter().enumerate() {
         match byte {
@@ -52,7 +52,7 @@ fn ipv4(text: &[u8]) -> Result<(), Flaw<'_>> {
     if dots < 3 { Err(("IPv4 address too short", &[])) } else { Ok(()) }
 }
 
-fn ipv6(address: &[u8]) -> Result<(), Flaw<'_>> {
+fn ipv6(address: &[u8]) -> Result<(), Ipv6Error<'_>> {
     let mut rest = address;
     if let Some(at) = memchr::memchr(b'%', address) {
         if at + 1 == address.len() {

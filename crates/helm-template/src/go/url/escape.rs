@@ -4,7 +4,7 @@ use crate::go::quote_bytes;
 
 /// A part of a URL, each with its own escaping rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum UrlPart {
     Path,
     Host,
     /// The zone of an IPv6 address: `%25eth0`.
@@ -14,19 +14,19 @@ pub(super) enum Part {
 }
 
 /// Whether the byte must be percent-encoded in this part.
-fn needs_escape(byte: u8, part: Part) -> bool {
+fn needs_escape(byte: u8, part: UrlPart) -> bool {
     if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
         return false;
     }
     match part {
-        Part::Host | Part::Zone => !b"!$&'()*+,;=:[]<>\"".contains(&byte),
-        Part::Path => !b"$&+,/:;=@".contains(&byte),
-        Part::User => !b"$&+,;=".contains(&byte),
-        Part::Fragment => !b"$&+,/:;=?@!()*".contains(&byte),
+        UrlPart::Host | UrlPart::Zone => !b"!$&'()*+,;=:[]<>\"".contains(&byte),
+        UrlPart::Path => !b"$&+,/:;=@".contains(&byte),
+        UrlPart::User => !b"$&+,;=".contains(&byte),
+        UrlPart::Fragment => !b"$&+,/:;=?@!()*".contains(&byte),
     }
 }
 
-pub(super) fn escape(text: &[u8], part: Part) -> Vec<u8> {
+pub(super) fn escape(text: &[u8], part: UrlPart) -> Vec<u8> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = Vec::with_capacity(text.len());
     for byte in text {
@@ -40,12 +40,12 @@ pub(super) fn escape(text: &[u8], part: Part) -> Vec<u8> {
 }
 
 /// Decodes percent escapes. Fails if one is malformed or not allowed in this part.
-pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
+pub(super) fn unescape(text: &[u8], part: UrlPart) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((byte, after)) = rest.split_first() {
         if *byte != b'%' {
-            if matches!(part, Part::Host | Part::Zone) && byte.is_ascii() && needs_escape(*byte, part) {
+            if matches!(part, UrlPart::Host | UrlPart::Zone) && byte.is_ascii() && needs_escape(*byte, part) {
                 let shown = quote_bytes(&[*byte]);
                 return Err(format!("invalid character {shown} in host name"));
             }
@@ -60,9 +60,9 @@ pub(super) fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
         let value = u8::try_from(high * 16 + low).unwrap_or_default();
         let allowed = match part {
             // In a host, only non-ASCII bytes may be escaped, and the percent sign before a zone.
-            Part::Host => high >= 8 || shown == b"%25",
-            Part::Zone => shown == b"%25" || value == b' ' || !needs_escape(value, Part::Host),
-            Part::Path | Part::User | Part::Fragment => true,
+            UrlPart::Host => high >= 8 || shown == b"%25",
+            UrlPart::Zone => shown == b"%25" || value == b' ' || !needs_escape(value, UrlPart::Host),
+            UrlPart::Path | UrlPart::User | UrlPart::Fragment => true,
         };
         if !allowed {
             return Err(bad());

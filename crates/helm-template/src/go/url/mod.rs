@@ -5,7 +5,7 @@ mod escape;
 mod parse;
 mod write;
 
-pub use parse::user_of;
+pub use parse::parse_userinfo;
 
 /// A parsed URL. All parts except the query are unescaped. Parts are bytes, because an escape may denote invalid UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! URL parsing.
 
 use super::address::check_ipv6;
-use super::escape::{Part, unescape};
+use super::escape::{UrlPart, unescape};
 use super::{Url, User};
 use crate::go::quote_bytes;
 use crate::profile::Profile;
@@ -11,13 +11,13 @@ impl Url {
         let (rest, fragment) = cut(text, b'#');
         let blame = |text: &[u8], why: String| format!("parse {}: {why}", quote_bytes(text));
         let mut url = parse(rest, profile).map_err(|why| blame(rest, why))?;
-        url.fragment = unescape(fragment, Part::Fragment).map_err(|why| blame(text, why))?;
+        url.fragment = unescape(fragment, UrlPart::Fragment).map_err(|why| blame(text, why))?;
         Ok(url)
     }
 }
 
 /// Parses the userinfo of a URL (the part before `@`).
-pub fn user_of(text: &[u8], profile: Profile) -> Result<Option<User>, String> {
+pub fn parse_userinfo(text: &[u8], profile: Profile) -> Result<Option<User>, String> {
     let whole = [b"proto://", text, b"@host"].concat();
     Ok(Url::parse(&whole, profile)?.user)
 }
@@ -59,7 +59,7 @@ fn parse(text: &[u8], profile: Profile) -> Result<Url, String> {
         rest = &after[end..];
         (url.user, url.host) = user_and_host(&url.scheme, authority, profile)?;
     }
-    url.path = unescape(rest, Part::Path)?;
+    url.path = unescape(rest, UrlPart::Path)?;
     Ok(url)
 }
 
@@ -91,8 +91,8 @@ fn user_and_host(
         return Err("net/url: invalid userinfo".into());
     }
     let (name, password) = cut(info, b':');
-    let name = unescape(name, Part::User)?;
-    let password = info.contains(&b':').then(|| unescape(password, Part::User)).transpose()?;
+    let name = unescape(name, UrlPart::User)?;
+    let password = info.contains(&b':').then(|| unescape(password, UrlPart::User)).transpose()?;
     Ok((Some(User { name, password }), host))
 }
 
@@ -111,7 +111,7 @@ fn host(scheme: &[u8], host: &[u8], profile: Profile) -> Result<Vec<u8>, String>
     if let Some(colon) = colon {
         check_port(&host[colon..])?;
     }
-    unescape(host, Part::Host)
+    unescape(host, UrlPart::Host)
 }
 
 /// An IPv6 address in brackets, with an optional zone and port.
@@ -122,16 +122,16 @@ fn bracketed(host: &[u8], profile: Profile) -> Result<Vec<u8>, String> {
     let zone = memchr::memmem::find(inside, b"%25");
     // Before Go 1.26 the address was not validated, and the brackets were part of the unescaped host.
     if profile == Profile::Helm3 {
-        let Some(zone) = zone else { return unescape(host, Part::Host) };
+        let Some(zone) = zone else { return unescape(host, UrlPart::Host) };
         let (before, rest) = host.split_at(zone + 1);
-        let mut all = unescape(before, Part::Host)?;
-        all.extend(unescape(&rest[..end - before.len()], Part::Zone)?);
+        let mut all = unescape(before, UrlPart::Host)?;
+        all.extend(unescape(&rest[..end - before.len()], UrlPart::Zone)?);
         all.extend_from_slice(&host[end..]);
         return Ok(all);
     }
     let (before, zone) = inside.split_at(zone.unwrap_or(inside.len()));
-    let mut address = unescape(before, Part::Host)?;
-    address.extend(unescape(zone, Part::Zone)?);
+    let mut address = unescape(before, UrlPart::Host)?;
+    address.extend(unescape(zone, UrlPart::Zone)?);
     check_ipv6(&address)?;
     Ok([b"[", address.as_slice(), b"]", port].concat())
 }

@@ -1,6 +1,6 @@
 //! URL formatting.
 
-use super::escape::{Part, escape};
+use super::escape::{UrlPart, escape};
 use super::{Url, User};
 
 impl Url {
@@ -21,7 +21,7 @@ impl Url {
         }
         if !self.fragment.is_empty() {
             out.push(b'#');
-            out.extend(escape(&self.fragment, Part::Fragment));
+            out.extend(escape(&self.fragment, UrlPart::Fragment));
         }
         out
     }
@@ -35,8 +35,8 @@ impl Url {
             out.extend(user.write());
             out.push(b'@');
         }
-        out.extend(escape(&self.host, Part::Host));
-        let path = if self.path == b"*" { self.path.clone() } else { escape(&self.path, Part::Path) };
+        out.extend(escape(&self.host, UrlPart::Host));
+        let path = if self.path == b"*" { self.path.clone() } else { escape(&self.path, UrlPart::Path) };
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             out.push(b'/');
         }
@@ -59,10 +59,10 @@ impl Url {
 
 impl User {
     pub fn write(&self) -> Vec<u8> {
-        let mut out = escape(&self.name, Part::User);
+        let mut out = escape(&self.name, UrlPart::User);
         if let Some(password) = &self.password {
             out.push(b':');
-            out.extend(escape(password, Part::User));
+            out.extend(escape(password, UrlPart::User));
         }
         out
     }

@@ -16,14 +16,14 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::go::time::RFC3339;
-use crate::nesting::{Nesting, Unwritable, check_length};
-use crate::stack::deeper;
-use crate::value::moments::as_time;
+use crate::nesting::{EncodeError, Nesting, check_length};
+use crate::stack::grow_for_value;
+use crate::value::time::as_time;
 use crate::value::{Field, Json, Map, Value, field};
-use scalar::{Look, Style};
+use scalar::{AllowedStyles, ScalarStyle};
 
 /// Maximum length in bytes of a key that shares a line with its value.
-const SIMPLE_KEY: usize = 128;
+const MAX_SIMPLE_KEY_LEN: usize = 128;
 
 /// The go-yaml version to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,22 +45,22 @@ impl Dialect {
 }
 
 /// Conversion of leaf values to text, per dialect.
-pub(super) trait Leaves {
+pub(super) trait LeafEncoder {
     const DIALECT: Dialect;
 
     /// Writes a number.
     fn number(&self, out: &mut String, number: f64);
 
     /// Converts a value that is neither a string nor a plain list or map into one that is.
-    fn plainly(&self, value: &Value) -> Result<Value, Unwritable>;
+    fn to_plain(&self, value: &Value) -> Result<Value, EncodeError>;
 
     /// Converts or rejects a string before it is written.
-    fn text<'t>(&self, text: &'t str, is_key: bool) -> Result<Cow<'t, str>, Unwritable>;
+    fn text<'t>(&self, text: &'t str, is_key: bool) -> Result<Cow<'t, str>, EncodeError>;
 }
 
 /// The position of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum NodePosition {
     Root,
     Sequence,
     Mapping,
@@ -74,34 +74,34 @@ pub(super) struct Emitter<L> {
     /// Indentation of the current node; `None` before the first.
     indent: Option<usize>,
     /// The output ends in white space, so no separating space is needed.
-    whitespace: bool,
+    is_whitespace: bool,
     /// The line holds only indentation and indicators.
-    indention: bool,
+    is_indention: bool,
 }
 
-impl<L: Leaves> Emitter<L> {
+impl<L: LeafEncoder> Emitter<L> {
     pub fn new(leaves: L) -> Self {
-        Self { leaves, out: String::new(), column: 0, indent: None, whitespace: true, indention: true }
+        Self { leaves, out: String::new(), column: 0, indent: None, is_whitespace: true, is_indention: true }
     }
 
     /// Emits a document, with a trailing newline.
-    pub fn document(mut self, value: &Value) -> Result<String, Unwritable> {
-        self.node(value, Place::Root, &Nesting::default())?;
+    pub fn document(mut self, value: &Value) -> Result<String, EncodeError> {
+        self.node(value, NodePosition::Root, &Nesting::default())?;
         self.start_line();
         Ok(self.out)
     }
 
-    fn node(&mut self, value: &Value, place: Place, around: &Nesting<'_>) -> Result<(), Unwritable> {
+    fn node(&mut self, value: &Value, place: NodePosition, around: &Nesting<'_>) -> Result<(), EncodeError> {
         check_length(&self.out)?;
         match value {
             // The round trip through JSON turns nil maps and lists into null.
-            Value::Map(map) if map.is_nil() && L::DIALECT == Dialect::V2 => self.word("null"),
-            Value::List(list) if list.is_nil() && L::DIALECT == Dialect::V2 => self.word("null"),
+            Value::Map(map) if map.is_nil() && L::DIALECT == Dialect::V2 => self.bare("null"),
+            Value::List(list) if list.is_nil() && L::DIALECT == Dialect::V2 => self.bare("null"),
             Value::Map(map) if map.is_empty() => self.empty("{}"),
             Value::List(list) if list.is_empty() => self.empty("[]"),
-            Value::Map(map) => return deeper(|| self.mapping(map, around)),
+            Value::Map(map) => return grow_for_value(|| self.mapping(map, around)),
             Value::List(list) => {
-                return deeper(|| self.sequence(list.iter().map(Cow::Borrowed), place, around));
+                return grow_for_value(|| self.sequence(list.iter().map(Cow::Borrowed), place, around));
             }
             // Emitted one by one, to avoid allocating a list as long as the bytes.
             Value::Bytes(bytes) if L::DIALECT == Dialect::V3 && !bytes.is_empty() => {
@@ -109,8 +109,8 @@ impl<L: Leaves> Emitter<L> {
                 return self.sequence(bytes, place, around);
             }
             Value::String(text) => self.string(text)?,
-            Value::Nil | Value::Null => self.word("null"),
-            Value::Bool(truth) => self.word(if *truth { "true" } else { "false" }),
+            Value::Nil | Value::Null => self.bare("null"),
+            Value::Bool(truth) => self.bare(if *truth { "true" } else { "false" }),
             Value::Int(n) | Value::Int64(n) => self.number(|_, out| {
                 // Writing to a String cannot fail.
                 let _ = write!(out, "{n}");
@@ -126,7 +126,7 @@ impl<L: Leaves> Emitter<L> {
                 if L::DIALECT == Dialect::V3
                     && let Some(time) = as_time(value) =>
             {
-                self.word(&time.format(RFC3339));
+                self.bare(&time.format(RFC3339));
             }
             Value::Object(object)
                 if L::DIALECT == Dialect::V3
@@ -135,7 +135,7 @@ impl<L: Leaves> Emitter<L> {
                 return self.structure(object.fields(), around);
             }
             other => {
-                let plain = self.leaves.plainly(other)?;
+                let plain = self.leaves.to_plain(other)?;
                 return match plain {
                     // A converted value is not converted again.
                     Value::Float(n) => {
@@ -156,12 +156,13 @@ impl<L: Leaves> Emitter<L> {
     fn sequence<'v>(
         &mut self,
         items: impl Iterator<Item = Cow<'v, Value>>,
-        place: Place,
+        place: NodePosition,
         around: &Nesting<'_>,
-    ) -> Result<(), Unwritable> {
+    ) -> Result<(), EncodeError> {
         let inside = around.inside_list()?;
         let outer = self.indent;
-        let beside_its_key = L::DIALECT == Dialect::V2 && place == Place::Mapping && !self.indention;
+        let beside_its_key =
+            L::DIALECT == Dialect::V2 && place == NodePosition::Mapping && !self.is_indention;
         self.indent = match outer {
             None => Some(0),
             Some(indent) if beside_its_key => Some(indent),
@@ -170,13 +171,13 @@ impl<L: Leaves> Emitter<L> {
         for item in items {
             self.start_line();
             self.indicator("-", true, false, true);
-            self.node(&item, Place::Sequence, &inside)?;
+            self.node(&item, NodePosition::Sequence, &inside)?;
         }
         self.indent = outer;
         Ok(())
     }
 
-    fn mapping(&mut self, map: &Map, around: &Nesting<'_>) -> Result<(), Unwritable> {
+    fn mapping(&mut self, map: &Map, around: &Nesting<'_>) -> Result<(), EncodeError> {
         let inside = around.inside_map(map)?;
         let outer = self.indent;
         self.indent = Some(outer.map_or(0, |indent| indent + 2));
@@ -195,7 +196,7 @@ impl<L: Leaves> Emitter<L> {
     }
 
     /// Writes a struct; fields without a YAML name have their lower-case Go name, as in go-yaml.
-    fn structure(&mut self, fields: Vec<Field>, around: &Nesting<'_>) -> Result<(), Unwritable> {
+    fn structure(&mut self, fields: Vec<Field>, around: &Nesting<'_>) -> Result<(), EncodeError> {
         let inside = around.inside_list()?;
         let outer = self.indent;
         self.indent = Some(outer.map_or(0, |indent| indent + 2));
@@ -206,37 +207,42 @@ impl<L: Leaves> Emitter<L> {
         Ok(())
     }
 
-    fn entry(&mut self, key: &str, value: &Value, around: &Nesting<'_>) -> Result<(), Unwritable> {
+    fn entry(&mut self, key: &str, value: &Value, around: &Nesting<'_>) -> Result<(), EncodeError> {
         self.start_line();
         let key = self.leaves.text(key, true)?;
-        let look = Look::at(&key, L::DIALECT);
-        if !look.multiline && key.len() <= SIMPLE_KEY {
-            self.scalar(&key, look, Style::wanted(&key, L::DIALECT), true);
+        let look = AllowedStyles::from_text(&key, L::DIALECT);
+        if !look.multiline && key.len() <= MAX_SIMPLE_KEY_LEN {
+            self.scalar(&key, look, ScalarStyle::preferred(&key, L::DIALECT), true);
             self.indicator(":", false, false, false);
         } else {
             self.indicator("?", true, false, true);
-            self.scalar(&key, look, Style::wanted(&key, L::DIALECT), false);
+            self.scalar(&key, look, ScalarStyle::preferred(&key, L::DIALECT), false);
             self.start_line();
             self.indicator(":", true, false, true);
         }
-        self.node(value, Place::Mapping, around)
+        self.node(value, NodePosition::Mapping, around)
     }
 
-    fn string(&mut self, text: &str) -> Result<(), Unwritable> {
+    fn string(&mut self, text: &str) -> Result<(), EncodeError> {
         let text = self.leaves.text(text, false)?;
-        self.scalar(&text, Look::at(&text, L::DIALECT), Style::wanted(&text, L::DIALECT), false);
+        self.scalar(
+            &text,
+            AllowedStyles::from_text(&text, L::DIALECT),
+            ScalarStyle::preferred(&text, L::DIALECT),
+            false,
+        );
         Ok(())
     }
 
     /// Writes bytes that are not valid UTF-8.
     fn binary(&mut self, bytes: &[u8]) {
-        self.space_unless(self.whitespace);
+        self.space_unless(self.is_whitespace);
         self.push("!!binary");
-        self.whitespace = false;
-        self.indention = false;
+        self.is_whitespace = false;
+        self.is_indention = false;
         let text = in_lines(&crate::go::base64(bytes));
-        let style = if text.contains('\n') { Style::Literal } else { Style::Plain };
-        self.scalar(&text, Look::at(&text, L::DIALECT), style, false);
+        let style = if text.contains('\n') { ScalarStyle::Literal } else { ScalarStyle::Plain };
+        self.scalar(&text, AllowedStyles::from_text(&text, L::DIALECT), style, false);
     }
 
     fn empty(&mut self, brackets: &str) {
@@ -244,24 +250,24 @@ impl<L: Leaves> Emitter<L> {
     }
 
     /// Writes plain ASCII that needs no quoting.
-    fn word(&mut self, word: &str) {
+    fn bare(&mut self, word: &str) {
         self.number(|_, out| out.push_str(word));
     }
 
     fn number(&mut self, write: impl FnOnce(&L, &mut String)) {
-        self.space_unless(self.whitespace);
+        self.space_unless(self.is_whitespace);
         let before = self.out.len();
         write(&self.leaves, &mut self.out);
         self.column += self.out.len() - before;
-        self.whitespace = false;
-        self.indention = false;
+        self.is_whitespace = false;
+        self.is_indention = false;
     }
 
     fn indicator(&mut self, text: &str, after_space: bool, is_whitespace: bool, is_indention: bool) {
-        self.space_unless(!after_space || self.whitespace);
+        self.space_unless(!after_space || self.is_whitespace);
         self.push(text);
-        self.whitespace = is_whitespace;
-        self.indention &= is_indention;
+        self.is_whitespace = is_whitespace;
+        self.is_indention &= is_indention;
     }
 
     fn space_unless(&mut self, spaced: bool) {
@@ -284,21 +290,21 @@ impl<L: Leaves> Emitter<L> {
     fn end_line(&mut self) {
         self.out.push('\n');
         self.column = 0;
-        self.indention = true;
+        self.is_indention = true;
     }
 
     /// Moves to the current indentation, on a new line unless this line holds no more than that.
     fn start_line(&mut self) {
         let indent = self.indent.unwrap_or(0);
-        if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
+        if !self.is_indention || self.column > indent || (self.column == indent && !self.is_whitespace) {
             self.end_line();
         }
         for _ in self.column..indent {
             self.out.push(' ');
         }
         self.column = self.column.max(indent);
-        self.whitespace = true;
-        self.indention = true;
+        self.is_whitespace = true;
+        self.is_indention = true;
     }
 }
 

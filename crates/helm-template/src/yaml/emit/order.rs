@@ -4,7 +4,7 @@
 //! one.
 
 use super::Dialect;
-use crate::go::letters::{is_digit, is_letter};
+use crate::go::unicode::{is_digit, is_letter};
 use crate::value::{Str, Value};
 
 type Entry = (Str, Value);

@@ -1,12 +1,12 @@
 //! Detection of texts that need quotes, because as plain scalars they would decode as a number, boolean or date.
 
 use super::Dialect;
-use crate::yaml::resolve::{self, Meaning};
+use crate::yaml::resolve::{self, ResolvedScalar};
 use crate::yaml::timestamp::is_timestamp;
 
 /// Whether the text as a plain scalar decodes as a string. go-yaml v3 decodes fewer words as booleans than v2, but still quotes them.
 pub(super) fn reads_as_text(text: &str, dialect: Dialect) -> bool {
-    if resolve::plain(text) != Meaning::Text {
+    if resolve::plain(text) != ResolvedScalar::Text {
         return false;
     }
     !text.starts_with(|c: char| matches!(c, '+' | '-' | '0'..='9'))

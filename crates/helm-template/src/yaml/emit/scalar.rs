@@ -1,20 +1,20 @@
 //! Scalar styles: selection and output.
 
 use super::plain::reads_as_text;
-use super::{Dialect, Emitter, Leaves};
+use super::{Dialect, Emitter, LeafEncoder};
 
 /// The style of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum ScalarStyle {
     Plain,
     Single,
     Double,
     Literal,
 }
 
-impl Style {
+impl ScalarStyle {
     /// The preferred style of a text, which the text may not allow.
-    pub fn wanted(text: &str, dialect: Dialect) -> Self {
+    pub fn preferred(text: &str, dialect: Dialect) -> Self {
         if memchr::memchr(b'\n', text.as_bytes()).is_some() {
             Self::Literal
         } else if reads_as_text(text, dialect) {
@@ -28,7 +28,7 @@ impl Style {
 /// The styles that a text allows.
 #[derive(Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
-pub(super) struct Look {
+pub(super) struct AllowedStyles {
     pub multiline: bool,
     plain: bool,
     single: bool,
@@ -36,7 +36,7 @@ pub(super) struct Look {
 }
 
 /// Characters that are allowed in a plain scalar everywhere except at its start.
-const HARMLESS: [bool; 256] = {
+const PLAIN_CHARS: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 128 {
@@ -49,18 +49,18 @@ const HARMLESS: [bool; 256] = {
     table
 };
 
-impl Look {
-    pub fn at(text: &str, dialect: Dialect) -> Self {
+impl AllowedStyles {
+    pub fn from_text(text: &str, dialect: Dialect) -> Self {
         let bytes = text.as_bytes();
-        if bytes.iter().all(|b| HARMLESS[usize::from(*b)])
+        if bytes.iter().all(|b| PLAIN_CHARS[usize::from(*b)])
             && !matches!(bytes, [] | [b'-'] | [b'-', b'-', b'-', ..] | [b'.', b'.', b'.', ..])
         {
             return Self { multiline: false, plain: true, single: true, block: true };
         }
-        Self::closely(text, dialect)
+        Self::analyze(text, dialect)
     }
 
-    fn closely(text: &str, dialect: Dialect) -> Self {
+    fn analyze(text: &str, dialect: Dialect) -> Self {
         let (mut indicator, mut breaks, mut special, mut tab) = (false, false, false, false);
         let (mut break_space, mut space_break) = (false, false);
         let (mut after_space, mut after_break, mut after_white) = (false, false, true);
@@ -103,14 +103,14 @@ impl Look {
     }
 
     /// The allowed style closest to the preferred one.
-    fn style(self, wanted: Style, is_key: bool) -> Style {
+    fn style(self, wanted: ScalarStyle, is_key: bool) -> ScalarStyle {
         let style = match wanted {
-            _ if is_key && self.multiline => Style::Double,
-            Style::Literal if is_key || !self.block => Style::Double,
-            Style::Plain if !self.plain => Style::Single,
+            _ if is_key && self.multiline => ScalarStyle::Double,
+            ScalarStyle::Literal if is_key || !self.block => ScalarStyle::Double,
+            ScalarStyle::Plain if !self.plain => ScalarStyle::Single,
             style => style,
         };
-        if style == Style::Single && !self.single { Style::Double } else { style }
+        if style == ScalarStyle::Single && !self.single { ScalarStyle::Double } else { style }
     }
 }
 
@@ -127,15 +127,15 @@ fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{A0}'..='\u{FFFD}') && c != '\u{FEFF}'
 }
 
-impl<L: Leaves> Emitter<L> {
-    pub(super) fn scalar(&mut self, text: &str, look: Look, wanted: Style, is_key: bool) {
+impl<L: LeafEncoder> Emitter<L> {
+    pub(super) fn scalar(&mut self, text: &str, look: AllowedStyles, wanted: ScalarStyle, is_key: bool) {
         let outer = self.indent;
         self.indent = Some(outer.unwrap_or(0) + 2);
         match look.style(wanted, is_key) {
-            Style::Plain => self.plain(text, !is_key),
-            Style::Single => self.single(text, !is_key),
-            Style::Double => self.double(text, !is_key),
-            Style::Literal => self.literal(text),
+            ScalarStyle::Plain => self.plain(text, !is_key),
+            ScalarStyle::Single => self.single(text, !is_key),
+            ScalarStyle::Double => self.double(text, !is_key),
+            ScalarStyle::Literal => self.literal(text),
         }
         self.indent = outer;
     }
@@ -153,12 +153,12 @@ impl<L: Leaves> Emitter<L> {
     }
 
     fn plain(&mut self, text: &str, may_fold: bool) {
-        self.space_unless(self.whitespace);
+        self.space_unless(self.is_whitespace);
         if !self.fits(text, may_fold) {
             self.folded(text, may_fold, false);
         }
-        self.whitespace = false;
-        self.indention = false;
+        self.is_whitespace = false;
+        self.is_indention = false;
     }
 
     fn single(&mut self, text: &str, may_fold: bool) {
@@ -169,7 +169,7 @@ impl<L: Leaves> Emitter<L> {
             self.folded(text, may_fold, true);
         }
         self.indicator("'", false, false, false);
-        self.indention = false;
+        self.is_indention = false;
     }
 
     /// Writes plain or single-quoted text, in which a single space beyond the width becomes a line break. The first and last character
@@ -197,7 +197,7 @@ impl<L: Leaves> Emitter<L> {
                     self.push_char(c);
                 }
                 self.push_char(c);
-                self.indention = false;
+                self.is_indention = false;
                 (after_space, after_break) = (false, false);
             }
         }
@@ -209,7 +209,7 @@ impl<L: Leaves> Emitter<L> {
         } else {
             self.out.push(c);
             self.column = 0;
-            self.indention = true;
+            self.is_indention = true;
         }
     }
 
@@ -243,7 +243,7 @@ impl<L: Leaves> Emitter<L> {
             }
         }
         self.indicator("\"", false, false, false);
-        self.indention = false;
+        self.is_indention = false;
     }
 
     fn escape(&mut self, c: char) {
@@ -288,7 +288,7 @@ impl<L: Leaves> Emitter<L> {
             (true, false) => {}
         }
         self.end_line();
-        self.whitespace = true;
+        self.is_whitespace = true;
         for piece in text.split_inclusive(is_break) {
             let end = piece.chars().next_back().filter(|c| is_break(*c));
             let line = &piece[..piece.len() - end.map_or(0, char::len_utf8)];
@@ -296,7 +296,7 @@ impl<L: Leaves> Emitter<L> {
                 self.start_line();
                 self.out.push_str(line);
                 self.column += line.chars().count();
-                self.indention = false;
+                self.is_indention = false;
             }
             if let Some(end) = end {
                 self.line_break(end);

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use crate::data::Data;
 use crate::json;
-use crate::nesting::Unwritable;
+use crate::nesting::EncodeError;
 use crate::value::{List, Map, Value};
 use crate::yaml::{parse, write_pretty, write_value};
 
 /// The results of both functions, without the trailing newline; empty on error.
-fn both(value: &Value) -> (String, String) {
+fn encode_v2_and_v3(value: &Value) -> (String, String) {
     let plain = |text: String| text.strip_suffix('\n').map(str::to_owned).unwrap_or(text);
     (write_value(value).map(plain).unwrap_or_default(), write_pretty(value).map(plain).unwrap_or_default())
 }
@@ -20,7 +20,7 @@ fn value(json: &str) -> Value {
 
 #[test]
 #[rustfmt::skip]
-fn written_the_same_by_both() {
+fn v2_and_v3_agree() {
     let table = [
         (r#"{"b": 1, "a10": 1, "a2": 1, "a": 1, "A": 1, "_": 1, "1": 1, "10": 1, "9": 1, "a-b": 1, "a.b": 1, "a01": 1}"#, "_: 1\n\"1\": 1\n\"9\": 1\n\"10\": 1\nA: 1\na: 1\na-b: 1\na.b: 1\na01: 1\na2: 1\na10: 1\nb: 1"),
         (r#""""#, r#""""#),
@@ -139,13 +139,13 @@ fn written_the_same_by_both() {
         (r#"{"a1b2": 1, "a1b10": 1, "a1": 1, "a1c": 1, "1a": 1, "1": 1, "01": 1}"#, "\"1\": 1\n1a: 1\n\"01\": 1\na1: 1\na1b2: 1\na1b10: 1\na1c: 1"),
     ];
     for (json, expected) in table {
-        assert_eq!(both(&value(json)), (expected.to_owned(), expected.to_owned()), "{json}");
+        assert_eq!(encode_v2_and_v3(&value(json)), (expected.to_owned(), expected.to_owned()), "{json}");
     }
 }
 
 #[test]
 #[rustfmt::skip]
-fn written_differently() {
+fn v2_and_v3_differ() {
     let table = [
         (r#"{"a1b": 1, "a10": 1, "a1": 1, "1a": 1, "12": 1}"#, "\"12\": 1\n1a: 1\na1: 1\na10: 1\na1b: 1", "1a: 1\n\"12\": 1\na1: 1\na1b: 1\na10: 1"),
         (r#""a\tb\nc""#, r#""a\tb\nc""#, "|-\n  a\tb\n  c"),
@@ -169,12 +169,12 @@ fn written_differently() {
         (r#"{"k": "word word word word word word word word word word word word word word word word word word word word ", "l": ["word word word word word word word word word word word word word word word word word word word word "]}"#, "k: 'word word word word word word word word word word word word word word word word\n  word word word word '\nl:\n- 'word word word word word word word word word word word word word word word word\n  word word word word '", "k: 'word word word word word word word word word word word word word word word word word word word word '\nl:\n  - 'word word word word word word word word word word word word word word word word word word word word '"),
     ];
     for (json, yaml, pretty) in table {
-        assert_eq!(both(&value(json)), (yaml.to_owned(), pretty.to_owned()), "{json}");
+        assert_eq!(encode_v2_and_v3(&value(json)), (yaml.to_owned(), pretty.to_owned()), "{json}");
     }
 }
 
 #[test]
-fn keys_that_yaml_would_not_read_in_json_are_refused() {
+fn v2_rejects_keys_lost_in_json_round_trip() {
     let of = |key: &str| Value::from(Map::from_entries([(key.into(), Value::Int(1))]));
     assert!(write_value(&of(&"k".repeat(1022))).is_ok());
     assert!(write_value(&of(&"k".repeat(1023))).is_err());
@@ -184,28 +184,28 @@ fn keys_that_yaml_would_not_read_in_json_are_refused() {
 }
 
 #[test]
-fn what_is_no_text_and_no_data() {
-    let raw = Value::string_of(b"a\xE2\x82b".to_vec());
-    assert_eq!(both(&raw), ("a\u{FFFD}\u{FFFD}b".to_owned(), "!!binary YeKCYg==".to_owned()));
+fn binary_and_object_values_are_encoded_like_helm() {
+    let raw = Value::string_from_bytes(b"a\xE2\x82b".to_vec());
+    assert_eq!(encode_v2_and_v3(&raw), ("a\u{FFFD}\u{FFFD}b".to_owned(), "!!binary YeKCYg==".to_owned()));
     let bytes = Value::Bytes(b"hi".as_slice().into());
-    assert_eq!(both(&bytes), ("aGk=".to_owned(), "- 104\n- 105".to_owned()));
+    assert_eq!(encode_v2_and_v3(&bytes), ("aGk=".to_owned(), "- 104\n- 105".to_owned()));
     let infinite = Value::Float(f64::INFINITY);
-    assert_eq!(both(&infinite), (String::new(), ".inf".to_owned()));
+    assert_eq!(encode_v2_and_v3(&infinite), (String::new(), ".inf".to_owned()));
     assert_eq!(
         write_value(&infinite),
-        Err(Unwritable::Refused("error marshaling into JSON: json: unsupported value: +Inf".into()))
+        Err(EncodeError::Unsupported("error marshaling into JSON: json: unsupported value: +Inf".into()))
     );
 }
 
 #[test]
-fn a_circle_is_refused_and_depth_has_its_end() {
+fn cycles_and_deep_nesting_are_rejected() {
     let circle = Map::new();
     circle.insert("list", List::any([circle.clone().into()]).into());
     let why = "json: unsupported value: encountered a cycle via map[string]interface {}";
-    assert_eq!(write_value(&circle.clone().into()), Err(Unwritable::Refused(why.into())));
+    assert_eq!(write_value(&circle.clone().into()), Err(EncodeError::Unsupported(why.into())));
     let deep = (0..2_000).fold(Value::Nil, |inner, _| List::any([inner]).into());
-    assert_eq!(write_value(&deep), Err(Unwritable::TooDeep));
-    assert_eq!(json::write_value(&deep, json::Style::Plain), Err(Unwritable::TooDeep));
+    assert_eq!(write_value(&deep), Err(EncodeError::TooDeep));
+    assert_eq!(json::write_value(&deep, json::JsonStyle::Plain), Err(EncodeError::TooDeep));
     circle.remove("list");
 }
 

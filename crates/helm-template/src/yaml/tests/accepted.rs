@@ -98,7 +98,7 @@ const ACCEPTED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn texts_that_are_read() {
+fn accepted_texts_decode_like_helm() {
     for (text, expected) in ACCEPTED {
         assert_eq!(json(text).as_deref(), Ok(*expected), "{text:?}");
     }

@@ -1,13 +1,13 @@
 //! Manifest heads.
 
 use crate::profile::Profile;
-use crate::yaml::head;
+use crate::yaml::header;
 
-type Read<'a> = Result<&'a str, &'a str>;
+type ExpectedHeader<'a> = Result<&'a str, &'a str>;
 
 /// Version, kind, name and annotations, or the error.
 #[rustfmt::skip]
-const HEADS: &[(&str, Read<'_>)] = &[
+const HEADS: &[(&str, ExpectedHeader<'_>)] = &[
     ("", Ok("|||")),
     ("~", Ok("|||")),
     ("kind: A", Ok("|A||")),
@@ -50,30 +50,30 @@ const HEADS: &[(&str, Read<'_>)] = &[
 
 /// Cases in which Helm 3 and Helm 4 differ.
 #[rustfmt::skip]
-const APART: &[(&str, Read<'_>, Read<'_>)] = &[
+const HEADS_THAT_DIFFER: &[(&str, ExpectedHeader<'_>, ExpectedHeader<'_>)] = &[
     ("x", Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type releaseutil.SimpleHead"), Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go value of type util.SimpleHead")),
     ("1", Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal number into Go value of type releaseutil.SimpleHead"), Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal number into Go value of type util.SimpleHead")),
     ("[a]", Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type releaseutil.SimpleHead"), Err("error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type util.SimpleHead")),
 ];
 
 fn read(text: &str, profile: Profile) -> Result<String, String> {
-    let head = head(text.as_bytes(), profile).map_err(|error| error.to_string())?;
+    let head = header::read_header(text.as_bytes(), profile).map_err(|error| error.to_string())?;
     let annotations: Vec<_> = head.annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
     Ok([&*head.api_version, &*head.kind, &*head.name, &annotations.join(" ")].join("|"))
 }
 
-fn owned(expected: Read<'_>) -> Result<String, String> {
+fn to_owned_result(expected: ExpectedHeader<'_>) -> Result<String, String> {
     expected.map(str::to_owned).map_err(str::to_owned)
 }
 
 #[test]
-fn heads_as_helm_reads_them() {
+fn headers_match_helm() {
     for (text, expected) in HEADS {
-        assert_eq!(read(text, Profile::Helm3), owned(*expected), "{text:?}");
-        assert_eq!(read(text, Profile::Helm4), owned(*expected), "{text:?}");
+        assert_eq!(read(text, Profile::Helm3), to_owned_result(*expected), "{text:?}");
+        assert_eq!(read(text, Profile::Helm4), to_owned_result(*expected), "{text:?}");
     }
-    for (text, helm3, helm4) in APART {
-        assert_eq!(read(text, Profile::Helm3), owned(*helm3), "{text:?}");
-        assert_eq!(read(text, Profile::Helm4), owned(*helm4), "{text:?}");
+    for (text, helm3, helm4) in HEADS_THAT_DIFFER {
+        assert_eq!(read(text, Profile::Helm3), to_owned_result(*helm3), "{text:?}");
+        assert_eq!(read(text, Profile::Helm4), to_owned_result(*helm4), "{text:?}");
     }
 }

@@ -6,54 +6,57 @@ use super::{json, problem};
 use crate::data::Data;
 use crate::yaml::{self, MAX_DEPTH, documents, parse};
 
-fn refused(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     json(text).unwrap_err()
 }
 
 #[test]
-fn a_key_has_1024_characters_on_one_line() {
+fn simple_key_is_limited_to_1024_characters() {
     for (key, read) in [("a".repeat(1024), true), ("a".repeat(1025), false), ("é".repeat(1024), true)] {
         assert_eq!(json(&format!("{key}: b")).is_ok(), read, "{}", key.len());
         assert_eq!(json(&format!("- {{{key}: b}}")).is_ok(), read, "{}", key.len());
     }
     let long = "a".repeat(1025);
     assert_eq!(
-        refused(&format!("{long}: b")),
+        parse_error(&format!("{long}: b")),
         problem("yaml: mapping values are not allowed in this context")
     );
-    assert_eq!(refused(&format!("a: b\n{long}: b")), problem("yaml: line 2: could not find expected ':'"));
+    assert_eq!(
+        parse_error(&format!("a: b\n{long}: b")),
+        problem("yaml: line 2: could not find expected ':'")
+    );
     assert!(json(&format!("? {long}\n: b")).is_ok());
 }
 
 #[test]
-fn what_is_too_deep_is_refused_without_going_there() {
+fn deep_nesting_is_rejected_without_recursion() {
     let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
     assert!(json(&deep(MAX_DEPTH)).is_ok());
-    assert_eq!(refused(&deep(MAX_DEPTH + 1)), problem("yaml: line 1: exceeded max depth of 500"));
-    assert_eq!(refused(&"[".repeat(20_000)), problem("yaml: line 1: exceeded max depth of 500"));
-    assert_eq!(refused(&"- ".repeat(20_000)), problem("yaml: line 1: exceeded max depth of 500"));
-    assert_eq!(refused(&"{a: ".repeat(20_000)), problem("yaml: line 1: exceeded max depth of 500"));
+    assert_eq!(parse_error(&deep(MAX_DEPTH + 1)), problem("yaml: line 1: exceeded max depth of 500"));
+    assert_eq!(parse_error(&"[".repeat(20_000)), problem("yaml: line 1: exceeded max depth of 500"));
+    assert_eq!(parse_error(&"- ".repeat(20_000)), problem("yaml: line 1: exceeded max depth of 500"));
+    assert_eq!(parse_error(&"{a: ".repeat(20_000)), problem("yaml: line 1: exceeded max depth of 500"));
     let mut block = String::new();
     for level in 0..2000 {
         block.push_str(&" ".repeat(level));
         block.push_str("a:\n");
     }
-    assert_eq!(refused(&block), problem("yaml: line 501: exceeded max depth of 500"));
+    assert_eq!(parse_error(&block), problem("yaml: line 501: exceeded max depth of 500"));
     assert_eq!(
-        yaml::head(block.as_bytes(), crate::profile::Profile::Helm4).unwrap_err().to_string(),
+        yaml::read_header(block.as_bytes(), crate::profile::Profile::Helm4).unwrap_err().to_string(),
         problem("yaml: line 501: exceeded max depth of 500")
     );
 }
 
 #[test]
-fn aliases_do_not_lead_deeper_than_brackets() {
+fn alias_nesting_is_limited() {
     let mut text = "a0: &a0 [x]\n".to_owned();
     for level in 1..3000 {
         writeln!(text, "a{level}: &a{level} [*a{}]", level - 1).unwrap();
     }
     assert!(
-        refused(&text).ends_with("exceeded max depth of 500")
-            || refused(&text).ends_with("excessive aliasing")
+        parse_error(&text).ends_with("exceeded max depth of 500")
+            || parse_error(&text).ends_with("excessive aliasing")
     );
     // Merge sources are processed in reverse, so the last is resolved first.
     let mut text = "<<: [{x: &a0 [x]}".to_owned();
@@ -65,14 +68,14 @@ fn aliases_do_not_lead_deeper_than_brackets() {
 }
 
 #[test]
-fn a_bomb_of_aliases_is_refused() {
+fn alias_bomb_is_rejected() {
     let mut text = "a: &a [x,x,x,x,x,x,x,x,x]\n".to_owned();
     for letter in b'b'..=b'z' {
         let before = format!("*{}", char::from(letter - 1));
         let aliases = [&*before; 9].join(",");
         writeln!(text, "{0}: &{0} [{aliases}]", char::from(letter)).unwrap();
     }
-    assert_eq!(refused(&text), problem("yaml: document contains excessive aliasing"));
+    assert_eq!(parse_error(&text), problem("yaml: document contains excessive aliasing"));
     let items = |of: &str, count: usize| vec![of; count].join(",");
     for (size, aliases, allowed) in
         [(10, 100, true), (200, 101, true), (1000, 400, false), (100, 4000, false)]
@@ -87,18 +90,18 @@ fn a_bomb_of_aliases_is_refused() {
 
 /// The stream is read in blocks of 512 bytes. A rejected character in a block precedes syntax errors in the previous block.
 #[test]
-fn refused_characters_come_with_their_piece() {
+fn invalid_characters_are_reported_per_block() {
     let with = |blanks: usize| json(&format!("a: b: c{}\u{1}", " ".repeat(blanks))).unwrap_err();
     let control = problem("yaml: control characters are not allowed");
     assert_eq!(with(504), control);
     assert_eq!(with(505), problem("yaml: mapping values are not allowed in this context"));
-    assert_eq!(refused(&format!("{}\u{1}", "x".repeat(2000))), control);
+    assert_eq!(parse_error(&format!("{}\u{1}", "x".repeat(2000))), control);
     // A character split by a block boundary belongs to the next block.
-    assert_eq!(refused(&format!("{}é: b: c{}\u{1}", "x".repeat(511), " ".repeat(500))), control);
+    assert_eq!(parse_error(&format!("{}é: b: c{}\u{1}", "x".repeat(511), " ".repeat(500))), control);
 }
 
 #[test]
-fn other_encodings() {
+fn utf16_is_decoded() {
     let text = "a: é\nb: \"😀\"";
     let wide = |order: fn(u16) -> [u8; 2]| -> Vec<u8> {
         "\u{FEFF}".encode_utf16().chain(text.encode_utf16()).flat_map(order).collect()
@@ -119,7 +122,7 @@ fn other_encodings() {
 }
 
 #[test]
-fn a_reader_that_wants_a_map() {
+fn parse_map_rejects_other_types() {
     let read = |text: &str| {
         yaml::parse_map(text.as_bytes(), "map[string]interface {}").map(Data::Map).map_err(|e| e.to_string())
     };
@@ -132,7 +135,7 @@ fn a_reader_that_wants_a_map() {
 }
 
 #[test]
-fn documents_are_split_by_lines() {
+fn documents_splits_at_separator_lines() {
     let table: &[(&str, &[Result<&str, &str>])] = &[
         ("", &[]),
         ("a: 1", &[Ok("a: 1\n")]),
@@ -155,7 +158,7 @@ fn documents_are_split_by_lines() {
 }
 
 #[test]
-fn nan_is_never_the_same_key() {
+fn nan_keys_are_never_duplicates() {
     assert!(yaml::parse_strict(b".nan: 1\n.nan: 2", &yaml::Shape::Any).is_ok());
     assert!(yaml::parse_strict(b".inf: 1\n.inf: 2", &yaml::Shape::Any).is_err());
 }

@@ -2,18 +2,18 @@
 
 mod accepted;
 mod head;
-mod laws;
 mod limits;
-mod meaning;
-mod refused;
+mod properties;
+mod rejected;
+mod resolution;
 
-use crate::json::{self, Style};
+use crate::json::{self, JsonStyle};
 use crate::yaml;
 
 /// The decoded text as JSON, or the error.
 fn json(text: &str) -> Result<String, String> {
     let data = yaml::parse(text.as_bytes()).map_err(|error| error.to_string())?;
-    Ok(json::write(&data, Style::Plain).unwrap())
+    Ok(json::write(&data, JsonStyle::Plain).unwrap())
 }
 
 /// An error as users see it.

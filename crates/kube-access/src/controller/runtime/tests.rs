@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 
 /// A task whose first `failures` runs fail as `fail` does, and whose later runs never end.
-fn failing(
+fn failing_task(
     failures: usize,
     fail: fn(),
 ) -> (Arc<AtomicUsize>, impl FnMut() -> futures::future::BoxFuture<'static, ()>) {
@@ -26,50 +26,50 @@ fn failing(
 
 #[tokio::test(start_paused = true)]
 async fn task_that_panics_is_restarted_and_reported_until_it_is_stable() {
-    let runtime = Runtime::default();
-    let (starts, start) = failing(3, || panic!("a secret of some object"));
+    let runtime = TaskRuntime::default();
+    let (starts, start) = failing_task(3, || panic!("a secret of some object"));
     let _task = runtime.spawn("cache", "/api/v1/pods", start);
     sleep(Duration::from_millis(10)).await;
-    assert_eq!(runtime.failing(), ["cache /api/v1/pods: panicked, 1 restarts"]);
+    assert_eq!(runtime.failing_tasks(), ["cache /api/v1/pods: panicked, 1 restarts"]);
     // 0.2 s, 0.4 s and 0.8 s of backoff; the last run is stable a second or more later.
     sleep(Duration::from_secs(2)).await;
     assert_eq!(starts.load(Ordering::Relaxed), 4);
-    assert_eq!(runtime.failing(), ["cache /api/v1/pods: panicked, 3 restarts"]);
+    assert_eq!(runtime.failing_tasks(), ["cache /api/v1/pods: panicked, 3 restarts"]);
     sleep(Duration::from_secs(3)).await;
-    assert_eq!((starts.load(Ordering::Relaxed), runtime.failing().len()), (4, 0));
+    assert_eq!((starts.load(Ordering::Relaxed), runtime.failing_tasks().len()), (4, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn task_that_ends_is_restarted() {
-    let runtime = Runtime::default();
-    let (starts, start) = failing(1, || {});
+    let runtime = TaskRuntime::default();
+    let (starts, start) = failing_task(1, || {});
     let _task = runtime.spawn("sweep", "", start);
     sleep(Duration::from_millis(10)).await;
-    assert_eq!(runtime.failing(), ["sweep: ended, 1 restarts"]);
+    assert_eq!(runtime.failing_tasks(), ["sweep: ended, 1 restarts"]);
     sleep(Duration::from_secs(5)).await;
-    assert_eq!((starts.load(Ordering::Relaxed), runtime.failing().len()), (2, 0));
+    assert_eq!((starts.load(Ordering::Relaxed), runtime.failing_tasks().len()), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn task_that_always_panics_backs_off_and_stays_reported() {
-    let runtime = Runtime::default();
-    let (starts, start) = failing(usize::MAX, || panic!("again"));
+    let runtime = TaskRuntime::default();
+    let (starts, start) = failing_task(usize::MAX, || panic!("again"));
     let task = runtime.spawn("controller", "", start);
     for _ in 0..600 {
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(runtime.failing().len(), 1);
+        assert_eq!(runtime.failing_tasks().len(), 1);
     }
     let starts = starts.load(Ordering::Relaxed);
     assert!((20..40).contains(&starts), "{starts} starts in ten minutes");
     drop(task);
     tokio::task::yield_now().await;
-    assert!(runtime.failing().is_empty());
+    assert!(runtime.failing_tasks().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn task_that_ends_while_stopping_is_not_restarted() {
-    let (runtime, starts) = (Runtime::default(), AtomicUsize::new(0));
+    let (runtime, starts) = (TaskRuntime::default(), AtomicUsize::new(0));
     let start = || async { starts.fetch_add(1, Ordering::Relaxed) };
     runtime.run_until("listener", "", start, || true).await;
-    assert_eq!((starts.load(Ordering::Relaxed), runtime.failing().len()), (1, 0));
+    assert_eq!((starts.load(Ordering::Relaxed), runtime.failing_tasks().len()), (1, 0));
 }

@@ -8,7 +8,7 @@ use super::super::rbac::tests::{binding, put};
 use super::*;
 use crate::store::Store;
 
-fn now() -> Timestamp {
+fn test_now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
@@ -35,9 +35,9 @@ justKOLESAIgb95EDcCfL1tUUM98vh1DeYqdzoM8rtaAqk7Ux4YqMcc=
 ";
 
 #[test]
-fn approved_requests_are_signed_or_told_why_not() {
+fn approved_requests_are_signed_or_failed_with_reason() {
     let data = tempfile::tempdir().unwrap();
-    let pki = Pki::open(&data.path().join("pki"), &[], now()).unwrap();
+    let pki = Pki::open(&data.path().join("pki"), &[], test_now()).unwrap();
     let (jane, node) = (("jane", "dev"), ("system:node:n", "system:nodes"));
     let signature = "digital signature";
     let table = [
@@ -69,7 +69,7 @@ fn approved_requests_are_signed_or_told_why_not() {
         ),
     ];
     for (csr, expected) in table {
-        let verdict = match sign(&pki, &Store::in_memory(), &csr, now()) {
+        let verdict = match sign(&pki, &Store::in_memory(), &csr, test_now()) {
             None => "waits".to_owned(),
             Some(status) if !status["certificate"].is_null() => "signed".to_owned(),
             Some(status) => text(&status["conditions"][1], "message").to_owned(),
@@ -79,15 +79,15 @@ fn approved_requests_are_signed_or_told_why_not() {
 }
 
 #[test]
-fn a_signed_certificate_says_who_and_how_long_and_passes_tls() {
+fn signed_certificate_has_subject_and_validity_and_passes_tls() {
     let data = tempfile::tempdir().unwrap();
-    let pki = Pki::open(&data.path().join("pki"), &[], now()).unwrap();
+    let pki = Pki::open(&data.path().join("pki"), &[], test_now()).unwrap();
     let mut csr = csr(CLIENT, ("jane", "dev"), &[], &["client auth", "digital signature"], true);
     csr["spec"]["request"] = STANDARD.encode(TWO_GROUPS).into();
-    let status = sign(&pki, &Store::in_memory(), &csr, now()).unwrap();
+    let status = sign(&pki, &Store::in_memory(), &csr, test_now()).unwrap();
     let pem = STANDARD.decode(text(&status, "certificate")).unwrap();
     let der = rustls_pki_types::CertificateDer::from_pem_slice(&pem).unwrap();
-    let peer = PeerCertificate::read(&der).unwrap();
+    let peer = PeerCertificate::from_der(&der).unwrap();
     assert_eq!(
         (peer.user.name.as_str(), peer.user.groups),
         ("jane", vec!["dev".to_owned(), "ops".to_owned()])
@@ -100,7 +100,7 @@ fn a_signed_certificate_says_who_and_how_long_and_passes_tls() {
     let verifier =
         rustls::server::WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
     let at = |seconds: i64| {
-        let seconds = u64::try_from(now().as_second() + seconds).unwrap();
+        let seconds = u64::try_from(test_now().as_second() + seconds).unwrap();
         rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(seconds))
     };
     assert!(verifier.verify_client_cert(&der, &[], at(599)).is_ok());
@@ -111,7 +111,7 @@ fn a_signed_certificate_says_who_and_how_long_and_passes_tls() {
 async fn certificate_of_a_tenants_node_lasts_a_day_at_most() {
     const HOUR: i64 = 3600;
     let data = tempfile::tempdir().unwrap();
-    let pki = Pki::open(&data.path().join("pki"), &[], now()).unwrap();
+    let pki = Pki::open(&data.path().join("pki"), &[], test_now()).unwrap();
     let store = Store::in_memory();
     super::super::node::tests::record_older_node(&store, "older").await;
     #[rustfmt::skip]
@@ -126,14 +126,14 @@ async fn certificate_of_a_tenants_node_lasts_a_day_at_most() {
         let usages = ["client auth", "digital signature"];
         let mut csr = csr(KUBELET_CLIENT, (name, "system:nodes"), &[], &usages, true);
         csr["spec"]["expirationSeconds"] = json!(asked);
-        let status = sign(&pki, &store, &csr, now()).unwrap();
-        let end = certificate_ends(&json!({ "status": status })).unwrap();
-        assert_eq!(end.as_second() - now().as_second(), expected, "{name} {asked:?}");
+        let status = sign(&pki, &store, &csr, test_now()).unwrap();
+        let end = certificate_expires_at(&json!({ "status": status })).unwrap();
+        assert_eq!(end.as_second() - test_now().as_second(), expected, "{name} {asked:?}");
     }
 }
 
 #[tokio::test]
-async fn approving_needs_the_signer_and_nodes_join_by_themselves() {
+async fn approval_requires_signer_permission_and_node_requests_are_auto_approved() {
     let store = Store::in_memory();
     let rule = |resource: &str, verb: &str| json!([{"apiGroups": [GROUP], "resources": [resource], "verbs": [verb]}]);
     put(&store, json!({"kind": "ClusterRole", "metadata": {"name": "boot"}, "rules": rule("certificatesigningrequests/nodeclient", "create")})).await;
@@ -153,16 +153,16 @@ async fn approving_needs_the_signer_and_nodes_join_by_themselves() {
     put(&store, binding("", "ap", ("ClusterRole", "ap"), ("User", "bob"))).await;
     assert!(check_signer(&authorizer, &User::named("bob", &[]), "approve", &csr).is_ok());
 
-    assert_eq!(auto_approval(&authorizer, &csr, now()), None);
-    stamp(&User::named("system:bootstrap:abcdef", &["system:bootstrappers"]), &mut csr);
-    let condition = auto_approval(&authorizer, &csr, now()).unwrap();
+    assert_eq!(auto_approval(&authorizer, &csr, test_now()), None);
+    set_requester(&User::named("system:bootstrap:abcdef", &["system:bootstrappers"]), &mut csr);
+    let condition = auto_approval(&authorizer, &csr, test_now()).unwrap();
     assert_eq!(condition["message"], "Auto approving kubelet client certificate after SubjectAccessReview.");
     csr["status"]["conditions"] = json!([condition]);
-    assert_eq!(auto_approval(&authorizer, &csr, now()), None);
+    assert_eq!(auto_approval(&authorizer, &csr, test_now()), None);
 }
 
 #[test]
-fn conditions_come_and_stay() {
+fn existing_conditions_cannot_be_changed() {
     let with = |conditions: Value| json!({"spec": {"a": 1}, "status": {"conditions": conditions}});
     let (approved, denied) =
         (json!({"type": "Approved", "status": "True"}), json!({"type": "Denied", "status": "True"}));
@@ -198,17 +198,17 @@ fn conditions_come_and_stay() {
     ];
     for (conditions, old, approving, expected) in table {
         let errors: Vec<String> =
-            complaints(&with(conditions), old, approving).iter().map(ToString::to_string).collect();
+            validate_conditions(&with(conditions), old, approving).iter().map(ToString::to_string).collect();
         assert_eq!(errors.join(", "), expected);
     }
     let mut new = json!({"spec": {"a": 2}, "status": {"certificate": "x", "conditions": [approved]}});
-    prepare_approval(&mut new, &none, now());
+    prepare_approval(&mut new, &none, test_now());
     let dated = json!({"type": "Approved", "status": "True", "lastUpdateTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     assert_eq!(new, json!({"spec": {"a": 1}, "status": {"conditions": [dated]}}));
 }
 
 #[test]
-fn administrators_are_not_made_by_request() {
+fn request_for_group_system_masters_is_refused() {
     let masters = csr(CLIENT, ("eve", MASTERS), &[], &["client auth"], false);
     assert_eq!(
         check_create(&masters).unwrap_err().message,

@@ -7,8 +7,8 @@ use super::super::rule_index::tests::STEPS;
 use super::*;
 use crate::store::Object;
 
-fn held(rules_by_role: Vec<Vec<Rule>>) -> HeldRules {
-    let mut held = HeldRules::default();
+fn effective_rules(rules_by_role: Vec<Vec<Rule>>) -> EffectiveRules {
+    let mut held = EffectiveRules::default();
     for listed in rules_by_role {
         let converted: Vec<_> =
             listed.iter().filter_map(|rule| rule.resource_rule().or_else(|| rule.path_rule())).collect();
@@ -44,30 +44,30 @@ fn missing_rules_are_listed_by_object_and_sorted() {
             )),
         ),
     ];
-    let in_two_roles = held(vec![rules[..2].to_vec(), rules[2..].to_vec()]);
-    let all = held(vec![rules.clone()]);
+    let in_two_roles = effective_rules(vec![rules[..2].to_vec(), rules[2..].to_vec()]);
+    let all = effective_rules(vec![rules.clone()]);
     for (wanted, expected) in table {
-        assert_eq!(all.missing(&[rule(wanted)]).as_deref(), expected, "{wanted}");
-        assert_eq!(in_two_roles.missing(&[rule(wanted)]).as_deref(), expected, "{wanted}");
+        assert_eq!(all.missing_rules(&[rule(wanted)]).as_deref(), expected, "{wanted}");
+        assert_eq!(in_two_roles.missing_rules(&[rule(wanted)]).as_deref(), expected, "{wanted}");
     }
-    assert_eq!(held(vec![Rule::everything()]).missing(&rules), None);
-    assert_eq!(held(Vec::new()).missing(&[]), None);
+    assert_eq!(effective_rules(vec![Rule::allow_all()]).missing_rules(&rules), None);
+    assert_eq!(effective_rules(Vec::new()).missing_rules(&[]), None);
 }
 
 #[test]
 fn comparison_with_thousands_of_rules_takes_a_bounded_number_of_steps() {
     let own = |role: usize| (0..2_000).map(|n| rule(&format!("get,v{n} g r{role}-{n} a"))).collect();
-    let held = held((0..20).map(own).collect());
+    let held = effective_rules((0..20).map(own).collect());
     let names: Vec<String> = (0..20).map(|n| format!("n{n}")).collect();
     let wanted: Vec<Rule> =
         (0..700).map(|n| rule(&format!("get g r1-{n},r2-{n} {}", names.join(",")))).collect();
     let before = STEPS.get();
-    let missing = held.missing(&wanted).unwrap();
-    assert!(STEPS.get() - before <= MOST_STEPS, "{}", STEPS.get() - before);
-    assert!(missing.len() < 2 * MOST_TEXT, "{}", missing.len());
+    let missing = held.missing_rules(&wanted).unwrap();
+    assert!(STEPS.get() - before <= MAX_STEPS, "{}", STEPS.get() - before);
+    assert!(missing.len() < 2 * MAX_TEXT_BYTES, "{}", missing.len());
     // The limit is reached after few rules.
-    assert_eq!(held.missing(&wanted[..1]).unwrap().lines().count(), 2 * names.len());
-    assert_eq!(held.missing(&[rule("get g r19-1999 a"), rule("v7 g r3-7 a")]), None);
+    assert_eq!(held.missing_rules(&wanted[..1]).unwrap().lines().count(), 2 * names.len());
+    assert_eq!(held.missing_rules(&[rule("get g r19-1999 a"), rule("v7 g r3-7 a")]), None);
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn rules_that_were_not_compared_are_missing() {
     // Each value of the requested rule is in each of the user's rules.
     let many = (0..50).map(|n| format!("v{n}")).collect::<Vec<_>>().join(",");
     let own = |role: usize| (0..500).map(|n| rule(&format!("{many} g r x{role}-{n}"))).collect();
-    let held = held((0..4).map(own).collect());
+    let held = effective_rules((0..4).map(own).collect());
     let wanted = vec![rule(&format!("{many} g r y,z")); 6_000];
-    let missing = held.missing(&wanted).unwrap();
+    let missing = held.missing_rules(&wanted).unwrap();
     assert!(missing.ends_with("use fewer rules and values"), "{}", &missing[missing.len() - 200..]);
-    assert!(missing.len() < 2 * MOST_TEXT, "{}", missing.len());
+    assert!(missing.len() < 2 * MAX_TEXT_BYTES, "{}", missing.len());
 }
 
 /// Compares as Kubernetes does: single combinations, each with all rules.
@@ -138,7 +138,7 @@ proptest! {
         wanted in any_rule(),
     ) {
         let rules: Vec<Rule> = roles.concat();
-        let missing = held(roles).missing(std::slice::from_ref(&wanted));
+        let missing = effective_rules(roles).missing_rules(std::slice::from_ref(&wanted));
         prop_assert_eq!(missing.is_none(), is_covered(&rules, &wanted), "{:?}", missing);
     }
 }

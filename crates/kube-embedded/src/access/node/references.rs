@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::super::{items, text};
-use super::{MIRROR, Related};
+use super::{MIRROR, RelatedKind};
 use crate::control::view::Pod;
 use crate::control::volumes::view::Volume;
 use crate::store::{Object, Store};
@@ -19,20 +19,20 @@ const CSI_SECRETS: [&str; 3] = ["nodePublishSecretRef", "nodeStageSecretRef", "n
 /// Names of the objects that a pod refers to. Computed once per version of a pod and cached with its view: every request of a node reads
 /// all its pods in a namespace.
 #[derive(Debug)]
-pub(crate) struct References {
-    account: String,
+pub(crate) struct PodReferences {
+    service_account: String,
     claims: HashSet<String>,
     config_maps: HashSet<String>,
     secrets: HashSet<String>,
 }
 
-impl References {
-    fn of(pod: &Value) -> Self {
+impl PodReferences {
+    fn from_pod(pod: &Value) -> Self {
         #[cfg(test)]
         super::tests::READ_PODS.set(super::tests::READ_PODS.get() + 1);
         let owned = |name: &str| name.to_owned();
         Self {
-            account: text(&pod["spec"], "serviceAccountName").to_owned(),
+            service_account: text(&pod["spec"], "serviceAccountName").to_owned(),
             claims: claims(pod).collect(),
             config_maps: config_maps(pod).map(owned).collect(),
             secrets: secrets(pod).map(owned).collect(),
@@ -41,26 +41,27 @@ impl References {
 }
 
 /// Whether a pod on the node needs the object, directly or through a volume.
-pub(super) fn are_related(store: &Store, node: &str, what: Related, namespace: &str, name: &str) -> bool {
-    let any_pod = |is: fn(&References, &str) -> bool| {
+pub(super) fn is_related(store: &Store, node: &str, what: RelatedKind, namespace: &str, name: &str) -> bool {
+    let any_pod = |is: fn(&PodReferences, &str) -> bool| {
         pods(store, node, namespace).any(|pod| is(references(&pod.0, &pod.1), name))
     };
     match what {
-        Related::Pod => {
+        RelatedKind::Pod => {
             store.get("pods", namespace, name).is_some_and(|pod| pod.view::<Pod>().spec.node_name == node)
         }
-        Related::Account => any_pod(|pod, name| pod.account == name),
-        Related::ConfigMap => any_pod(|pod, name| pod.config_maps.contains(name)),
-        Related::Claim => any_pod(|pod, name| pod.claims.contains(name)),
-        Related::Volume => {
+        RelatedKind::ServiceAccount => any_pod(|pod, name| pod.service_account == name),
+        RelatedKind::ConfigMap => any_pod(|pod, name| pod.config_maps.contains(name)),
+        RelatedKind::PersistentVolumeClaim => any_pod(|pod, name| pod.claims.contains(name)),
+        RelatedKind::PersistentVolume => {
             let volume = store.get("persistentvolumes", "", name);
-            volume.is_some_and(|volume| ClaimsOfNode::new(store, node).bind(&volume.view::<Volume>()))
+            volume.is_some_and(|volume| NodeClaims::new(store, node).is_bound(&volume.view::<Volume>()))
         }
-        Related::Secret => {
-            let mut claims = ClaimsOfNode::new(store, node);
+        RelatedKind::Secret => {
+            let mut claims = NodeClaims::new(store, node);
             any_pod(|pod, name| pod.secrets.contains(name))
                 || store.list("persistentvolumes", None).objects.iter().any(|volume| {
-                    claims.bind(&volume.view::<Volume>()) && names_secret(&volume.value(), namespace, name)
+                    claims.is_bound(&volume.view::<Volume>())
+                        && names_secret(&volume.value(), namespace, name)
                 })
         }
     }
@@ -72,26 +73,26 @@ fn pods(store: &Store, node: &str, namespace: &str) -> impl Iterator<Item = (Arc
     pods.filter(move |(pod, _)| pod.spec.node_name == node && !pod.metadata.annotations.contains_key(MIRROR))
 }
 
-fn references<'a>(pod: &'a Pod, object: &Object) -> &'a References {
-    pod.references.get_or_init(|| References::of(&object.value()))
+fn references<'a>(pod: &'a Pod, object: &Object) -> &'a PodReferences {
+    pod.references.get_or_init(|| PodReferences::from_pod(&object.value()))
 }
 
 /// Claims of the pods on a node, by namespace, read on demand.
-struct ClaimsOfNode<'a> {
+struct NodeClaims<'a> {
     store: &'a Store,
     node: &'a str,
-    known: HashMap<String, HashSet<String>>,
+    by_namespace: HashMap<String, HashSet<String>>,
 }
 
-impl<'a> ClaimsOfNode<'a> {
+impl<'a> NodeClaims<'a> {
     fn new(store: &'a Store, node: &'a str) -> Self {
-        Self { store, node, known: HashMap::new() }
+        Self { store, node, by_namespace: HashMap::new() }
     }
 
     /// Whether a volume is bound to one of these claims.
-    fn bind(&mut self, volume: &Volume) -> bool {
+    fn is_bound(&mut self, volume: &Volume) -> bool {
         let Some(claim) = &volume.spec.claim_ref else { return false };
-        let known = self.known.entry(claim.namespace.clone()).or_insert_with(|| {
+        let known = self.by_namespace.entry(claim.namespace.clone()).or_insert_with(|| {
             let pods = pods(self.store, self.node, &claim.namespace);
             pods.flat_map(|(pod, object)| references(&pod, &object).claims.clone()).collect()
         });
@@ -171,7 +172,7 @@ fn claims(pod: &Value) -> impl Iterator<Item = String> {
 
 /// Volume types that refer to other objects, with their description.
 #[rustfmt::skip]
-const LEADING: [(&str, &str); 7] = [
+const VOLUME_REFERENCES: [(&str, &str); 7] = [
     ("configMap",             "configmaps (via configmap volumes)"),
     ("secret",                "secrets (via secret volumes)"),
     ("csi",                   "csidrivers (via CSI volumes)"),
@@ -183,7 +184,7 @@ const LEADING: [(&str, &str); 7] = [
 
 /// Sources of projected volumes that refer to other objects, with their description.
 #[rustfmt::skip]
-const GATHERED: [(&str, &str); 5] = [
+const PROJECTED_REFERENCES: [(&str, &str); 5] = [
     ("configMap",           "configmaps (via projected volumes)"),
     ("secret",              "secrets (via projected volumes)"),
     ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
@@ -192,7 +193,7 @@ const GATHERED: [(&str, &str); 5] = [
 ];
 
 /// Returns the first kind of object that a mirror pod refers to and must not, as worded in the refusal.
-pub(crate) fn of_mirror_pod(pod: &Value) -> Option<&'static str> {
+pub(crate) fn forbidden_reference(pod: &Value) -> Option<&'static str> {
     if !text(&pod["spec"], "serviceAccountName").is_empty() {
         return Some("serviceaccounts");
     }
@@ -210,6 +211,7 @@ pub(crate) fn of_mirror_pod(pod: &Value) -> Option<&'static str> {
     };
     volumes(pod).iter().find_map(|volume| {
         let mut gathered = items(&volume["projected"], "sources").iter();
-        in_table(&LEADING, volume).or_else(|| gathered.find_map(|source| in_table(&GATHERED, source)))
+        in_table(&VOLUME_REFERENCES, volume)
+            .or_else(|| gathered.find_map(|source| in_table(&PROJECTED_REFERENCES, source)))
     })
 }

@@ -15,7 +15,7 @@ thread_local! {
     pub static READ_PODS: Cell<usize> = const { Cell::new(0) };
 }
 
-pub(crate) fn edge() -> User {
+pub(crate) fn edge_node() -> User {
     User::named("system:node:edge", &["system:nodes", "system:authenticated"])
 }
 
@@ -33,7 +33,7 @@ async fn pod(store: &Store, name: &str, node: &str, spec: Value) {
 }
 
 /// Parses `verb group/resource[/subresource] [namespace/]name`, with a dash for empty.
-fn asked(text: &str) -> Attributes {
+fn parse_attributes(text: &str) -> Attributes {
     let mut words = text.split(' ');
     let verb = words.next().unwrap_or_default().to_owned();
     let mut what = words.next().unwrap_or_default().split('/');
@@ -51,7 +51,7 @@ fn asked(text: &str) -> Attributes {
         subresource,
         namespace: namespace.to_owned(),
         name,
-        on_node,
+        node_name: on_node,
         ..Attributes::default()
     }
 }
@@ -90,7 +90,7 @@ async fn authorizer() -> (Arc<Store>, Authorizer) {
     (store.clone(), Authorizer::new(store))
 }
 
-const QUESTIONS: &[&str] = &[
+const REQUESTS: &[&str] = &[
     "get -/secrets n/pull",
     "get -/secrets n/env",
     "watch -/secrets n/mounted",
@@ -153,8 +153,8 @@ const QUESTIONS: &[&str] = &[
 #[tokio::test]
 async fn everything_that_a_node_may_and_may_not() {
     let (_store, authorizer) = authorizer().await;
-    let lines = QUESTIONS.iter().map(|question| {
-        let decision = authorizer.decide(&edge(), &asked(question));
+    let lines = REQUESTS.iter().map(|question| {
+        let decision = authorizer.decide(&edge_node(), &parse_attributes(question));
         assert!(!decision.allowed || decision.reason.is_empty());
         format!("{question}: {}", if decision.allowed { "yes" } else { &decision.reason }.trim())
     });
@@ -162,9 +162,9 @@ async fn everything_that_a_node_may_and_may_not() {
 }
 
 #[tokio::test]
-async fn what_a_node_may_goes_with_its_pods() {
+async fn node_access_follows_its_pods() {
     let (store, authorizer) = authorizer().await;
-    let may = |question: &str| authorizer.decide(&edge(), &asked(question)).allowed;
+    let may = |question: &str| authorizer.decide(&edge_node(), &parse_attributes(question)).allowed;
     assert!(may("get -/secrets n/pull"));
     pod(&store, "here", "other", json!({"imagePullSecrets": [{"name": "pull"}]})).await;
     assert!(!may("get -/secrets n/pull"));
@@ -181,7 +181,7 @@ async fn references_of_a_pod_are_read_once() {
             json!({"metadata": labels, "spec": {"claimRef": {"namespace": format!("n{n}"), "name": "c"}}});
         store_object(&store, "persistentvolumes", of_others).await;
     }
-    let may = |question: &str| authorizer.decide(&edge(), &asked(question)).allowed;
+    let may = |question: &str| authorizer.decide(&edge_node(), &parse_attributes(question)).allowed;
     let before = READ_PODS.get();
     for _ in 0..10 {
         assert!(may("get -/secrets n/s19"));
@@ -192,9 +192,9 @@ async fn references_of_a_pod_are_read_once() {
 }
 
 #[tokio::test]
-async fn a_name_alone_is_no_node() {
+async fn node_user_requires_name_and_group() {
     let (_store, authorizer) = authorizer().await;
-    let question = asked("get coordination.k8s.io/leases kube-node-lease/edge");
+    let question = parse_attributes("get coordination.k8s.io/leases kube-node-lease/edge");
     for (name, groups, expected) in [
         ("system:node:edge", vec!["system:nodes"], true),
         ("system:node:edge", vec![], false),
@@ -210,7 +210,7 @@ async fn a_name_alone_is_no_node() {
 }
 
 #[test]
-fn a_selector_names_a_node_only_if_it_narrows_to_it() {
+fn field_selector_names_node_only_when_it_restricts_to_it() {
     for (selector, expected) in [
         ("spec.nodeName=edge", Some("edge")),
         ("status.phase!=Failed,spec.nodeName==edge", Some("edge")),
@@ -218,19 +218,19 @@ fn a_selector_names_a_node_only_if_it_narrows_to_it() {
         ("metadata.name=edge", None),
         ("", None),
     ] {
-        assert_eq!(in_field_selector(selector), expected, "{selector}");
+        assert_eq!(node_in_field_selector(selector), expected, "{selector}");
     }
     let of = |operator: &str| json!({"requirements": [{"key": "spec.nodeName", "operator": operator, "values": ["edge"]}]});
-    assert_eq!(in_reviewed_selector(&of("In")), Some("edge"));
-    assert_eq!(in_reviewed_selector(&of("NotIn")), None);
-    assert_eq!(in_reviewed_selector(&json!({"rawSelector": "spec.nodeName=edge"})), Some("edge"));
+    assert_eq!(node_in_reviewed_selector(&of("In")), Some("edge"));
+    assert_eq!(node_in_reviewed_selector(&of("NotIn")), None);
+    assert_eq!(node_in_reviewed_selector(&json!({"rawSelector": "spec.nodeName=edge"})), Some("edge"));
 }
 
 #[tokio::test]
 async fn tenants_node_reviews_no_tokens_and_ends_with_its_tenant() {
     let (store, authorizer) = authorizer().await;
     let node = User::named("system:node:uaaaaaaaaaa-edge", &["system:nodes", "system:authenticated"]);
-    let may = |user: &User, text: &str| authorizer.decide(user, &asked(text)).allowed;
+    let may = |user: &User, text: &str| authorizer.decide(user, &parse_attributes(text)).allowed;
     let own = "get -/nodes uaaaaaaaaaa-edge";
     assert!(!may(&node, own), "its tenant has no namespace");
     store_object(&store, "namespaces", json!({"metadata": {"name": "uaaaaaaaaaa"}})).await;
@@ -243,12 +243,12 @@ async fn tenants_node_reviews_no_tokens_and_ends_with_its_tenant() {
     ];
     for (text, allowed) in reviews {
         assert_eq!(may(&node, text), allowed, "{text}");
-        assert!(may(&edge(), text), "{text}");
+        assert!(may(&edge_node(), text), "{text}");
     }
 }
 
 #[tokio::test]
-async fn tenants_node_is_known_by_its_name_or_the_record_of_older_nodes() {
+async fn tenant_of_node_is_read_from_name_or_legacy_record() {
     let store = Store::in_memory();
     let tenant_of = |name| tenant_of(&store, name);
     for _ in 0..2 {
@@ -268,16 +268,16 @@ async fn tenants_node_is_known_by_its_name_or_the_record_of_older_nodes() {
 async fn older_node_of_a_tenant_is_refused_when_its_account_or_node_is_gone() {
     let (store, authorizer) = authorizer().await;
     let node = User::named("system:node:older", &["system:nodes", "system:authenticated"]);
-    let reason = |question: &str| authorizer.decide(&node, &asked(question)).reason.to_string();
+    let reason = |question: &str| authorizer.decide(&node, &parse_attributes(question)).reason.to_string();
     record_older_node(&store, "older").await;
     assert_eq!(reason("get -/nodes older"), "the account of this node is gone");
     store_object(&store, "namespaces", json!({"metadata": {"name": "uaaaaaaaaaa"}})).await;
     assert_eq!(reason("watch -/nodes older"), "the Node of this name is gone");
     store_object(&store, "nodes", json!({"metadata": {"name": "older"}})).await;
-    assert!(authorizer.decide(&node, &asked("watch -/nodes older")).allowed);
+    assert!(authorizer.decide(&node, &parse_attributes("watch -/nodes older")).allowed);
     let review = "create authentication.k8s.io/tokenreviews -";
-    assert!(!authorizer.decide(&node, &asked(review)).allowed);
-    assert!(authorizer.decide(&edge(), &asked(review)).allowed);
+    assert!(!authorizer.decide(&node, &parse_attributes(review)).allowed);
+    assert!(authorizer.decide(&edge_node(), &parse_attributes(review)).allowed);
 }
 
 #[tokio::test]
@@ -297,7 +297,7 @@ async fn tenants_node_without_a_node_object_is_refused_all_but_its_farewell() {
         "create certificates.k8s.io/certificatesigningrequests -",
     ];
     for question in refused {
-        let decision = authorizer.decide(&node, &asked(question));
+        let decision = authorizer.decide(&node, &parse_attributes(question));
         assert_eq!(
             (decision.allowed, &*decision.reason),
             (false, "the Node of this name is gone"),
@@ -307,13 +307,13 @@ async fn tenants_node_without_a_node_object_is_refused_all_but_its_farewell() {
     for question in
         ["get -/nodes uaaaaaaaaaa-edge", "delete coordination.k8s.io/leases kube-node-lease/uaaaaaaaaaa-edge"]
     {
-        assert!(authorizer.decide(&node, &asked(question)).allowed, "{question}");
+        assert!(authorizer.decide(&node, &parse_attributes(question)).allowed, "{question}");
     }
     // An operator's node registers itself.
-    assert!(authorizer.decide(&edge(), &asked("create -/nodes -")).allowed);
+    assert!(authorizer.decide(&edge_node(), &parse_attributes("create -/nodes -")).allowed);
     // The platform created the Node again.
     store_object(&store, "nodes", json!({"metadata": {"name": "uaaaaaaaaaa-edge"}})).await;
-    assert!(authorizer.decide(&node, &asked("get -/secrets n/pull")).allowed);
+    assert!(authorizer.decide(&node, &parse_attributes("get -/secrets n/pull")).allowed);
 }
 
 #[tokio::test]
@@ -321,18 +321,18 @@ async fn certificate_of_a_tenants_node_is_void_if_issued_before_its_node_was_let
     let store = Store::in_memory();
     let of_node = |name: &str| User::named(&format!("system:node:{name}"), &["system:nodes"]);
     let (user, operators) = (of_node("uaaaaaaaaaa-edge"), of_node("edge"));
-    assert!(!is_of_predecessor(&store, &user, 99), "without a Node the authorizer refuses");
+    assert!(!is_certificate_of_predecessor(&store, &user, 99), "without a Node the authorizer refuses");
     let annotated =
         |name: &str, value: &str| json!({"metadata": {"name": name, "annotations": {NOT_BEFORE: value}}});
     for name in ["edge", "uaaaaaaaaaa-edge"] {
         store_object(&store, "nodes", annotated(name, "1970-01-01T00:01:40.9Z")).await;
     }
-    assert!(is_of_predecessor(&store, &user, 99));
-    assert!(!is_of_predecessor(&store, &user, 100));
-    assert!(!is_of_predecessor(&store, &operators, 99));
+    assert!(is_certificate_of_predecessor(&store, &user, 99));
+    assert!(!is_certificate_of_predecessor(&store, &user, 100));
+    assert!(!is_certificate_of_predecessor(&store, &operators, 99));
     // A Node whose machine has had its certificate since before the annotation existed.
     for value in ["", "yesterday"] {
         store_object(&store, "nodes", annotated("uaaaaaaaaaa-edge", value)).await;
-        assert!(!is_of_predecessor(&store, &user, 99), "{value}");
+        assert!(!is_certificate_of_predecessor(&store, &user, 99), "{value}");
     }
 }

@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use http::Request;
 
-use super::super::authn::{Identity, TokenVerifier};
+use super::super::authn::{FixedIdentity, TokenVerifier};
 use super::super::testing::store_object;
 use super::super::{User, jwt};
 use super::*;
-use crate::clock::HeldClock;
+use crate::clock::ManualClock;
 use crate::store::{Change, Expect, Key, Op};
 
-struct World {
+struct TokenHarness {
     store: Arc<Store>,
-    clock: Arc<HeldClock>,
+    clock: Arc<ManualClock>,
     key: Arc<SigningKey>,
     authenticator: Authenticator,
 }
 
-impl World {
+impl TokenHarness {
     async fn new() -> Self {
         let (store, key) = (Store::in_memory(), Arc::new(jwt::tests::key()));
-        let clock = HeldClock::at("2026-01-01T00:00:00Z".parse().unwrap());
+        let clock = ManualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let object =
             |name: &str, uid: &str| json!({"metadata": {"name": name, "namespace": "a", "uid": uid}});
         store_object(&store, "serviceaccounts", object("bot", "u1")).await;
@@ -30,17 +30,19 @@ impl World {
         Self { store, clock, key, authenticator }
     }
 
-    fn ask(&self, spec: &Value) -> Result<Value> {
+    fn request_token(&self, spec: &Value) -> Result<Value> {
         use crate::clock::Clock as _;
-        request(&self.store, &self.key, self.clock.now(), ("a", "bot"), &json!({ "spec": spec }), |_| Ok(()))
+        create_token(&self.store, &self.key, self.clock.now(), ("a", "bot"), &json!({ "spec": spec }), |_| {
+            Ok(())
+        })
     }
 
     fn token(&self, spec: &Value) -> String {
-        text(&self.ask(spec).unwrap()["status"], "token").to_owned()
+        text(&self.request_token(spec).unwrap()["status"], "token").to_owned()
     }
 
-    fn who(&self, token: &str) -> std::result::Result<String, String> {
-        self.authenticator.token(token, &[ISSUER.to_owned()]).map(|accepted| accepted.user.name)
+    fn authenticate(&self, token: &str) -> std::result::Result<String, String> {
+        self.authenticator.authenticate_token(token, &[ISSUER.to_owned()]).map(|accepted| accepted.user.name)
     }
 
     async fn delete(&self, storage: &str, name: &str) {
@@ -52,38 +54,41 @@ impl World {
 }
 
 #[tokio::test]
-async fn a_token_holds_for_its_time_and_audience() {
-    let world = World::new().await;
+async fn token_is_valid_for_its_time_and_audience() {
+    let world = TokenHarness::new().await;
     let token = world.token(&json!({}));
-    let accepted = world.authenticator.token(&token, &[ISSUER.to_owned()]).unwrap();
+    let accepted = world.authenticator.authenticate_token(&token, &[ISSUER.to_owned()]).unwrap();
     assert_eq!(
         accepted.user.groups,
         ["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"]
     );
     assert_eq!((accepted.user.uid.as_str(), accepted.user.extra.len()), ("u1", 1));
     assert_eq!(
-        world.authenticator.token(&token, &["x".to_owned()]).unwrap_err(),
+        world.authenticator.authenticate_token(&token, &["x".to_owned()]).unwrap_err(),
         "[invalid bearer token, token audiences [\"https://kubernetes.default.svc\"] is invalid for the target \
          audiences [\"x\"]]"
     );
     let elsewhere = world.token(&json!({"audiences": ["vault"]}));
-    assert!(world.who(&elsewhere).is_err());
-    assert!(world.authenticator.token(&elsewhere, &["vault".to_owned()]).is_ok());
+    assert!(world.authenticate(&elsewhere).is_err());
+    assert!(world.authenticator.authenticate_token(&elsewhere, &["vault".to_owned()]).is_ok());
 
     world.clock.advance(SignedDuration::from_secs(3600 + 61));
-    assert_eq!(world.who(&token).unwrap_err(), "[invalid bearer token, service account token has expired]");
+    assert_eq!(
+        world.authenticate(&token).unwrap_err(),
+        "[invalid bearer token, service account token has expired]"
+    );
 }
 
 #[tokio::test]
-async fn a_token_dies_with_its_account_or_bound_object() {
-    let world = World::new().await;
+async fn token_is_invalid_after_account_or_bound_object_is_deleted() {
+    let world = TokenHarness::new().await;
     let dead = Err("[invalid bearer token, service account token has been invalidated]".to_owned());
     let bound = world.token(&json!({"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "s"}}));
     let free = world.token(&json!({}));
-    assert_eq!(world.who(&bound), Ok("system:serviceaccount:a:bot".to_owned()));
+    assert_eq!(world.authenticate(&bound), Ok("system:serviceaccount:a:bot".to_owned()));
     world.delete("secrets", "s").await;
-    assert_eq!(world.who(&bound), dead);
-    assert!(world.who(&free).is_ok());
+    assert_eq!(world.authenticate(&bound), dead);
+    assert!(world.authenticate(&free).is_ok());
     // The same name with another uid is another account.
     store_object(
         &world.store,
@@ -91,12 +96,12 @@ async fn a_token_dies_with_its_account_or_bound_object() {
         json!({"metadata": {"name": "bot", "namespace": "a", "uid": "u9"}}),
     )
     .await;
-    assert_eq!(world.who(&free), dead);
+    assert_eq!(world.authenticate(&free), dead);
 }
 
 #[tokio::test]
-async fn bad_requests_get_the_real_words() {
-    let world = World::new().await;
+async fn invalid_requests_get_kubernetes_messages() {
+    let world = TokenHarness::new().await;
     let reference = |kind: &str, api: &str, name: &str, uid: &str| json!({"boundObjectRef": {"kind": kind, "apiVersion": api, "name": name, "uid": uid}});
     let table = [
         (
@@ -119,13 +124,13 @@ async fn bad_requests_get_the_real_words() {
         ),
     ];
     for (spec, message) in table {
-        assert_eq!(world.ask(&spec).unwrap_err().message, message);
+        assert_eq!(world.request_token(&spec).unwrap_err().message, message);
     }
 }
 
 #[tokio::test]
-async fn a_token_secret_is_filled_once_and_its_token_lives_with_it() {
-    let world = World::new().await;
+async fn token_secret_is_filled_once_and_its_token_is_valid_while_it_exists() {
+    let world = TokenHarness::new().await;
     let account = world.store.get("serviceaccounts", "a", "bot").unwrap().value();
     let secret = json!({
         "metadata": {"name": "t", "namespace": "a", "annotations": {"kubernetes.io/service-account.name": "bot"}},
@@ -135,18 +140,18 @@ async fn a_token_secret_is_filled_once_and_its_token_lives_with_it() {
     assert_eq!(fill_token_secret(&world.key, &account, &filled, "CA"), None);
     assert_eq!(filled["data"]["namespace"], "YQ==");
     let token = String::from_utf8(STANDARD.decode(text(&filled["data"], "token")).unwrap()).unwrap();
-    assert!(world.who(&token).is_err());
+    assert!(world.authenticate(&token).is_err());
     store_object(&world.store, "secrets", filled.clone()).await;
-    assert_eq!(world.who(&token), Ok("system:serviceaccount:a:bot".to_owned()));
+    assert_eq!(world.authenticate(&token), Ok("system:serviceaccount:a:bot".to_owned()));
     let mut other = filled;
     other["data"]["token"] = "eA==".into();
     store_object(&world.store, "secrets", other).await;
-    assert!(world.who(&token).is_err());
+    assert!(world.authenticate(&token).is_err());
 }
 
 #[tokio::test]
-async fn bootstrap_tokens_lend_only_their_own_groups() {
-    let world = World::new().await;
+async fn bootstrap_tokens_grant_only_their_own_groups() {
+    let world = TokenHarness::new().await;
     let encode = |text: &str| STANDARD.encode(text);
     let secret = |groups: &str, expiration: &str| {
         json!({"metadata": {"name": "bootstrap-token-abcdef", "namespace": "kube-system"}, "type": "bootstrap.kubernetes.io/token",
@@ -162,23 +167,23 @@ async fn bootstrap_tokens_lend_only_their_own_groups() {
     ];
     for (groups, expiration, good) in table {
         store_object(&world.store, "secrets", secret(groups, expiration)).await;
-        assert_eq!(world.who("abcdef.0123456789abcdef").is_ok(), good, "{groups} {expiration}");
-        assert!(world.who("abcdef.0123456789abcdee").is_err());
+        assert_eq!(world.authenticate("abcdef.0123456789abcdef").is_ok(), good, "{groups} {expiration}");
+        assert!(world.authenticate("abcdef.0123456789abcdee").is_err());
     }
 }
 
-struct Product;
+struct ProductVerifier;
 
-impl TokenVerifier for Product {
+impl TokenVerifier for ProductVerifier {
     fn verify(&self, token: &str) -> Option<User> {
         (token == "lsh_a_b").then(|| User::named("longshore:user:a", &[]))
     }
 }
 
 #[tokio::test]
-async fn requests_are_known_by_token_or_identity_or_refused() {
-    let mut world = World::new().await;
-    world.authenticator = world.authenticator.with_verifier(Arc::new(Product));
+async fn requests_authenticate_by_token_or_identity() {
+    let mut world = TokenHarness::new().await;
+    world.authenticator = world.authenticator.with_verifier(Arc::new(ProductVerifier));
     let token = world.token(&json!({}));
     let ask = |path: &str, authorization: &str, identity: Option<&str>| {
         let mut request = Request::get(path);
@@ -187,7 +192,7 @@ async fn requests_are_known_by_token_or_identity_or_refused() {
         }
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         if let Some(name) = identity {
-            parts.extensions.insert(Identity(User::named(name, &[])));
+            parts.extensions.insert(FixedIdentity(User::named(name, &[])));
         }
         world.authenticator.authenticate(&parts).map_or_else(|e| e.code.to_string(), |user| user.name)
     };
@@ -207,10 +212,10 @@ async fn requests_are_known_by_token_or_identity_or_refused() {
 }
 
 #[tokio::test]
-async fn reviews_tell_what_authentication_found() {
-    let world = World::new().await;
+async fn token_reviews_report_authentication_result() {
+    let world = TokenHarness::new().await;
     let token = world.token(&json!({}));
-    let ask = |spec: Value| review(&world.authenticator, json!({ "spec": spec }));
+    let ask = |spec: Value| review_token(&world.authenticator, json!({ "spec": spec }));
     assert_eq!(ask(json!({})).unwrap_err().message, "token is required for TokenReview in authentication");
     assert_eq!(
         ask(json!({"token": "x"})).unwrap()["status"],

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::access::User;
 use crate::cluster::Cluster;
 
-struct World {
+struct NodeRestrictionFixture {
     cluster: Cluster,
     node: kube::Client,
     admin: kube::Client,
 }
 
-impl World {
+impl NodeRestrictionFixture {
     async fn new() -> Self {
         let cluster = Cluster::in_memory().await;
         let node = cluster.client(User::named("system:node:edge", &["system:nodes"]));
@@ -34,7 +34,7 @@ impl World {
         (code, serde_json::from_slice(&body).unwrap_or_default())
     }
 
-    async fn prepare(&self, path: &str, object: Value) -> Value {
+    async fn create_as_admin(&self, path: &str, object: Value) -> Value {
         let (code, answer) = self.send(&self.admin, "POST", path, object).await;
         assert_eq!(code, 201, "{answer:#}");
         answer
@@ -45,7 +45,7 @@ fn pod(name: &str, node: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}})
 }
 
-fn mirror(uid: &Value, more: &Value) -> Value {
+fn mirror_pod(uid: &Value, more: &Value) -> Value {
     let mut pod = pod("static", "edge");
     pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
     pod["metadata"]["ownerReferences"] =
@@ -58,8 +58,8 @@ fn mirror(uid: &Value, more: &Value) -> Value {
 async fn a_node_writes_itself_and_its_pods_and_nothing_else() {
     const PODS: &str = "/api/v1/namespaces/default/pods";
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-    let world = World::new().await;
-    world.prepare("/api/v1/nodes", json!({"metadata": {"name": "other"}})).await;
+    let world = NodeRestrictionFixture::new().await;
+    world.create_as_admin("/api/v1/nodes", json!({"metadata": {"name": "other"}})).await;
     let labelled = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}});
     let restricted = json!({"node-restriction.kubernetes.io/a": "b", "node-role.kubernetes.io/master": "", "x.k8s.io/y": "", "kubernetes.io/os": "linux"});
     let own = json!({"kubernetes.io/hostname": "edge", "openyurt.io/is-edge-worker": "true", "a.node.kubernetes.io/b": "c"});
@@ -106,8 +106,8 @@ async fn a_node_writes_itself_and_its_pods_and_nothing_else() {
     let lease = |name: &str| json!({"metadata": {"name": name}, "spec": {"holderIdentity": name}});
     say("lease", world.send(node, "POST", LEASES, lease("edge")).await);
     say("lease of another", world.send(node, "POST", LEASES, lease("other")).await);
-    world.prepare(PODS, pod("here", "edge")).await;
-    world.prepare(PODS, pod("there", "other")).await;
+    world.create_as_admin(PODS, pod("here", "edge")).await;
+    world.create_as_admin(PODS, pod("there", "other")).await;
     let status = json!({"status": {"phase": "Running"}});
     say("status of its pod", world.send(node, "PATCH", &format!("{PODS}/here/status"), status.clone()).await);
     say("status of another's", world.send(node, "PATCH", &format!("{PODS}/there/status"), status).await);
@@ -117,12 +117,15 @@ async fn a_node_writes_itself_and_its_pods_and_nothing_else() {
     let uid = &this["metadata"]["uid"];
     say(
         "mirror with a secret",
-        world.send(node, "POST", PODS, mirror(uid, &json!({"imagePullSecrets": [{"name": "s"}]}))).await,
+        world.send(node, "POST", PODS, mirror_pod(uid, &json!({"imagePullSecrets": [{"name": "s"}]}))).await,
     );
     let claim = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]});
-    say("mirror with a claim", world.send(node, "POST", PODS, mirror(uid, &claim)).await);
-    say("mirror of another life", world.send(node, "POST", PODS, mirror(&json!("gone"), &json!({}))).await);
-    say("mirror", world.send(node, "POST", PODS, mirror(uid, &json!({}))).await);
+    say("mirror with a claim", world.send(node, "POST", PODS, mirror_pod(uid, &claim)).await);
+    say(
+        "mirror of another life",
+        world.send(node, "POST", PODS, mirror_pod(&json!("gone"), &json!({}))).await,
+    );
+    say("mirror", world.send(node, "POST", PODS, mirror_pod(uid, &json!({}))).await);
     let evict = |name: &str| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}});
     say("evict another's", world.send(node, "POST", &format!("{PODS}/there/eviction"), evict("there")).await);
     say("delete another's", world.send(node, "DELETE", &format!("{PODS}/there"), Value::Null).await);

@@ -10,25 +10,25 @@ use crate::access::{items, text};
 use crate::go::quote;
 
 /// A violation of one check.
-pub(super) struct Complaint {
+pub(super) struct Violation {
     /// The short form, used for many pods at once.
     pub reason: String,
     pub detail: String,
 }
 
-impl Complaint {
+impl Violation {
     fn new(reason: &str, detail: impl Into<String>) -> Self {
         Self { reason: reason.to_owned(), detail: detail.into() }
     }
 
     /// `hostPort (container "a" uses hostPort 80)`
-    pub fn in_full(&self) -> String {
+    pub fn message(&self) -> String {
         format!("{} ({})", self.reason, self.detail)
     }
 }
 
 /// A check: its name, and the function that checks a pod (or template) under version 1.minor.
-type Check = (&'static str, fn(&Value, u32) -> Option<Complaint>);
+type Check = (&'static str, fn(&Value, u32) -> Option<Violation>);
 
 #[rustfmt::skip]
 const BASELINE: &[Check] = &[
@@ -48,21 +48,21 @@ const BASELINE: &[Check] = &[
 
 #[rustfmt::skip]
 const RESTRICTED: &[Check] = &[
-    ("allowPrivilegeEscalation", escalation),
+    ("allowPrivilegeEscalation", privilege_escalation),
     ("capabilities", capabilities_restricted),
     ("procMount", proc_mount_restricted),
     ("hostPathVolumes", restricted_volumes),
-    ("runAsNonRoot", non_root),
-    ("runAsUser", user_zero),
+    ("runAsNonRoot", run_as_non_root),
+    ("runAsUser", run_as_user_zero),
     ("seccompProfile", seccomp_restricted),
 ];
 
-pub(super) fn baseline(pod: &Value, minor: u32) -> Vec<Complaint> {
+pub(super) fn baseline(pod: &Value, minor: u32) -> Vec<Violation> {
     BASELINE.iter().filter_map(|(_, check)| check(pod, minor)).collect()
 }
 
 /// The checks of `baseline` without those that a stricter one of the same name replaces, then the stricter checks.
-pub(super) fn restricted(pod: &Value, minor: u32) -> Vec<Complaint> {
+pub(super) fn restricted(pod: &Value, minor: u32) -> Vec<Violation> {
     let replaced = |name: &str| match name {
         "capabilities" => minor >= 22,
         "procMount" => minor >= 35,
@@ -88,23 +88,23 @@ fn quote_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Formats as `container "a"` or `containers "a", "b"`.
-fn named(containers: &[&str]) -> String {
+fn quote_containers(containers: &[&str]) -> String {
     let noun = plural("container", "containers", containers.len());
     format!("{noun} {}", quote_all(containers.iter().copied()))
 }
 
 /// Formats as `pod and container "a"`: everything that sets a forbidden value.
-fn setters(pod: bool, containers: &[&str]) -> Option<String> {
+fn describe_setters(pod: bool, containers: &[&str]) -> Option<String> {
     match (pod, containers) {
         (false, []) => None,
         (true, []) => Some("pod".to_owned()),
-        (false, some) => Some(named(some)),
-        (true, some) => Some(format!("pod and {}", named(some))),
+        (false, some) => Some(quote_containers(some)),
+        (true, some) => Some(format!("pod and {}", quote_containers(some))),
     }
 }
 
 /// The names of the containers for which `bad` holds.
-fn those<'a>(pod: &'a Value, mut bad: impl FnMut(&'a Value) -> bool) -> Vec<&'a str> {
+fn violating_containers<'a>(pod: &'a Value, mut bad: impl FnMut(&'a Value) -> bool) -> Vec<&'a str> {
     containers(pod).filter(|container| bad(container)).map(|container| text(container, "name")).collect()
 }
 
@@ -113,11 +113,11 @@ fn is_windows(pod: &Value) -> bool {
 }
 
 /// In its own user namespace, root is unprivileged.
-fn has_own_users(pod: &Value, minor: u32) -> bool {
+fn has_user_namespace(pod: &Value, minor: u32) -> bool {
     minor >= 35 && pod["spec"]["hostUsers"] == false
 }
 
-fn app_armor(pod: &Value, _: u32) -> Option<Complaint> {
+fn app_armor(pod: &Value, _: u32) -> Option<Violation> {
     let mut values: BTreeSet<String> = BTreeSet::new();
     let mut bad = |context: &Value| {
         let profile = &context["appArmorProfile"];
@@ -129,7 +129,7 @@ fn app_armor(pod: &Value, _: u32) -> Option<Complaint> {
         forbidden
     };
     let pod_bad = bad(&pod["spec"]["securityContext"]);
-    let bad_containers = those(pod, |container| bad(&container["securityContext"]));
+    let bad_containers = violating_containers(pod, |container| bad(&container["securityContext"]));
     let annotations = pod["metadata"]["annotations"].as_object().into_iter().flatten();
     let annotated: BTreeSet<String> = annotations
         .filter_map(|(key, value)| Some((key, value.as_str()?)))
@@ -139,7 +139,7 @@ fn app_armor(pod: &Value, _: u32) -> Option<Complaint> {
         })
         .map(|(key, value)| format!("{key}={}", quote(value)))
         .collect();
-    let mut who: Vec<String> = setters(pod_bad, &bad_containers).into_iter().collect();
+    let mut who: Vec<String> = describe_setters(pod_bad, &bad_containers).into_iter().collect();
     if !annotated.is_empty() {
         who.push(plural("annotation", "annotations", annotated.len()).to_owned());
     }
@@ -149,7 +149,7 @@ fn app_armor(pod: &Value, _: u32) -> Option<Complaint> {
     let all: Vec<&str> = values.iter().chain(&annotated).map(String::as_str).collect();
     let reason = plural("forbidden AppArmor profile", "forbidden AppArmor profiles", all.len());
     let (who, what) = (who.join(" and "), quote_all(all.iter().copied()));
-    Some(Complaint::new(reason, format!("{who} must not set AppArmor profile type to {what}")))
+    Some(Violation::new(reason, format!("{who} must not set AppArmor profile type to {what}")))
 }
 
 /// Capabilities that a container may add under `baseline`.
@@ -170,56 +170,63 @@ const DEFAULT_CAPABILITIES: [&str; 13] = [
 ];
 
 /// `container "a" must not include "X" in securityContext.capabilities.add`
-fn adding_beyond(pod: &Value, allowed: &[&str]) -> Option<String> {
+fn disallowed_capabilities(pod: &Value, allowed: &[&str]) -> Option<String> {
     let mut beyond: BTreeSet<&str> = BTreeSet::new();
-    let bad = those(pod, |container| {
+    let bad = violating_containers(pod, |container| {
         let added = items(&container["securityContext"]["capabilities"], "add").iter();
         let forbidden: Vec<&str> = added.filter_map(Value::as_str).filter(|c| !allowed.contains(c)).collect();
         beyond.extend(&forbidden);
         !forbidden.is_empty()
     });
     (!bad.is_empty()).then(|| {
-        format!("{} must not include {} in securityContext.capabilities.add", named(&bad), quote_all(beyond))
+        format!(
+            "{} must not include {} in securityContext.capabilities.add",
+            quote_containers(&bad),
+            quote_all(beyond)
+        )
     })
 }
 
-fn capabilities(pod: &Value, _: u32) -> Option<Complaint> {
-    Some(Complaint::new("non-default capabilities", adding_beyond(pod, &DEFAULT_CAPABILITIES)?))
+fn capabilities(pod: &Value, _: u32) -> Option<Violation> {
+    Some(Violation::new("non-default capabilities", disallowed_capabilities(pod, &DEFAULT_CAPABILITIES)?))
 }
 
-fn capabilities_restricted(pod: &Value, minor: u32) -> Option<Complaint> {
+fn capabilities_restricted(pod: &Value, minor: u32) -> Option<Violation> {
     if minor < 22 || minor >= 25 && is_windows(pod) {
         return None;
     }
-    let keeping = those(pod, |container| {
+    let keeping = violating_containers(pod, |container| {
         let dropped = items(&container["securityContext"]["capabilities"], "drop");
         !dropped.iter().any(|capability| capability == "ALL")
     });
     let mut details = Vec::new();
     if !keeping.is_empty() {
-        details.push(format!("{} must set securityContext.capabilities.drop=[\"ALL\"]", named(&keeping)));
+        details.push(format!(
+            "{} must set securityContext.capabilities.drop=[\"ALL\"]",
+            quote_containers(&keeping)
+        ));
     }
-    details.extend(adding_beyond(pod, &["NET_BIND_SERVICE"]));
-    (!details.is_empty()).then(|| Complaint::new("unrestricted capabilities", details.join("; ")))
+    details.extend(disallowed_capabilities(pod, &["NET_BIND_SERVICE"]));
+    (!details.is_empty()).then(|| Violation::new("unrestricted capabilities", details.join("; ")))
 }
 
-fn host_namespaces(pod: &Value, _: u32) -> Option<Complaint> {
+fn host_namespaces(pod: &Value, _: u32) -> Option<Violation> {
     let used = ["hostNetwork", "hostPID", "hostIPC"].into_iter().filter(|name| pod["spec"][name] == true);
     let used: Vec<String> = used.map(|name| format!("{name}=true")).collect();
-    (!used.is_empty()).then(|| Complaint::new("host namespaces", used.join(", ")))
+    (!used.is_empty()).then(|| Violation::new("host namespaces", used.join(", ")))
 }
 
-fn host_paths(pod: &Value, _: u32) -> Option<Complaint> {
+fn host_paths(pod: &Value, _: u32) -> Option<Violation> {
     let volumes = items(&pod["spec"], "volumes").iter().filter(|volume| !volume["hostPath"].is_null());
     let names: Vec<&str> = volumes.map(|volume| text(volume, "name")).collect();
     let noun = plural("volume", "volumes", names.len());
     (!names.is_empty())
-        .then(|| Complaint::new("hostPath volumes", format!("{noun} {}", quote_all(names.iter().copied()))))
+        .then(|| Violation::new("hostPath volumes", format!("{noun} {}", quote_all(names.iter().copied()))))
 }
 
-fn host_ports(pod: &Value, _: u32) -> Option<Complaint> {
+fn host_ports(pod: &Value, _: u32) -> Option<Violation> {
     let mut ports: BTreeSet<String> = BTreeSet::new();
-    let bad = those(pod, |container| {
+    let bad = violating_containers(pod, |container| {
         let used = items(container, "ports").iter().filter_map(|port| port["hostPort"].as_i64());
         let used: Vec<String> = used.filter(|port| *port != 0).map(|port| port.to_string()).collect();
         let any = !used.is_empty();
@@ -228,16 +235,17 @@ fn host_ports(pod: &Value, _: u32) -> Option<Complaint> {
     });
     let (verb, noun) = (plural("uses", "use", bad.len()), plural("hostPort", "hostPorts", ports.len()));
     let list: Vec<&str> = ports.iter().map(String::as_str).collect();
-    (!bad.is_empty())
-        .then(|| Complaint::new("hostPort", format!("{} {verb} {noun} {}", named(&bad), list.join(", "))))
+    (!bad.is_empty()).then(|| {
+        Violation::new("hostPort", format!("{} {verb} {noun} {}", quote_containers(&bad), list.join(", ")))
+    })
 }
 
-fn host_probes(pod: &Value, minor: u32) -> Option<Complaint> {
+fn host_probes(pod: &Value, minor: u32) -> Option<Violation> {
     if minor < 34 {
         return None;
     }
     let mut hosts: BTreeSet<&str> = BTreeSet::new();
-    let bad = those(pod, |container| {
+    let bad = violating_containers(pod, |container| {
         let lifecycle = &container["lifecycle"];
         let handlers = [
             &container["livenessProbe"],
@@ -257,40 +265,43 @@ fn host_probes(pod: &Value, minor: u32) -> Option<Complaint> {
     let verb = plural("uses", "use", bad.len());
     let noun = plural("probe or lifecycle host", "probe or lifecycle hosts", hosts.len());
     (!bad.is_empty()).then(|| {
-        let detail = format!("{} {verb} {noun} {}", named(&bad), quote_all(hosts));
-        Complaint::new("probe or lifecycle host", detail)
+        let detail = format!("{} {verb} {noun} {}", quote_containers(&bad), quote_all(hosts));
+        Violation::new("probe or lifecycle host", detail)
     })
 }
 
-fn privileged(pod: &Value, _: u32) -> Option<Complaint> {
-    let bad = those(pod, |container| container["securityContext"]["privileged"] == true);
-    let detail = || format!("{} must not set securityContext.privileged=true", named(&bad));
-    (!bad.is_empty()).then(|| Complaint::new("privileged", detail()))
+fn privileged(pod: &Value, _: u32) -> Option<Violation> {
+    let bad = violating_containers(pod, |container| container["securityContext"]["privileged"] == true);
+    let detail = || format!("{} must not set securityContext.privileged=true", quote_containers(&bad));
+    (!bad.is_empty()).then(|| Violation::new("privileged", detail()))
 }
 
-fn proc_mount(pod: &Value) -> Option<Complaint> {
+fn proc_mount(pod: &Value) -> Option<Violation> {
     let mut kinds: BTreeSet<&str> = BTreeSet::new();
-    let bad = those(pod, |container| {
+    let bad = violating_containers(pod, |container| {
         let kind = container["securityContext"]["procMount"].as_str().filter(|kind| *kind != "Default");
         kinds.extend(kind);
         kind.is_some()
     });
     (!bad.is_empty()).then(|| {
-        let detail =
-            format!("{} must not set securityContext.procMount to {}", named(&bad), quote_all(kinds));
-        Complaint::new("procMount", detail)
+        let detail = format!(
+            "{} must not set securityContext.procMount to {}",
+            quote_containers(&bad),
+            quote_all(kinds)
+        );
+        Violation::new("procMount", detail)
     })
 }
 
-fn proc_mount_baseline(pod: &Value, minor: u32) -> Option<Complaint> {
-    if has_own_users(pod, minor) { None } else { proc_mount(pod) }
+fn proc_mount_baseline(pod: &Value, minor: u32) -> Option<Violation> {
+    if has_user_namespace(pod, minor) { None } else { proc_mount(pod) }
 }
 
-fn proc_mount_restricted(pod: &Value, minor: u32) -> Option<Complaint> {
+fn proc_mount_restricted(pod: &Value, minor: u32) -> Option<Violation> {
     if minor < 35 { None } else { proc_mount(pod) }
 }
 
-fn selinux(pod: &Value, minor: u32) -> Option<Complaint> {
+fn selinux(pod: &Value, minor: u32) -> Option<Violation> {
     let known = |kind: &str| {
         matches!(kind, "" | "container_t" | "container_init_t" | "container_kvm_t")
             || minor >= 31 && kind == "container_engine_t"
@@ -300,7 +311,10 @@ fn selinux(pod: &Value, minor: u32) -> Option<Complaint> {
         !known(text(&context["seLinuxOptions"], "type")) || sets(context, "user") || sets(context, "role")
     };
     let of_pod = &pod["spec"]["securityContext"];
-    let who = setters(bad(of_pod), &those(pod, |container| bad(&container["securityContext"])))?;
+    let who = describe_setters(
+        bad(of_pod),
+        &violating_containers(pod, |container| bad(&container["securityContext"])),
+    )?;
     let contexts = || containers(pod).map(|container| &container["securityContext"]).chain([of_pod]);
     let types = contexts().map(|context| text(&context["seLinuxOptions"], "type"));
     let types: BTreeSet<&str> = types.filter(|kind| !known(kind)).collect();
@@ -316,7 +330,7 @@ fn selinux(pod: &Value, minor: u32) -> Option<Complaint> {
     }
     let details = details.join("; ");
     let detail = format!("{who} set forbidden securityContext.seLinuxOptions: {details}");
-    Some(Complaint::new("seLinuxOptions", detail))
+    Some(Violation::new("seLinuxOptions", detail))
 }
 
 fn seccomp_type(context: &Value) -> Option<&str> {
@@ -324,25 +338,25 @@ fn seccomp_type(context: &Value) -> Option<&str> {
     (!profile.is_null()).then(|| text(profile, "type"))
 }
 
-fn good_seccomp(kind: &str) -> bool {
+fn is_allowed_seccomp(kind: &str) -> bool {
     matches!(kind, "RuntimeDefault" | "Localhost")
 }
 
 /// The forbidden seccomp profiles of the pod and its containers.
-fn bad_seccomp(pod: &Value) -> Option<Complaint> {
-    let set_badly = |context| seccomp_type(context).filter(|kind| !good_seccomp(kind));
+fn forbidden_seccomp(pod: &Value) -> Option<Violation> {
+    let set_badly = |context| seccomp_type(context).filter(|kind| !is_allowed_seccomp(kind));
     let of_pod = set_badly(&pod["spec"]["securityContext"]);
-    let bad = those(pod, |container| set_badly(&container["securityContext"]).is_some());
-    let who = setters(of_pod.is_some(), &bad)?;
+    let bad = violating_containers(pod, |container| set_badly(&container["securityContext"]).is_some());
+    let who = describe_setters(of_pod.is_some(), &bad)?;
     let mut kinds: BTreeSet<&str> = of_pod.into_iter().collect();
     kinds.extend(containers(pod).filter_map(|container| set_badly(&container["securityContext"])));
     let detail = format!("{who} must not set securityContext.seccompProfile.type to {}", quote_all(kinds));
-    Some(Complaint::new("seccompProfile", detail))
+    Some(Violation::new("seccompProfile", detail))
 }
 
-fn seccomp_baseline(pod: &Value, minor: u32) -> Option<Complaint> {
+fn seccomp_baseline(pod: &Value, minor: u32) -> Option<Violation> {
     if minor >= 19 {
-        return bad_seccomp(pod);
+        return forbidden_seccomp(pod);
     }
     let annotations = &pod["metadata"]["annotations"];
     let mut keys = vec!["seccomp.security.alpha.kubernetes.io/pod".to_owned()];
@@ -358,24 +372,25 @@ fn seccomp_baseline(pod: &Value, minor: u32) -> Option<Complaint> {
     }
     let noun = plural("annotation", "annotations", forbidden.len());
     let list = forbidden.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    (!forbidden.is_empty()).then(|| Complaint::new("seccompProfile", format!("forbidden {noun} {list}")))
+    (!forbidden.is_empty()).then(|| Violation::new("seccompProfile", format!("forbidden {noun} {list}")))
 }
 
-fn seccomp_restricted(pod: &Value, minor: u32) -> Option<Complaint> {
+fn seccomp_restricted(pod: &Value, minor: u32) -> Option<Violation> {
     if minor < 19 || minor >= 25 && is_windows(pod) {
         return None;
     }
-    if let Some(complaint) = bad_seccomp(pod) {
+    if let Some(complaint) = forbidden_seccomp(pod) {
         return Some(complaint);
     }
     if seccomp_type(&pod["spec"]["securityContext"]).is_some() {
         return None;
     }
-    let without = those(pod, |container| seccomp_type(&container["securityContext"]).is_none());
+    let without =
+        violating_containers(pod, |container| seccomp_type(&container["securityContext"]).is_none());
     (!without.is_empty()).then(|| {
-        let who = named(&without);
+        let who = quote_containers(&without);
         let what = "must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\"";
-        Complaint::new("seccompProfile", format!("pod or {who} {what}"))
+        Violation::new("seccompProfile", format!("pod or {who} {what}"))
     })
 }
 
@@ -390,32 +405,35 @@ const SAFE_SYSCTLS: &[(&str, u32)] = &[
     ("net.ipv4.tcp_rmem", 32), ("net.ipv4.tcp_wmem", 32),
 ];
 
-fn sysctls(pod: &Value, minor: u32) -> Option<Complaint> {
+fn sysctls(pod: &Value, minor: u32) -> Option<Violation> {
     let safe = |name: &str| SAFE_SYSCTLS.iter().any(|(known, since)| *known == name && *since <= minor);
     let set = items(&pod["spec"]["securityContext"], "sysctls").iter().map(|sysctl| text(sysctl, "name"));
     let unsafe_ones: Vec<&str> = set.filter(|name| !safe(name)).collect();
-    (!unsafe_ones.is_empty()).then(|| Complaint::new("forbidden sysctls", unsafe_ones.join(", ")))
+    (!unsafe_ones.is_empty()).then(|| Violation::new("forbidden sysctls", unsafe_ones.join(", ")))
 }
 
-fn windows_host_process(pod: &Value, _: u32) -> Option<Complaint> {
+fn windows_host_process(pod: &Value, _: u32) -> Option<Violation> {
     let is_host = |context: &Value| context["windowsOptions"]["hostProcess"] == true;
-    let bad = those(pod, |container| is_host(&container["securityContext"]));
-    let who = setters(is_host(&pod["spec"]["securityContext"]), &bad)?;
+    let bad = violating_containers(pod, |container| is_host(&container["securityContext"]));
+    let who = describe_setters(is_host(&pod["spec"]["securityContext"]), &bad)?;
     let detail = format!("{who} must not set securityContext.windowsOptions.hostProcess=true");
-    Some(Complaint::new("hostProcess", detail))
+    Some(Violation::new("hostProcess", detail))
 }
 
-fn escalation(pod: &Value, minor: u32) -> Option<Complaint> {
+fn privilege_escalation(pod: &Value, minor: u32) -> Option<Violation> {
     if minor < 8 || minor >= 25 && is_windows(pod) {
         return None;
     }
-    let bad = those(pod, |container| container["securityContext"]["allowPrivilegeEscalation"] != false);
-    let detail = || format!("{} must set securityContext.allowPrivilegeEscalation=false", named(&bad));
-    (!bad.is_empty()).then(|| Complaint::new("allowPrivilegeEscalation != false", detail()))
+    let bad = violating_containers(pod, |container| {
+        container["securityContext"]["allowPrivilegeEscalation"] != false
+    });
+    let detail =
+        || format!("{} must set securityContext.allowPrivilegeEscalation=false", quote_containers(&bad));
+    (!bad.is_empty()).then(|| Violation::new("allowPrivilegeEscalation != false", detail()))
 }
 
 /// Volume types without access to the node.
-const FREE_VOLUMES: [&str; 9] = [
+const ALLOWED_VOLUMES: [&str; 9] = [
     "configMap",
     "csi",
     "downwardAPI",
@@ -428,7 +446,7 @@ const FREE_VOLUMES: [&str; 9] = [
 ];
 
 /// Volume types that are named in the message.
-const NAMED_VOLUMES: [&str; 21] = [
+const REPORTED_VOLUMES: [&str; 21] = [
     "hostPath",
     "gcePersistentDisk",
     "awsElasticBlockStore",
@@ -452,34 +470,34 @@ const NAMED_VOLUMES: [&str; 21] = [
     "storageos",
 ];
 
-fn restricted_volumes(pod: &Value, _: u32) -> Option<Complaint> {
+fn restricted_volumes(pod: &Value, _: u32) -> Option<Violation> {
     let mut names: Vec<&str> = Vec::new();
     let mut kinds: BTreeSet<&str> = BTreeSet::new();
     for volume in items(&pod["spec"], "volumes") {
         let is = |kind: &&&str| !volume[**kind].is_null();
-        if FREE_VOLUMES.iter().find(is).is_none() {
+        if ALLOWED_VOLUMES.iter().find(is).is_none() {
             names.push(text(volume, "name"));
-            kinds.insert(NAMED_VOLUMES.iter().find(is).unwrap_or(&"unknown"));
+            kinds.insert(REPORTED_VOLUMES.iter().find(is).unwrap_or(&"unknown"));
         }
     }
     let (noun, verb) = (plural("volume", "volumes", names.len()), plural("uses", "use", names.len()));
     let what = plural("restricted volume type", "restricted volume types", kinds.len());
     (!names.is_empty()).then(|| {
         let (names, kinds) = (quote_all(names.iter().copied()), quote_all(kinds));
-        Complaint::new("restricted volume types", format!("{noun} {names} {verb} {what} {kinds}"))
+        Violation::new("restricted volume types", format!("{noun} {names} {verb} {what} {kinds}"))
     })
 }
 
-fn non_root(pod: &Value, minor: u32) -> Option<Complaint> {
-    if has_own_users(pod, minor) {
+fn run_as_non_root(pod: &Value, minor: u32) -> Option<Violation> {
+    if has_user_namespace(pod, minor) {
         return None;
     }
     let reason = "runAsNonRoot != true";
     let of_pod = pod["spec"]["securityContext"]["runAsNonRoot"].as_bool();
     let of = |container: &Value| container["securityContext"]["runAsNonRoot"].as_bool();
-    let bad = those(pod, |container| of(container) == Some(false));
-    if let Some(who) = setters(of_pod == Some(false), &bad) {
-        return Some(Complaint::new(
+    let bad = violating_containers(pod, |container| of(container) == Some(false));
+    if let Some(who) = describe_setters(of_pod == Some(false), &bad) {
+        return Some(Violation::new(
             reason,
             format!("{who} must not set securityContext.runAsNonRoot=false"),
         ));
@@ -487,17 +505,18 @@ fn non_root(pod: &Value, minor: u32) -> Option<Complaint> {
     if of_pod == Some(true) {
         return None;
     }
-    let silent = those(pod, |container| of(container).is_none());
-    let detail = || format!("pod or {} must set securityContext.runAsNonRoot=true", named(&silent));
-    (!silent.is_empty()).then(|| Complaint::new(reason, detail()))
+    let silent = violating_containers(pod, |container| of(container).is_none());
+    let detail =
+        || format!("pod or {} must set securityContext.runAsNonRoot=true", quote_containers(&silent));
+    (!silent.is_empty()).then(|| Violation::new(reason, detail()))
 }
 
-fn user_zero(pod: &Value, minor: u32) -> Option<Complaint> {
-    if minor < 23 || has_own_users(pod, minor) {
+fn run_as_user_zero(pod: &Value, minor: u32) -> Option<Violation> {
+    if minor < 23 || has_user_namespace(pod, minor) {
         return None;
     }
     let is_root = |context: &Value| context["runAsUser"].as_i64() == Some(0);
-    let bad = those(pod, |container| is_root(&container["securityContext"]));
-    let who = setters(is_root(&pod["spec"]["securityContext"]), &bad)?;
-    Some(Complaint::new("runAsUser=0", format!("{who} must not set runAsUser=0")))
+    let bad = violating_containers(pod, |container| is_root(&container["securityContext"]));
+    let who = describe_setters(is_root(&pod["spec"]["securityContext"]), &bad)?;
+    Some(Violation::new("runAsUser=0", format!("{who} must not set runAsUser=0")))
 }

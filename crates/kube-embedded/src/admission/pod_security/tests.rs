@@ -11,14 +11,20 @@ use crate::access::testing::{resource, store_object};
 async fn namespace(labels: &[(&str, &str)]) -> Arc<Store> {
     let store = Store::in_memory();
     let labels: serde_json::Map<String, Value> =
-        labels.iter().map(|(key, value)| (format!("{PREFIX}{key}"), (*value).into())).collect();
+        labels.iter().map(|(key, value)| (format!("{LABEL_PREFIX}{key}"), (*value).into())).collect();
     store_object(&store, "namespaces", json!({"metadata": {"name": "a", "labels": labels}})).await;
     store
 }
 
-fn ask(store: &Store, group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Result<Vec<String>> {
+fn check_write(
+    store: &Store,
+    group: &str,
+    kind: &str,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<Vec<String>> {
     let (resource, user) = (resource(group, kind), User::admin());
-    let request = Request {
+    let request = AdmissionRequest {
         operation: if old.is_some() { Operation::Update } else { Operation::Create },
         resource: &resource,
         subresource: "",
@@ -46,7 +52,7 @@ const PLAIN: &str = "allowPrivilegeEscalation != false (containers \"a\", \"b\" 
     securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\")";
 
 #[tokio::test]
-async fn levels_and_versions_decide_what_is_refused() {
+async fn pods_are_rejected_by_level_and_version() {
     let good = json!({"securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{"name": "a", "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]});
     let hosts = json!({"hostNetwork": true, "hostIPC": true, "volumes": [{"name": "v", "hostPath": {"path": "/"}}],
@@ -77,42 +83,43 @@ async fn levels_and_versions_decide_what_is_refused() {
     ];
     for (labels, spec, expected) in table {
         let store = namespace(&labels).await;
-        let verdict =
-            ask(&store, "", "pods", &pod(spec), None).map_or_else(|error| error.message, |_| "ok".to_owned());
+        let verdict = check_write(&store, "", "pods", &pod(spec), None)
+            .map_or_else(|error| error.message, |_| "ok".to_owned());
         assert_eq!(verdict.trim_start_matches("pods \"p\" is forbidden: "), expected);
     }
 }
 
 #[tokio::test]
-async fn warnings_speak_about_pods_and_templates() {
+async fn warnings_cover_pods_and_templates() {
     let warning = vec![format!("would violate PodSecurity \"restricted:latest\": {PLAIN}")];
     let store = namespace(&[("enforce", "baseline"), ("warn", "restricted")]).await;
     let deployment = json!({"spec": {"template": {"spec": plain()}}});
-    assert_eq!(ask(&store, "", "pods", &pod(plain()), None).unwrap(), warning);
-    assert_eq!(ask(&store, "apps", "deployments", &deployment, None).unwrap(), warning);
+    assert_eq!(check_write(&store, "", "pods", &pod(plain()), None).unwrap(), warning);
+    assert_eq!(check_write(&store, "apps", "deployments", &deployment, None).unwrap(), warning);
     // Enforcing rejects only pods; templates cause warnings.
     let store = namespace(&[("enforce", "restricted")]).await;
-    assert_eq!(ask(&store, "apps", "deployments", &deployment, None).unwrap(), warning);
+    assert_eq!(check_write(&store, "apps", "deployments", &deployment, None).unwrap(), warning);
     // An existing pod may change its labels, but not its image.
     let (old, mut new) = (pod(plain()), pod(plain()));
     new["metadata"]["labels"] = json!({"a": "b"});
-    assert!(ask(&store, "", "pods", &new, Some(&old)).is_ok());
+    assert!(check_write(&store, "", "pods", &new, Some(&old)).is_ok());
     new["spec"]["containers"][0]["image"] = "j".into();
-    assert!(ask(&store, "", "pods", &new, Some(&old)).is_err());
+    assert!(check_write(&store, "", "pods", &new, Some(&old)).is_err());
 }
 
 #[tokio::test]
-async fn labels_of_a_namespace_must_be_readable_and_its_pods_are_counted() {
+async fn namespace_labels_are_validated_and_violating_pods_counted() {
     let store = namespace(&[]).await;
-    let labelled = |key: &str, value: &str| json!({"metadata": {"name": "a", "labels": {(format!("{PREFIX}{key}")): value}}});
+    let labelled = |key: &str, value: &str| json!({"metadata": {"name": "a", "labels": {(format!("{LABEL_PREFIX}{key}")): value}}});
     for (key, value, detail) in [
         ("enforce", "wrong", "\"wrong\": must be one of privileged, baseline, restricted"),
         ("enforce-version", "v1.01", "\"v1.01\": must be \"latest\" or \"v1.x\""),
         ("audit", "x", "\"x\": must be one of privileged, baseline, restricted"),
     ] {
-        let error = ask(&store, "", "namespaces", &labelled(key, value), None).unwrap_err();
-        let expected =
-            format!("Namespace \"a\" is invalid: metadata.labels[{PREFIX}{key}]: Invalid value: {detail}");
+        let error = check_write(&store, "", "namespaces", &labelled(key, value), None).unwrap_err();
+        let expected = format!(
+            "Namespace \"a\" is invalid: metadata.labels[{LABEL_PREFIX}{key}]: Invalid value: {detail}"
+        );
         assert_eq!(error.message, expected);
     }
     for name in ["x", "y", "z"] {
@@ -123,11 +130,11 @@ async fn labels_of_a_namespace_must_be_readable_and_its_pods_are_counted() {
     }
     let (old, new) = (json!({"metadata": {"name": "a"}}), labelled("enforce", "baseline"));
     assert_eq!(
-        ask(&store, "", "namespaces", &new, Some(&old)).unwrap(),
+        check_write(&store, "", "namespaces", &new, Some(&old)).unwrap(),
         [
             "existing pods in namespace \"a\" violate the new PodSecurity enforce level \"baseline:latest\"",
             "y: host namespaces"
         ]
     );
-    assert_eq!(ask(&store, "", "namespaces", &old, Some(&new)).unwrap(), [""; 0]);
+    assert_eq!(check_write(&store, "", "namespaces", &old, Some(&new)).unwrap(), [""; 0]);
 }

@@ -8,16 +8,16 @@ use super::*;
 use crate::access::User;
 use crate::access::testing::{resource, store_object};
 
-struct Namespace {
+struct QuotaFixture {
     store: Arc<Store>,
 }
 
-impl Namespace {
-    async fn with(hard: Value, scopes: Value) -> Self {
+impl QuotaFixture {
+    async fn new(hard: Value, scopes: Value) -> Self {
         let store = Store::in_memory();
         let quota =
             json!({"metadata": {"name": "q", "namespace": "a"}, "spec": {"hard": hard, "scopes": scopes}});
-        store_object(&store, STORAGE, quota).await;
+        store_object(&store, QUOTA_STORAGE, quota).await;
         Self { store }
     }
 
@@ -26,7 +26,7 @@ impl Namespace {
         let (resource, user) = (resource("", kind), User::admin());
         let found = self.store.get(kind, "a", name);
         let old = found.as_ref().map(|object| object.value());
-        let request = Request {
+        let request = AdmissionRequest {
             operation: match (&old, &new) {
                 (None, _) => Operation::Create,
                 (Some(_), Some(_)) => Operation::Update,
@@ -56,7 +56,7 @@ impl Namespace {
     }
 
     fn used(&self) -> Value {
-        let quota = self.store.get(STORAGE, "a", "q").unwrap().value();
+        let quota = self.store.get(QUOTA_STORAGE, "a", "q").unwrap().value();
         assert_eq!(
             quota["status"],
             status(&self.store, &quota, Timestamp::UNIX_EPOCH),
@@ -71,8 +71,8 @@ fn pod(requests: impl Into<Value>) -> Value {
 }
 
 #[tokio::test]
-async fn a_quota_is_charged_refuses_and_is_released() {
-    let a = Namespace::with(
+async fn quota_is_charged_enforced_and_released() {
+    let a = QuotaFixture::new(
         json!({"requests.cpu": "1", "pods": "3", "count/secrets": "1", "services.nodeports": "0"}),
         json!([]),
     )
@@ -131,8 +131,8 @@ async fn a_quota_is_charged_refuses_and_is_released() {
 }
 
 #[tokio::test]
-async fn scopes_choose_pods_and_nothing_else() {
-    let a = Namespace::with(json!({"pods": "1", "count/secrets": "0"}), json!(["BestEffort"])).await;
+async fn quota_scopes_select_only_pods() {
+    let a = QuotaFixture::new(json!({"pods": "1", "count/secrets": "0"}), json!(["BestEffort"])).await;
     assert_eq!(a.write("secrets", "s", Some(json!({}))).await, "ok");
     assert_eq!(a.write("pods", "asking", Some(pod(json!({"cpu": "1"})))).await, "ok");
     assert_eq!(a.write("pods", "first", Some(pod(json!({})))).await, "ok");
@@ -143,9 +143,9 @@ async fn scopes_choose_pods_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn claims_count_by_class_and_grow() {
+async fn quota_counts_claims_by_class_and_expansion() {
     let hard = json!({"requests.storage": "3Gi", "gold.storageclass.storage.k8s.io/requests.storage": "2Gi", "persistentvolumeclaims": "9"});
-    let a = Namespace::with(hard, json!([])).await;
+    let a = QuotaFixture::new(hard, json!([])).await;
     let claim = |size: &str, class: &str| json!({"spec": {"storageClassName": class, "resources": {"requests": {"storage": size}}}});
     assert_eq!(a.write("persistentvolumeclaims", "a", Some(claim("1Gi", "gold"))).await, "ok");
     assert_eq!(a.write("persistentvolumeclaims", "b", Some(claim("1Gi", "tin"))).await, "ok");
@@ -161,7 +161,7 @@ async fn claims_count_by_class_and_grow() {
 }
 
 #[test]
-fn names_in_a_quota_say_what_they_count() {
+fn quota_resource_names_map_to_counted_storage() {
     for (name, storage) in [
         ("count/deployments.apps", "deployments.apps"),
         ("count/pods", "pods"),
@@ -171,7 +171,7 @@ fn names_in_a_quota_say_what_they_count() {
         ("services.loadbalancers", "services"),
         ("secrets", "secrets"),
     ] {
-        assert_eq!(storage_counting(name), storage);
+        assert_eq!(storage_of_resource_name(name), storage);
     }
 }
 
@@ -182,7 +182,7 @@ proptest! {
     fn charging_and_counting_agree(steps in prop::collection::vec((0_usize..4, 0_usize..5), 0..40)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let a = Namespace::with(json!({"requests.cpu": "2", "pods": "3", "cpu": "2"}), json!([])).await;
+            let a = QuotaFixture::new(json!({"requests.cpu": "2", "pods": "3", "cpu": "2"}), json!([])).await;
             prop_assert_eq!(a.write("pods", "seed", Some(pod(json!({"cpu": "1m"})))).await, "ok");
             for (which, size) in steps {
                 let name = format!("p{which}");

@@ -4,44 +4,44 @@ use serde_json::{Value, json};
 
 use crate::error::{ApiError, Result};
 use crate::field::{FieldError, FieldErrors, Path};
+use crate::rules::accessors::{is_empty_value, items, list_mut, members, text, texts};
 use crate::rules::core::service::needs_cluster_ip;
 use crate::rules::core::service_addresses as addresses;
 use crate::rules::network::ip;
-use crate::rules::read::{empty, items, list_mut, members, text, texts};
 
 /// The family of allocated addresses.
-const OURS: &str = "IPv4";
+const CLUSTER_FAMILY: &str = "IPv4";
 
 /// Sets `ipFamilyPolicy` and `ipFamilies`, or rejects values that this cluster cannot provide.
-pub fn complete(service: &mut Value, old: Option<&Value>) -> Result<()> {
-    if !needs_cluster_ip(service) || old.is_some_and(|old| prefers_as_before(service, old)) {
+pub fn set_ip_families(service: &mut Value, old: Option<&Value>) -> Result<()> {
+    if !needs_cluster_ip(service) || old.is_some_and(|old| is_unchanged_prefer_dual_stack(service, old)) {
         return Ok(());
     }
-    let no_selector = empty(&service["spec"]["selector"]);
+    let no_selector = is_empty_value(&service["spec"]["selector"]);
     let headless = text(&service["spec"]["clusterIP"]) == "None";
-    if empty(&service["spec"]["ipFamilyPolicy"]) {
+    if is_empty_value(&service["spec"]["ipFamilyPolicy"]) {
         let before = old.map(|old| text(&old["spec"]["ipFamilyPolicy"])).filter(|policy| !policy.is_empty());
         // Without a selector the families of the endpoints are unknown.
         let policy =
             before.unwrap_or(if headless && no_selector { "RequireDualStack" } else { "SingleStack" });
         members(service, "spec").insert("ipFamilyPolicy".to_owned(), policy.into());
     }
-    refuse(service, &addresses::validate(service, old))?;
-    let mut errs = contradictions(service, old);
-    infer(service, &mut errs);
-    refuse(service, &errs)?;
+    reject_invalid(service, &addresses::validate(service, old))?;
+    let mut errs = validate_consistency(service, old);
+    infer_families(service, &mut errs);
+    reject_invalid(service, &errs)?;
     if headless && no_selector {
-        both_for_headless(service);
+        set_headless_dual_stack(service);
         return Ok(());
     }
-    refuse(service, &unavailable(service))?;
-    if empty(&service["spec"]["ipFamilies"]) {
-        members(service, "spec").insert("ipFamilies".to_owned(), json!([OURS]));
+    reject_invalid(service, &unsupported_families(service))?;
+    if is_empty_value(&service["spec"]["ipFamilies"]) {
+        members(service, "spec").insert("ipFamilies".to_owned(), json!([CLUSTER_FAMILY]));
     }
     Ok(())
 }
 
-fn refuse(service: &Value, errs: &FieldErrors) -> Result<()> {
+fn reject_invalid(service: &Value, errs: &FieldErrors) -> Result<()> {
     if errs.is_empty() {
         return Ok(());
     }
@@ -49,7 +49,7 @@ fn refuse(service: &Value, errs: &FieldErrors) -> Result<()> {
 }
 
 /// Whether an unchanged `PreferDualStack` remains valid.
-fn prefers_as_before(new: &Value, old: &Value) -> bool {
+fn is_unchanged_prefer_dual_stack(new: &Value, old: &Value) -> bool {
     let same = |field: &str| items(&new["spec"][field]) == items(&old["spec"][field]);
     let prefers = |service: &Value, absent: bool| match &service["spec"]["ipFamilyPolicy"] {
         Value::Null => absent,
@@ -63,7 +63,7 @@ fn prefers_as_before(new: &Value, old: &Value) -> bool {
 }
 
 /// Errors of inconsistent policy and lists; with `SingleStack`, an unchanged second entry is dropped.
-fn contradictions(service: &mut Value, old: Option<&Value>) -> FieldErrors {
+fn validate_consistency(service: &mut Value, old: Option<&Value>) -> FieldErrors {
     const LISTS: &[(&str, &str, &str)] =
         &[("clusterIPs", "cluster IP", "cluster IPs"), ("ipFamilies", "IP family", "IP families")];
     let path = Path::new("spec.ipFamilyPolicy");
@@ -93,7 +93,7 @@ fn contradictions(service: &mut Value, old: Option<&Value>) -> FieldErrors {
 }
 
 /// Derives families from the addresses.
-fn infer(service: &mut Value, errs: &mut FieldErrors) {
+fn infer_families(service: &mut Value, errs: &mut FieldErrors) {
     let addresses = service["spec"]["clusterIPs"].clone();
     let mut families: Vec<Value> = items(&service["spec"]["ipFamilies"]).to_vec();
     let given = families.len();
@@ -113,7 +113,7 @@ fn infer(service: &mut Value, errs: &mut FieldErrors) {
                 "IPv6 is not configured on this cluster",
             ));
         } else {
-            families.push(OURS.into());
+            families.push(CLUSTER_FAMILY.into());
         }
     }
     if families.len() > given {
@@ -122,9 +122,9 @@ fn infer(service: &mut Value, errs: &mut FieldErrors) {
 }
 
 /// A headless Service without selector may have both families on any cluster.
-fn both_for_headless(service: &mut Value) {
+fn set_headless_dual_stack(service: &mut Value) {
     let single = text(&service["spec"]["ipFamilyPolicy"]) == "SingleStack";
-    let first = items(&service["spec"]["ipFamilies"]).first().map_or(OURS, text).to_owned();
+    let first = items(&service["spec"]["ipFamilies"]).first().map_or(CLUSTER_FAMILY, text).to_owned();
     let other = if first == "IPv4" { "IPv6" } else { "IPv4" };
     let families = match items(&service["spec"]["ipFamilies"]).len() {
         0 | 1 if single => json!([first]),
@@ -134,14 +134,15 @@ fn both_for_headless(service: &mut Value) {
     members(service, "spec").insert("ipFamilies".to_owned(), families);
 }
 
-fn unavailable(service: &Value) -> FieldErrors {
+fn unsupported_families(service: &Value) -> FieldErrors {
     let spec = &service["spec"];
     let mut errs = FieldErrors::new();
     if text(&spec["ipFamilyPolicy"]) == "RequireDualStack" {
         let words = "this cluster is not configured for dual-stack services";
         errs.push(FieldError::invalid(&Path::new("spec.ipFamilyPolicy"), "RequireDualStack", words));
     }
-    for (at, family) in texts(&spec["ipFamilies"]).enumerate().filter(|(_, family)| *family != OURS) {
+    for (at, family) in texts(&spec["ipFamilies"]).enumerate().filter(|(_, family)| *family != CLUSTER_FAMILY)
+    {
         let path = Path::new("spec.ipFamilies").index(at);
         errs.push(FieldError::invalid(&path, family, "not configured on this cluster"));
     }

@@ -20,9 +20,9 @@ fn service(spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_service_holds_is_taken_until_it_goes() {
+async fn service_values_are_released_on_delete() {
     let store = Store::in_memory();
-    let allocator = Allocator::new();
+    let allocator = ServiceAllocator::new();
     let ask = |spec: Value| {
         let mut asked = service(spec);
         allocator.create(&store, &mut asked, false).map(|held| (held, asked))
@@ -52,8 +52,8 @@ async fn what_a_service_holds_is_taken_until_it_goes() {
 }
 
 #[test]
-fn families_follow_policy_and_selector() {
-    let (store, allocator) = (Store::in_memory(), Allocator::new());
+fn ip_families_follow_policy_and_selector() {
+    let (store, allocator) = (Store::in_memory(), ServiceAllocator::new());
     let table = [
         (json!({"clusterIP": "None"}), "RequireDualStack [\"IPv4\",\"IPv6\"]"),
         (json!({"clusterIP": "None", "selector": {"a": "b"}}), "SingleStack [\"IPv4\"]"),
@@ -86,8 +86,8 @@ fn families_follow_policy_and_selector() {
 }
 
 #[test]
-fn a_change_keeps_what_was_allocated() {
-    let (store, allocator) = (Store::in_memory(), Allocator::new());
+fn update_keeps_allocated_values() {
+    let (store, allocator) = (Store::in_memory(), ServiceAllocator::new());
     let mut old = service(json!({"type": "NodePort", "ports": [
         {"port": 80, "protocol": "TCP", "name": "a"}, {"port": 80, "protocol": "UDP", "name": "b"}]}));
     drop(allocator.create(&store, &mut old, false).unwrap());

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const HPAS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-async fn deployment(world: &World, name: &str, replicas: i64) {
+async fn deployment(world: &TestCluster, name: &str, replicas: i64) {
     let labels = json!({"app": name});
     let template =
         json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -15,7 +15,7 @@ async fn deployment(world: &World, name: &str, replicas: i64) {
     world.create(DEPLOYMENTS, json!({"metadata": {"name": name}, "spec": spec})).await;
 }
 
-async fn autoscaler(world: &World, name: &str, mut spec: Value) {
+async fn autoscaler(world: &TestCluster, name: &str, mut spec: Value) {
     if spec["scaleTargetRef"].is_null() {
         spec["scaleTargetRef"] = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
     }
@@ -23,7 +23,7 @@ async fn autoscaler(world: &World, name: &str, mut spec: Value) {
     world.create(HPAS, json!({"metadata": {"name": name}, "spec": spec})).await;
 }
 
-async fn status(world: &World, name: &str) -> Value {
+async fn status(world: &TestCluster, name: &str) -> Value {
     world.get(&format!("{HPAS}/{name}")).await["status"].clone()
 }
 
@@ -38,8 +38,8 @@ const NO_CPU: &str = "failed to get cpu utilization: unable to get metrics for r
     resource metrics API: the server could not find the requested resource (get pods.metrics.k8s.io)";
 
 #[tokio::test]
-async fn metrics_are_asked_for_in_vain() {
-    let world = World::without_nodes().await;
+async fn autoscaler_reports_missing_metrics() {
+    let world = TestCluster::without_nodes().await;
     deployment(&world, "web", 3).await;
     autoscaler(&world, "web", json!({})).await;
     world.advance(14).await;
@@ -53,7 +53,7 @@ async fn metrics_are_asked_for_in_vain() {
     assert_eq!(condition(&seen, 1), expected);
     assert_eq!((&seen["currentReplicas"], &seen["desiredReplicas"]), (&json!(3), &json!(0)));
     assert_eq!(seen["currentMetrics"], json!([{"type": ""}]));
-    let mut told = world.told("default", "HorizontalPodAutoscaler").await;
+    let mut told = world.list_events("default", "HorizontalPodAutoscaler").await;
     told.sort();
     let whole = format!(
         "FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric value: {NO_CPU}"
@@ -65,8 +65,8 @@ async fn metrics_are_asked_for_in_vain() {
 }
 
 #[tokio::test]
-async fn the_limits_are_kept() {
-    let world = World::without_nodes().await;
+async fn autoscaler_scales_target_into_limits() {
+    let world = TestCluster::without_nodes().await;
     for (name, replicas, least) in [("few", 1, 2), ("many", 9, 1), ("none", 0, 1)] {
         deployment(&world, name, replicas).await;
         autoscaler(&world, name, json!({"minReplicas": least})).await;
@@ -87,7 +87,7 @@ async fn the_limits_are_kept() {
     let seen = status(&world, "none").await;
     let expected = "ScalingActive False ScalingDisabled: scaling is disabled since the replica count of the target is zero";
     assert_eq!(condition(&seen, 1), expected);
-    let mut told = world.told("default", "HorizontalPodAutoscaler").await;
+    let mut told = world.list_events("default", "HorizontalPodAutoscaler").await;
     told.sort();
     let rescaled = |what: &str| format!("SuccessfulRescale: New size: {what}");
     let expected = [
@@ -100,8 +100,8 @@ async fn the_limits_are_kept() {
 }
 
 #[tokio::test]
-async fn a_target_that_cannot_be_scaled_is_told() {
-    let world = World::without_nodes().await;
+async fn autoscaler_reports_target_without_scale() {
+    let world = TestCluster::without_nodes().await;
     let target = |kind: &str, version: &str| json!({"scaleTargetRef": {"apiVersion": version, "kind": kind, "name": "x"}});
     for (name, target, why) in [
         ("a", target("Deployment", "apps/v1"), "deployments.apps \"x\" not found"),
@@ -119,7 +119,7 @@ async fn a_target_that_cannot_be_scaled_is_told() {
 
 #[tokio::test]
 async fn each_source_of_metrics_has_its_words() {
-    let world = World::without_nodes().await;
+    let world = TestCluster::without_nodes().await;
     deployment(&world, "web", 1).await;
     let value = json!({"type": "AverageValue", "averageValue": "10"});
     let of = json!({"apiVersion": "v1", "kind": "Service", "name": "s"});
@@ -130,14 +130,14 @@ async fn each_source_of_metrics_has_its_words() {
     ]);
     autoscaler(&world, "web", json!({"metrics": metrics})).await;
     world.advance(15).await;
-    let mut told = world.told("default", "HorizontalPodAutoscaler").await;
+    let mut told = world.list_events("default", "HorizontalPodAutoscaler").await;
     told.sort();
     insta::assert_snapshot!(told.join("\n"));
 }
 
 #[tokio::test]
-async fn two_for_the_same_pods_are_one_too_many() {
-    let world = World::without_nodes().await;
+async fn autoscalers_of_the_same_pods_are_ambiguous() {
+    let world = TestCluster::without_nodes().await;
     deployment(&world, "web", 1).await;
     for name in ["a", "b"] {
         let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});

@@ -15,7 +15,7 @@ use crate::store::Object;
 const REPLICA_SETS: &str = "replicasets.apps";
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Expected {
+pub struct ExpectedPods {
     pub pods: i64,
     /// Number of pods that must be healthy.
     pub desired: i64,
@@ -25,42 +25,46 @@ pub struct Expected {
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-struct Owned {
+struct OwnedObject {
     metadata: Meta,
 }
 
 /// Computes what a budget requires for these pods. If a controller of the pods has no scale, only an absolute `minAvailable`
 /// works; otherwise the error is the message.
-pub async fn count(context: &Context, spec: &BudgetSpec, pods: &[Arc<Object>]) -> Result<Expected, String> {
+pub async fn expected_pods(
+    context: &Context,
+    spec: &BudgetSpec,
+    pods: &[Arc<Object>],
+) -> Result<ExpectedPods, String> {
     if spec.max_unavailable.is_null()
         && let Some(desired) = spec.min_available.as_i64()
     {
         let pods = i64::try_from(pods.len()).unwrap_or(i64::MAX);
-        return Ok(Expected { pods, desired, unmanaged: false });
+        return Ok(ExpectedPods { pods, desired, unmanaged: false });
     }
     if spec.max_unavailable.is_null() && spec.min_available.is_null() {
-        return Ok(Expected::default());
+        return Ok(ExpectedPods::default());
     }
-    let (pods, unmanaged) = scale(context, pods).await?;
+    let (pods, unmanaged) = total_replicas(context, pods).await?;
     let desired = if spec.max_unavailable.is_null() {
-        share(&spec.min_available, pods)
+        scaled_value(&spec.min_available, pods)
     } else {
-        pods.saturating_sub(share(&spec.max_unavailable, pods)).max(0)
+        pods.saturating_sub(scaled_value(&spec.max_unavailable, pods)).max(0)
     };
-    Ok(Expected { pods, desired, unmanaged })
+    Ok(ExpectedPods { pods, desired, unmanaged })
 }
 
-/// An integer, or a percentage of `whole`, rounded up.
-fn share(value: &Value, whole: i64) -> i64 {
+/// An integer, or a percentage of `total`, rounded up.
+fn scaled_value(value: &Value, total: i64) -> i64 {
     let percentage = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
     match percentage {
-        Some(percentage) => (percentage.saturating_mul(whole)).saturating_add(99).div_euclid(100),
+        Some(percentage) => (percentage.saturating_mul(total)).saturating_add(99).div_euclid(100),
         None => value.as_i64().unwrap_or(0),
     }
 }
 
 /// Returns the sum of the replicas of the pods' controllers, and whether some pods have no controller.
-async fn scale(context: &Context, pods: &[Arc<Object>]) -> Result<(i64, bool), String> {
+async fn total_replicas(context: &Context, pods: &[Arc<Object>]) -> Result<(i64, bool), String> {
     let mut asked: HashMap<String, i64> = HashMap::new();
     let mut seen: HashSet<String> = HashSet::new();
     let mut unmanaged = false;
@@ -73,10 +77,11 @@ async fn scale(context: &Context, pods: &[Arc<Object>]) -> Result<(i64, bool), S
         if !seen.insert(manager.uid.clone()) {
             continue;
         }
-        let manager = above(context, manager, &object.namespace).unwrap_or_else(|| manager.clone());
+        let manager =
+            owning_deployment(context, manager, &object.namespace).unwrap_or_else(|| manager.clone());
         let found = context
-            .actor
-            .scale((&manager.api_version, &manager.kind), (&object.namespace, &manager.name))
+            .client
+            .get_scale((&manager.api_version, &manager.kind), (&object.namespace, &manager.name))
             .await;
         let replicas = match found {
             Ok(scale) if scale["metadata"]["uid"] == *manager.uid => {
@@ -91,12 +96,12 @@ async fn scale(context: &Context, pods: &[Arc<Object>]) -> Result<(i64, bool), S
 }
 
 /// Returns the Deployment that manages a `ReplicaSet`.
-fn above(context: &Context, manager: &OwnerReference, namespace: &str) -> Option<OwnerReference> {
+fn owning_deployment(context: &Context, manager: &OwnerReference, namespace: &str) -> Option<OwnerReference> {
     if manager.kind != "ReplicaSet" || !manager.api_version.starts_with("apps/") {
         return None;
     }
     let set = context.store.get(REPLICA_SETS, namespace, &manager.name)?;
-    let above = set.view::<Owned>().metadata.controller()?.clone();
+    let above = set.view::<OwnedObject>().metadata.controller()?.clone();
     let deployment = context.store.get("deployments.apps", namespace, &above.name)?;
     let is_it = *set.uid == *manager.uid
         && above.kind == "Deployment"
@@ -112,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_rounded_up() {
+    fn scaled_value_rounds_percentages_up() {
         for (value, whole, expected) in [
             (json!("30%"), 5, 2),
             (json!("0%"), 5, 0),
@@ -120,7 +125,7 @@ mod tests {
             (json!("1%"), 1, 1),
             (json!(3), 5, 3),
         ] {
-            assert_eq!(share(&value, whole), expected, "{value} of {whole}");
+            assert_eq!(scaled_value(&value, whole), expected, "{value} of {whole}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A budget's status has the expected pods (`expected`), the desired and current healthy pods, and the resulting number of
 //! allowed disruptions. A pod whose eviction was allowed counts as disrupted until it is gone, or until
-//! [`PATIENCE`] has passed.
+//! [`DELETION_TIMEOUT`] has passed.
 //!
 //! See also: the eviction subresource, which consumes allowed disruptions (`crate::verbs`).
 
@@ -17,29 +17,29 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::events::About;
-use super::queue::{Controller, Next};
+use super::events::InvolvedObject;
+use super::queue::{Action, Controller};
 use super::view::{Condition, Meta, Pod};
-use super::{Component, Context, Failure, Part};
+use super::{Component, Context, ObjectPart, ReconcileError};
 use crate::clock::rfc3339;
 use crate::go;
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 use crate::store::{Event, EventKind, Key, Object};
-use expected::Expected;
+use expected::ExpectedPods;
 
 pub(crate) const BUDGETS: &str = "poddisruptionbudgets.policy";
 const PODS: &str = "pods";
-pub(crate) const CONDITION: &str = "DisruptionAllowed";
+pub(crate) const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 pub(crate) const SYNC_FAILED: &str = "SyncFailed";
 /// Condition of a pod that is about to be evicted or deleted.
-const TARGET: &str = "DisruptionTarget";
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// An evicted pod that is still there after this time is no longer counted as disrupted.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(2);
+const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(2);
 const COMPONENT: &str = "controllermanager";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Budget {
+pub(crate) struct DisruptionBudget {
     pub metadata: Meta,
     pub spec: BudgetSpec,
     pub status: BudgetStatus,
@@ -67,11 +67,11 @@ pub(crate) struct BudgetStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A key is a budget, or a pod with the condition [`TARGET`].
+/// A key is a budget, or a pod with the condition [`DISRUPTION_TARGET`].
 pub(super) struct Disruption;
 
 impl Controller for Disruption {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let keys = |storage: &'static str, objects: Vec<Arc<Object>>| {
             let storage: Arc<str> = storage.into();
             objects.into_iter().map(move |object| Key::new(&storage, &object.namespace, &object.name))
@@ -82,12 +82,12 @@ impl Controller for Disruption {
         keys(BUDGETS, budgets).chain(keys(PODS, pods)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         if storage.as_ref() == BUDGETS {
             keys.push(Key::new(storage, &object.namespace, &object.name));
         } else if storage.as_ref() == PODS {
-            if matters(event) {
+            if affects_budget_status(event) {
                 let budgets: Arc<str> = BUDGETS.into();
                 for budget in context.store.list(BUDGETS, Some(&object.namespace)).objects {
                     let before = event.previous.as_ref().is_some_and(|previous| covers(&budget, previous));
@@ -102,14 +102,15 @@ impl Controller for Disruption {
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = context.store.get(&key.storage, &key.namespace, &key.name) else {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         if key.storage.as_ref() == PODS {
-            return forgive(context, &object).await;
+            return reset_disruption_target(context, &object).await;
         }
-        let selector = Labels::from_object(&object.view::<Budget>().spec.selector);
+        let selector =
+            LabelSelector::from_label_selector_object(&object.view::<DisruptionBudget>().spec.selector);
         let pods = match &selector {
             Ok(selector) => context
                 .store
@@ -117,44 +118,49 @@ impl Controller for Disruption {
             Err(_) => Vec::new(),
         };
         let counted = match selector {
-            Ok(_) => expected::count(context, &object.view::<Budget>().spec, &pods).await,
+            Ok(_) => expected::expected_pods(context, &object.view::<DisruptionBudget>().spec, &pods).await,
             Err(error) => Err(error),
         };
         match counted {
-            Ok(expected) => measure(context, &object, &pods, expected).await,
-            Err(why) => fail(context, &object, &why).await,
+            Ok(expected) => update_status(context, &object, &pods, expected).await,
+            Err(why) => set_sync_failed(context, &object, &why).await,
         }
     }
 }
 
 fn covers(budget: &Object, pod: &Object) -> bool {
-    let selector = Labels::from_object(&budget.view::<Budget>().spec.selector);
+    let selector =
+        LabelSelector::from_label_selector_object(&budget.view::<DisruptionBudget>().spec.selector);
     selector.is_ok_and(|selector| selector.matches(|key| pod.label(key)))
 }
 
 /// Whether a change of a pod can change a budget's status.
-fn matters(event: &Event) -> bool {
+fn affects_budget_status(event: &Event) -> bool {
     let (EventKind::Modified, Some(previous)) = (event.kind, &event.previous) else { return true };
     let (was, is) = (previous.view::<Pod>(), event.object.view::<Pod>());
     previous.labels != event.object.labels
-        || previous.owners != event.object.owners
+        || previous.owner_uids != event.object.owner_uids
         || was.is_ready() != is.is_ready()
         || was.metadata.is_deleting() != is.metadata.is_deleting()
 }
 
 /// Writes the status of a budget, if it has changed.
-async fn measure(
+async fn update_status(
     context: &Context,
     object: &Object,
     pods: &[Arc<Object>],
-    expected: Expected,
-) -> Result<Next, Failure> {
-    let budget = object.view::<Budget>();
+    expected: ExpectedPods,
+) -> Result<Action, ReconcileError> {
+    let budget = object.view::<DisruptionBudget>();
     let now = context.clock.now();
     let views: Vec<_> = pods.iter().map(|pod| pod.view::<Pod>()).collect();
-    let disrupted = still_disrupted(&budget, &views, now);
+    let disrupted = pending_disruptions(&budget, &views, now);
     let healthy = count_healthy(&views, &disrupted);
-    let next = disrupted.values().min().copied().map_or(Next::Rest, |since| Next::At(given_up(since)));
+    let next = disrupted
+        .values()
+        .min()
+        .copied()
+        .map_or(Action::AwaitChange, |since| Action::RequeueAt(disruption_deadline(since)));
     let allowed = if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired).max(0) };
     let wanted = BudgetStatus {
         observed_generation: budget.metadata.generation,
@@ -165,10 +171,10 @@ async fn measure(
         expected_pods: expected.pods,
         conditions: budget.status.conditions.clone(),
     };
-    if wanted == budget.status && is_described(&budget.status) {
+    if wanted == budget.status && has_current_condition(&budget.status) {
         return Ok(next);
     }
-    tell(context, object, pods, &wanted, &expected);
+    record_events(context, object, pods, &wanted, &expected);
     let mut value = object.value();
     let status = &mut value["status"];
     let conditions = status["conditions"].take();
@@ -184,33 +190,33 @@ async fn measure(
         let times = wanted.disrupted_pods.iter().map(|(pod, since)| (pod.as_str(), rfc3339(*since)));
         status["disruptedPods"] = json!(times.collect::<BTreeMap<_, _>>());
     }
-    set_allowed(&mut value, &rfc3339(now));
-    context.actor.update(Component::ControllerManager, Part::Status, value).await?;
+    set_disruption_allowed(&mut value, &rfc3339(now));
+    context.client.update(Component::ControllerManager, ObjectPart::Status, value).await?;
     Ok(next)
 }
 
 /// Whether the condition matches the number of allowed disruptions.
-fn is_described(status: &BudgetStatus) -> bool {
-    let (truth, reason) = allowed_words(status.disruptions_allowed);
-    let found = status.conditions.iter().find(|condition| condition.r#type == CONDITION);
+fn has_current_condition(status: &BudgetStatus) -> bool {
+    let (truth, reason) = allowed_condition(status.disruptions_allowed);
+    let found = status.conditions.iter().find(|condition| condition.r#type == DISRUPTION_ALLOWED);
     found.is_some_and(|condition| condition.status == truth && condition.reason == reason)
 }
 
-fn allowed_words(allowed: i64) -> (&'static str, &'static str) {
+fn allowed_condition(allowed: i64) -> (&'static str, &'static str) {
     if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") }
 }
 
 /// Sets the condition of a budget from its number of allowed disruptions.
-pub(crate) fn set_allowed(budget: &mut Value, now: &str) {
-    let (truth, reason) = allowed_words(budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0));
+pub(crate) fn set_disruption_allowed(budget: &mut Value, now: &str) {
+    let (truth, reason) = allowed_condition(budget["status"]["disruptionsAllowed"].as_i64().unwrap_or(0));
     set_condition(budget, (truth, reason, ""), now);
 }
 
 fn set_condition(budget: &mut Value, (truth, reason, message): (&str, &str, &str), now: &str) {
-    super::set_condition(budget, CONDITION, (truth, reason, message), now);
+    super::set_condition(budget, DISRUPTION_ALLOWED, (truth, reason, message), now);
     let observed = budget["status"]["observedGeneration"].as_i64().filter(|observed| *observed > 0);
     let conditions = budget["status"]["conditions"].as_array_mut().into_iter().flatten();
-    for condition in conditions.filter(|condition| condition["type"] == CONDITION) {
+    for condition in conditions.filter(|condition| condition["type"] == DISRUPTION_ALLOWED) {
         if let Some(observed) = observed {
             condition["observedGeneration"] = observed.into();
         }
@@ -218,7 +224,7 @@ fn set_condition(budget: &mut Value, (truth, reason, message): (&str, &str, &str
 }
 
 /// The expected number of pods is unknown: allows no disruptions.
-async fn fail(context: &Context, object: &Object, why: &str) -> Result<Next, Failure> {
+async fn set_sync_failed(context: &Context, object: &Object, why: &str) -> Result<Action, ReconcileError> {
     let mut value = object.value();
     let before = value.clone();
     value["status"]["disruptionsAllowed"] = 0.into();
@@ -230,23 +236,23 @@ async fn fail(context: &Context, object: &Object, why: &str) -> Result<Next, Fai
     }
     if value != before {
         let message = format!("Failed to calculate the number of expected pods: {why}");
-        let about = About::new("policy/v1", "PodDisruptionBudget", object);
+        let about = InvolvedObject::new("policy/v1", "PodDisruptionBudget", object);
         context.events.warning(COMPONENT, about, "CalculateExpectedPodCountFailed", message);
-        context.actor.update(Component::ControllerManager, Part::Status, value).await?;
+        context.client.update(Component::ControllerManager, ObjectPart::Status, value).await?;
     }
-    Ok(Next::Rest)
+    Ok(Action::AwaitChange)
 }
 
 /// Records Events about a misconfigured budget, and about pods that were expected to be deleted.
-fn tell(
+fn record_events(
     context: &Context,
     object: &Object,
     pods: &[Arc<Object>],
     wanted: &BudgetStatus,
-    expected: &Expected,
+    expected: &ExpectedPods,
 ) {
-    let about = || About::new("policy/v1", "PodDisruptionBudget", object);
-    let budget = object.view::<Budget>();
+    let about = || InvolvedObject::new("policy/v1", "PodDisruptionBudget", object);
+    let budget = object.view::<DisruptionBudget>();
     if pods.is_empty() {
         context.events.normal(COMPONENT, about(), "NoPods", "No matching pods found");
     }
@@ -261,25 +267,30 @@ fn tell(
     }
     let stayed = pods.iter().filter(|pod| {
         let was = budget.status.disrupted_pods.contains_key(pod.name.as_ref());
-        was && !pod.deleting && !wanted.disrupted_pods.contains_key(pod.name.as_ref())
+        was && !pod.is_deleting && !wanted.disrupted_pods.contains_key(pod.name.as_ref())
     });
     for pod in stayed {
         // Upstream's message repeats the namespace.
         let place = format!("{0}/{0}", object.namespace);
         let message = format!("Pod was expected by PDB {place} to be deleted but it wasn't");
-        context.events.warning(COMPONENT, About::new("v1", "Pod", pod), "NotDeleted", message);
+        context.events.warning(COMPONENT, InvolvedObject::new("v1", "Pod", pod), "NotDeleted", message);
     }
 }
 
-fn given_up(since: Timestamp) -> Timestamp {
-    since.saturating_add(PATIENCE).unwrap_or(Timestamp::MAX)
+fn disruption_deadline(since: Timestamp) -> Timestamp {
+    since.saturating_add(DELETION_TIMEOUT).unwrap_or(Timestamp::MAX)
 }
 
 /// Returns the disrupted pods that may still be deleted.
-fn still_disrupted(budget: &Budget, pods: &[Arc<Pod>], now: Timestamp) -> BTreeMap<String, Timestamp> {
+fn pending_disruptions(
+    budget: &DisruptionBudget,
+    pods: &[Arc<Pod>],
+    now: Timestamp,
+) -> BTreeMap<String, Timestamp> {
     let since = |pod: &Arc<Pod>| {
         let since = *budget.status.disrupted_pods.get(&pod.metadata.name)?;
-        (!pod.metadata.is_deleting() && given_up(since) > now).then(|| (pod.metadata.name.clone(), since))
+        (!pod.metadata.is_deleting() && disruption_deadline(since) > now)
+            .then(|| (pod.metadata.name.clone(), since))
     };
     pods.iter().filter_map(since).collect()
 }
@@ -291,27 +302,27 @@ fn count_healthy(pods: &[Arc<Pod>], disrupted: &BTreeMap<String, Timestamp>) -> 
     i64::try_from(healthy.count()).unwrap_or(i64::MAX)
 }
 
-/// Returns when the condition [`TARGET`] of a pod becomes stale.
+/// Returns when the condition [`DISRUPTION_TARGET`] of a pod becomes stale.
 fn stale_at(pod: &Pod) -> Option<Timestamp> {
-    let target = pod.condition(TARGET)?;
+    let target = pod.condition(DISRUPTION_TARGET)?;
     let waits = pod.is_active() && target.status == "True" && target.reason != "TerminationByKubelet";
-    waits.then(|| given_up(target.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH)))
+    waits.then(|| disruption_deadline(target.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH)))
 }
 
 /// Resets the condition of a pod that was not deleted.
-async fn forgive(context: &Context, pod: &Object) -> Result<Next, Failure> {
-    let Some(at) = stale_at(&pod.view()) else { return Ok(Next::Rest) };
+async fn reset_disruption_target(context: &Context, pod: &Object) -> Result<Action, ReconcileError> {
+    let Some(at) = stale_at(&pod.view()) else { return Ok(Action::AwaitChange) };
     if at > context.clock.now() {
-        return Ok(Next::At(at));
+        return Ok(Action::RequeueAt(at));
     }
     let mut value = pod.value();
     let conditions = value["status"]["conditions"].as_array_mut().into_iter().flatten();
-    for condition in conditions.filter(|condition| condition["type"] == TARGET) {
+    for condition in conditions.filter(|condition| condition["type"] == DISRUPTION_TARGET) {
         *condition = json!({
-            "type": TARGET, "status": "False", "lastProbeTime": null,
+            "type": DISRUPTION_TARGET, "status": "False", "lastProbeTime": null,
             "lastTransitionTime": rfc3339(context.clock.now()),
         });
     }
-    context.actor.update(Component::ControllerManager, Part::Status, value).await?;
-    Ok(Next::Rest)
+    context.client.update(Component::ControllerManager, ObjectPart::Status, value).await?;
+    Ok(Action::AwaitChange)
 }

@@ -2,30 +2,30 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
 
 /// Creates a pod; it is ready unless its name says otherwise.
-async fn run(world: &World, name: &str, metadata: Value) {
+async fn create_ready_pod(world: &TestCluster, name: &str, metadata: Value) {
     let mut pod = json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     pod["metadata"]["name"] = name.into();
     pod["metadata"]["labels"] = json!({"app": "web"});
     world.create(PODS, pod).await;
     if !name.starts_with("pending") {
-        world.report("default", name, "Running", !name.starts_with("sick")).await;
+        world.set_pod_phase("default", name, "Running", !name.starts_with("sick")).await;
     }
 }
 
-async fn budget(world: &World, spec: Value) {
+async fn budget(world: &TestCluster, spec: Value) {
     let mut budget = json!({"metadata": {"name": "b"}, "spec": spec});
     budget["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
     world.create(BUDGETS, budget).await;
 }
 
 /// Formats as `allowed healthy/desired of expected reason`.
-async fn status(world: &World) -> String {
+async fn status(world: &TestCluster) -> String {
     let status = &world.get(&format!("{BUDGETS}/b")).await["status"];
     format!(
         "{} {}/{} of {} {}",
@@ -38,25 +38,25 @@ async fn status(world: &World) -> String {
 }
 
 /// Returns the status code, and the cause if there is one.
-async fn evict(world: &World, pod: &str, query: &str, options: Value) -> (u16, String) {
+async fn evict(world: &TestCluster, pod: &str, query: &str, options: Value) -> (u16, String) {
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod},
         "deleteOptions": options});
     let path = format!("{PODS}/{pod}/eviction{query}");
     let (code, answer) = world.send("POST", &path, "application/json", eviction).await;
-    world.rest().await;
+    world.wait_until_idle().await;
     let cause = answer["details"]["causes"][0]["message"].as_str();
     (code, cause.or(answer["message"].as_str()).unwrap_or_default().to_owned())
 }
 
 #[tokio::test]
-async fn a_number_of_pods_stays_available() {
-    let world = World::without_nodes().await;
+async fn min_available_limits_evictions() {
+    let world = TestCluster::without_nodes().await;
     budget(&world, json!({"minAvailable": 1})).await;
     assert_eq!(status(&world).await, "0 0/1 of 0 InsufficientPods");
-    assert_eq!(world.told("default", "PodDisruptionBudget").await, ["NoPods: No matching pods found"]);
-    run(&world, "a", json!({"finalizers": ["x.dev/held"]})).await;
-    run(&world, "b", json!({})).await;
-    run(&world, "sick", json!({})).await;
+    assert_eq!(world.list_events("default", "PodDisruptionBudget").await, ["NoPods: No matching pods found"]);
+    create_ready_pod(&world, "a", json!({"finalizers": ["x.dev/held"]})).await;
+    create_ready_pod(&world, "b", json!({})).await;
+    create_ready_pod(&world, "sick", json!({})).await;
     assert_eq!(status(&world).await, "1 2/1 of 3 SufficientPods");
 
     assert_eq!(evict(&world, "a", "?dryRun=All", Value::Null).await, (201, String::new()));
@@ -75,7 +75,7 @@ async fn a_number_of_pods_stays_available() {
 }
 
 /// Defines a custom kind that manages pods: fleets have a scale subresource, rafts do not.
-async fn define(world: &World, kind: &str, subresources: Value) {
+async fn create_crd(world: &TestCluster, kind: &str, subresources: Value) {
     let plural = format!("{}s", kind.to_lowercase());
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let versions = json!([{"name": "v1", "served": true, "storage": true, "subresources": subresources,
@@ -86,7 +86,7 @@ async fn define(world: &World, kind: &str, subresources: Value) {
 }
 
 /// Creates a manager and returns the owner reference for its pods.
-async fn managed(world: &World, kind: &str, name: &str) -> Value {
+async fn create_manager(world: &TestCluster, kind: &str, name: &str) -> Value {
     let manager = json!({"apiVersion": "x.dev/v1", "kind": kind, "metadata": {"name": name},
         "spec": {"replicas": 3}});
     let path = format!("/apis/x.dev/v1/namespaces/default/{}s", kind.to_lowercase());
@@ -96,23 +96,23 @@ async fn managed(world: &World, kind: &str, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_share_is_taken_of_what_the_managers_ask_for() {
-    let world = World::without_nodes().await;
+async fn percentage_applies_to_replicas_of_controllers() {
+    let world = TestCluster::without_nodes().await;
     let paths = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
-    define(&world, "Fleet", json!({"scale": paths})).await;
-    define(&world, "Raft", json!({})).await;
+    create_crd(&world, "Fleet", json!({"scale": paths})).await;
+    create_crd(&world, "Raft", json!({})).await;
     budget(&world, json!({"maxUnavailable": "50%"})).await;
-    let fleet = managed(&world, "Fleet", "f").await;
-    run(&world, "a", fleet.clone()).await;
-    run(&world, "b", fleet).await;
+    let fleet = create_manager(&world, "Fleet", "f").await;
+    create_ready_pod(&world, "a", fleet.clone()).await;
+    create_ready_pod(&world, "b", fleet).await;
     assert_eq!(status(&world).await, "1 2/1 of 3 SufficientPods");
 
-    run(&world, "c", json!({})).await;
+    create_ready_pod(&world, "c", json!({})).await;
     assert_eq!(status(&world).await, "2 3/1 of 3 SufficientPods");
-    let told = world.told("default", "PodDisruptionBudget").await;
+    let told = world.list_events("default", "PodDisruptionBudget").await;
     assert!(told.iter().any(|told| told.starts_with("UnmanagedPods: ") && told.contains("{app: web,}")));
 
-    run(&world, "d", managed(&world, "Raft", "r").await).await;
+    create_ready_pod(&world, "d", create_manager(&world, "Raft", "r").await).await;
     assert_eq!(status(&world).await, "0 3/1 of 3 SyncFailed");
     let refused = "The disruption budget b does not allow evicting pods currently because it failed sync: \
         rafts.x.dev does not implement the scale subresource";
@@ -120,10 +120,10 @@ async fn a_share_is_taken_of_what_the_managers_ask_for() {
 }
 
 #[tokio::test]
-async fn a_pod_that_stays_counts_again_after_a_while() {
-    let world = World::without_nodes().await;
+async fn evicted_pod_counts_again_after_deletion_timeout() {
+    let world = TestCluster::without_nodes().await;
     budget(&world, json!({"minAvailable": 0})).await;
-    run(&world, "a", json!({})).await;
+    create_ready_pod(&world, "a", json!({})).await;
     let wrong = json!({"preconditions": {"uid": "x"}});
     assert_eq!(evict(&world, "a", "", wrong).await.0, 409);
     let disrupted = world.get(&format!("{BUDGETS}/b")).await["status"]["disruptedPods"].clone();
@@ -133,18 +133,18 @@ async fn a_pod_that_stays_counts_again_after_a_while() {
     assert_eq!(status(&world).await, "0 0/0 of 1 InsufficientPods");
     world.advance(1).await;
     assert_eq!(status(&world).await, "1 1/0 of 1 SufficientPods");
-    let told = world.told("default", "Pod").await;
+    let told = world.list_events("default", "Pod").await;
     let stays = "NotDeleted: Pod was expected by PDB default/default to be deleted but it wasn't";
     assert_eq!(told.last().map(String::as_str), Some(stays));
 }
 
 #[tokio::test]
-async fn some_pods_are_nobodys_concern_and_some_are_covered_twice() {
-    let world = World::without_nodes().await;
+async fn eviction_of_pods_without_budget_and_with_two_budgets() {
+    let world = TestCluster::without_nodes().await;
     budget(&world, json!({"maxUnavailable": 0})).await;
-    run(&world, "pending", json!({})).await;
-    run(&world, "a", json!({})).await;
-    run(&world, "sick", json!({})).await;
+    create_ready_pod(&world, "pending", json!({})).await;
+    create_ready_pod(&world, "a", json!({})).await;
+    create_ready_pod(&world, "sick", json!({})).await;
     assert_eq!(evict(&world, "pending", "", Value::Null).await.0, 201);
     let refused = "The disruption budget b does not allow evicting pods currently";
     assert_eq!(evict(&world, "a", "", Value::Null).await, (429, refused.to_owned()));
@@ -161,9 +161,9 @@ async fn some_pods_are_nobodys_concern_and_some_are_covered_twice() {
 }
 
 #[tokio::test]
-async fn a_pod_that_nobody_removed_is_one_like_any_other_again() {
-    let world = World::without_nodes().await;
-    run(&world, "a", json!({})).await;
+async fn disruption_target_condition_is_reset_when_pod_was_not_deleted() {
+    let world = TestCluster::without_nodes().await;
+    create_ready_pod(&world, "a", json!({})).await;
     let target = json!({"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
         "lastTransitionTime": "2026-01-02T03:04:05Z"});
     world.patch(&format!("{PODS}/a/status"), json!({"status": {"conditions": [target]}})).await;

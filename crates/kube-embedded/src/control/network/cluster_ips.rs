@@ -12,8 +12,10 @@ use serde_json::json;
 
 use super::SERVICES;
 use super::service::{self, Service};
-use crate::control::queue::{Controller, Next};
-use crate::control::{Component, Context, Failure, Preconditions, Propagation, settled};
+use crate::control::queue::{Action, Controller};
+use crate::control::{
+    Component, Context, Preconditions, Propagation, ReconcileError, ignore_not_found_or_conflict,
+};
 use crate::rules::network::ip;
 use crate::store::{Event, Key, Object};
 
@@ -30,12 +32,12 @@ struct IpAddress {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct IpAddressSpec {
-    parent_ref: Parent,
+    parent_ref: ParentRef,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Parent {
+struct ParentRef {
     namespace: String,
     name: String,
 }
@@ -44,15 +46,15 @@ struct Parent {
 pub struct ClusterIps;
 
 impl Controller for ClusterIps {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = ADDRESSES.into();
         let addresses = context.store.list(ADDRESSES, None).objects;
-        let mut keys = service::all(context);
+        let mut keys = service::all_keys(context);
         keys.extend(addresses.iter().map(|address| Key::new(&storage, "", &address.name)));
         keys
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         if storage.as_ref() == SERVICES {
             keys.push(Key::new(storage, &object.namespace, &object.name));
@@ -66,11 +68,11 @@ impl Controller for ClusterIps {
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         if key.storage.as_ref() == ADDRESSES {
             release(context, key).await?;
         } else if let Some(service) = context.store.get(SERVICES, &key.namespace, &key.name) {
-            for address in addresses(&service).filter(|_| !service.deleting) {
+            for address in addresses(&service).filter(|_| !service.is_deleting) {
                 // An address that belonged to another Service is released first.
                 release(context, &Key::new(&ADDRESSES.into(), "", &address)).await?;
                 if context.store.get(ADDRESSES, "", &address).is_none() {
@@ -78,7 +80,7 @@ impl Controller for ClusterIps {
                 }
             }
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -88,8 +90,8 @@ fn addresses(service: &Object) -> impl Iterator<Item = String> {
     addresses.into_iter().filter_map(|address| ip::parse(&address)).map(ip::canonical)
 }
 
-async fn record(context: &Context, service: &Object, address: &str) -> Result<(), Failure> {
-    let family = ip::parse(address).map_or("IPv4", service::family_of);
+async fn record(context: &Context, service: &Object, address: &str) -> Result<(), ReconcileError> {
+    let family = ip::parse(address).map_or("IPv4", service::ip_family);
     let document = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress",
         "metadata": {"name": address, "labels": {
@@ -97,11 +99,11 @@ async fn record(context: &Context, service: &Object, address: &str) -> Result<()
         }},
         "spec": {"parentRef": {"resource": "services", "namespace": service.namespace, "name": service.name}},
     });
-    context.actor.create(Component::ApiServer, document).await?;
+    context.client.create(Component::ApiServer, document).await?;
     Ok(())
 }
 
-async fn release(context: &Context, key: &Key) -> Result<(), Failure> {
+async fn release(context: &Context, key: &Key) -> Result<(), ReconcileError> {
     let Some(object) = context.store.get(ADDRESSES, "", &key.name) else { return Ok(()) };
     if object.label(MANAGED_BY) != Some(MANAGER) {
         return Ok(());
@@ -110,7 +112,9 @@ async fn release(context: &Context, key: &Key) -> Result<(), Failure> {
     let service = context.store.get(SERVICES, &parent.namespace, &parent.name);
     if !service.is_some_and(|service| addresses(&service).any(|held| *held == *key.name)) {
         let preconditions = Preconditions { uid: &object.uid, version: None };
-        settled(context.actor.delete(key, preconditions, Propagation::Background).await)?;
+        ignore_not_found_or_conflict(
+            context.client.delete(key, preconditions, Propagation::Background).await,
+        )?;
     }
     Ok(())
 }

@@ -10,12 +10,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::service::{self, Service};
-use super::slices::{set_trigger_time, target};
+use super::slices::{set_trigger_time, target_ref};
 use super::subsets::{Address, Subset, repack, truncate};
 use super::{ENDPOINTS, HEADLESS, SERVICES, is_terminating};
-use crate::control::queue::{Controller, Next};
+use crate::control::queue::{Action, Controller};
 use crate::control::view::{Meta, Pod};
-use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation, settled};
+use crate::control::{
+    Component, Context, ObjectPart, Preconditions, Propagation, ReconcileError, ignore_not_found_or_conflict,
+};
 use crate::store::{Event, EventKind, Key, Object};
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
@@ -35,40 +37,42 @@ pub struct Endpoints;
 
 impl Controller for Endpoints {
     /// Includes `Endpoints` whose Service was deleted while no controller ran.
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = SERVICES.into();
         let endpoints = context.store.list(ENDPOINTS, None).objects;
         let endpoints = endpoints
             .iter()
             .filter(|object| !object.view::<EndpointsView>().metadata.annotations.contains_key(LEADER));
-        let mut keys = service::all(context);
+        let mut keys = service::all_keys(context);
         keys.extend(endpoints.map(|object| Key::new(&storage, &object.namespace, &object.name)));
         keys
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
-        service::concerned(context, storage, event, keys);
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        service::enqueue_affected(context, storage, event, keys);
         if storage.as_ref() == ENDPOINTS && event.kind == EventKind::Deleted {
             keys.push(Key::new(&SERVICES.into(), &event.object.namespace, &event.object.name));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let current = context.store.get(ENDPOINTS, &key.namespace, &key.name);
         let Some(object) = context.store.get(SERVICES, &key.namespace, &key.name) else {
             if let Some(left) = current {
                 let key = Key::new(&ENDPOINTS.into(), &key.namespace, &key.name);
                 let preconditions = Preconditions { uid: &left.uid, version: None };
-                settled(context.actor.delete(&key, preconditions, Propagation::Background).await)?;
+                ignore_not_found_or_conflict(
+                    context.client.delete(&key, preconditions, Propagation::Background).await,
+                )?;
             }
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         let service = object.view::<Service>();
         if service.selects_pods() {
-            let pods = service::pods(context, &service);
+            let pods = service::selected_pods(context, &service);
             write(context, &service, &pods, current.as_deref()).await?;
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -84,11 +88,15 @@ fn subsets(service: &Service, pods: &[Arc<Object>]) -> Vec<Subset> {
         let Some(ip) = service::addresses(&pod, family).into_iter().next() else { continue };
         let address = Address {
             ip,
-            hostname: if service.names_host_of(&pod) { pod.spec.hostname.clone() } else { String::new() },
+            hostname: if service.publishes_hostname_of(&pod) {
+                pod.spec.hostname.clone()
+            } else {
+                String::new()
+            },
             node_name: Some(pod.spec.node_name.clone()),
-            target_ref: Some(target(&pod)),
+            target_ref: Some(target_ref(&pod)),
         };
-        let ports = service.ports_of(&pod);
+        let ports = service.endpoint_ports(&pod);
         // Without ports only a headless Service has endpoints.
         if ports.is_empty() && !(service.spec.ports.is_empty() && service.is_headless()) {
             continue;
@@ -107,7 +115,7 @@ async fn write(
     service: &Service,
     pods: &[Arc<Object>],
     current: Option<&Object>,
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     let mut wanted = subsets(service, pods);
     let view = current.map(Object::view::<EndpointsView>);
     let trigger = trigger_time(service, pods, view.as_deref());
@@ -135,7 +143,7 @@ async fn write(
     );
     document["metadata"]["labels"] = json!(labels);
     document["subsets"] = json!(wanted);
-    strip_names(&mut document["subsets"]);
+    remove_empty_port_names(&mut document["subsets"]);
     set_trigger_time(&mut document, trigger);
     match document["metadata"]["annotations"].as_object_mut() {
         _ if truncated => document["metadata"]["annotations"][OVER_CAPACITY] = "truncated".into(),
@@ -144,17 +152,17 @@ async fn write(
     }
     let by = Component::ControllerManager;
     if current.is_some() {
-        context.actor.update(by, Part::Main, document).await?;
+        context.client.update(by, ObjectPart::Main, document).await?;
         return Ok(());
     }
-    match context.actor.create(by, document).await {
+    match context.client.create(by, document).await {
         Err(error) if !is_terminating(&error) => Err(error.into()),
         _ => Ok(()),
     }
 }
 
 /// Removes empty port names, which `Endpoints` omit.
-fn strip_names(subsets: &mut Value) {
+fn remove_empty_port_names(subsets: &mut Value) {
     let subsets = subsets.as_array_mut().into_iter().flatten();
     let ports = subsets.filter_map(|subset| subset["ports"].as_array_mut()).flatten();
     for port in ports.filter_map(Value::as_object_mut) {

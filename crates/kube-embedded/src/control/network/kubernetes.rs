@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{ENDPOINTS, SERVICES, SLICES};
 use crate::bootstrap;
-use crate::control::queue::{Controller, Next};
-use crate::control::{Component, Context, Failure, Part};
+use crate::control::queue::{Action, Controller};
+use crate::control::{Component, Context, ObjectPart, ReconcileError};
 use crate::store::{Event, Key};
 
 const NAMESPACE: &str = "default";
@@ -20,24 +20,24 @@ const ADDRESS: &str = "192.0.2.1";
 pub struct Kubernetes;
 
 impl Controller for Kubernetes {
-    fn everything(&self, _: &Context) -> Vec<Key> {
+    fn initial_keys(&self, _: &Context) -> Vec<Key> {
         vec![Key::new(&SERVICES.into(), NAMESPACE, NAME)]
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let ours = [SERVICES, ENDPOINTS, SLICES].contains(&storage.as_ref());
         if ours && event.object.name.as_ref() == NAME && event.object.namespace.as_ref() == NAMESPACE {
-            keys.extend(self.everything(context));
+            keys.extend(self.initial_keys(context));
         }
     }
 
-    async fn sync(&self, context: &Context, _: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, _: &Key) -> Result<Action, ReconcileError> {
         if context.store.get(SERVICES, NAMESPACE, NAME).is_none() {
-            context.actor.create(Component::ApiServer, bootstrap::kubernetes_service()).await?;
+            context.client.create(Component::ApiServer, bootstrap::kubernetes_service()).await?;
         }
         ensure(context, ENDPOINTS, endpoints(), &["subsets"]).await?;
         ensure(context, SLICES, slice(), &["endpoints", "ports"]).await?;
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -69,20 +69,25 @@ fn slice() -> Value {
 }
 
 /// Creates an object, or restores its labels and the named fields.
-async fn ensure(context: &Context, storage: &str, wanted: Value, parts: &[&str]) -> Result<(), Failure> {
+async fn ensure(
+    context: &Context,
+    storage: &str,
+    desired: Value,
+    parts: &[&str],
+) -> Result<(), ReconcileError> {
     let Some(object) = context.store.get(storage, NAMESPACE, NAME) else {
-        context.actor.create(Component::ApiServer, wanted).await?;
+        context.client.create(Component::ApiServer, desired).await?;
         return Ok(());
     };
     let mut document = object.value();
-    let mut changed = document["metadata"]["labels"] != wanted["metadata"]["labels"];
-    document["metadata"]["labels"] = wanted["metadata"]["labels"].clone();
+    let mut changed = document["metadata"]["labels"] != desired["metadata"]["labels"];
+    document["metadata"]["labels"] = desired["metadata"]["labels"].clone();
     for part in parts {
-        changed |= document[part] != wanted[part];
-        document[part] = wanted[part].clone();
+        changed |= document[part] != desired[part];
+        document[part] = desired[part].clone();
     }
     if changed {
-        context.actor.update(Component::ApiServer, Part::Main, document).await?;
+        context.client.update(Component::ApiServer, ObjectPart::Main, document).await?;
     }
     Ok(())
 }

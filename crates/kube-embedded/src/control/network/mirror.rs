@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::endpoints::{EndpointsView, LEADER};
 use super::service::{self, Service};
-use super::slice::{Conditions, Endpoint, Port, Slice, in_order};
-use super::slices::{MANAGED_BY, SERVICE_NAME, make, remove, slices_of};
-use super::subsets::{Address, CAPACITY, repack};
+use super::slice::{Endpoint, EndpointConditions, Port, Slice, sorted_ports};
+use super::slices::{MANAGED_BY, SERVICE_NAME, create, managed_slices, remove};
+use super::subsets::{Address, MAX_ADDRESSES, repack};
 use super::{ENDPOINTS, SERVICES, SLICES, TRIGGER_TIME};
-use crate::control::events::About;
-use crate::control::queue::{Controller, Next};
+use crate::control::events::InvolvedObject;
+use crate::control::queue::{Action, Controller};
 use crate::control::workloads::pods::Owner;
-use crate::control::{Component, Context, Failure, Part};
+use crate::control::{Component, Context, ObjectPart, ReconcileError};
 use crate::rules::network::ip;
 use crate::store::{Event, EventKind, Key, Object};
 
@@ -28,16 +28,16 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub struct Mirror;
 
 /// The desired content of one slice: addresses of one family with one set of ports.
-type Wanted = (&'static str, Vec<Port>, Vec<Endpoint>);
+type MirroredContent = (&'static str, Vec<Port>, Vec<Endpoint>);
 
 impl Controller for Mirror {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = ENDPOINTS.into();
         let endpoints = context.store.list(ENDPOINTS, None).objects;
         endpoints.iter().map(|object| Key::new(&storage, &object.namespace, &object.name)).collect()
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         let endpoints = |name: &str| Key::new(&ENDPOINTS.into(), &object.namespace, name);
         match storage.as_ref() {
@@ -62,22 +62,22 @@ impl Controller for Mirror {
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let existing = slices_of(context, &key.namespace, &key.name, MANAGER);
-        let Some(object) = mirrored(context, key) else {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let existing = managed_slices(context, &key.namespace, &key.name, MANAGER);
+        let Some(object) = get_mirror_source(context, key) else {
             for slice in existing {
                 remove(context, &slice).await?;
             }
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         let endpoints = object.view::<EndpointsView>();
         let mut spare: Vec<Arc<Object>> = existing;
         let mut missing = Vec::new();
-        for wanted in wanted(context, &object, &endpoints) {
+        for wanted in desired_slices(context, &object, &endpoints) {
             let (family, ports, _) = &wanted;
             let of_it = |slice: &Arc<Object>| {
                 let view = slice.view::<Slice>();
-                view.address_type == *family && in_order(view.ports.clone().unwrap_or_default()) == *ports
+                view.address_type == *family && sorted_ports(view.ports.clone().unwrap_or_default()) == *ports
             };
             match spare.iter().position(of_it) {
                 Some(at) => update(context, &object, &endpoints, wanted, &spare.remove(at)).await?,
@@ -89,19 +89,19 @@ impl Controller for Mirror {
             let of_family = |slice: &Arc<Object>| slice.view::<Slice>().address_type == wanted.0;
             match spare.iter().position(of_family) {
                 Some(at) => update(context, &object, &endpoints, wanted, &spare.remove(at)).await?,
-                None if object.deleting => {}
-                None => make(context, document(&object, &endpoints, wanted)).await?,
+                None if object.is_deleting => {}
+                None => create(context, document(&object, &endpoints, wanted)).await?,
             }
         }
         for slice in spare {
             remove(context, &slice).await?;
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
 /// Returns the object if it is to be mirrored: its Service has no selector, and mirroring is not disabled.
-fn mirrored(context: &Context, key: &Key) -> Option<Arc<Object>> {
+fn get_mirror_source(context: &Context, key: &Key) -> Option<Arc<Object>> {
     let object = context.store.get(ENDPOINTS, &key.namespace, &key.name)?;
     let service = context.store.get(SERVICES, &key.namespace, &key.name)?;
     let wanted = object.label(SKIP) != Some("true")
@@ -110,33 +110,33 @@ fn mirrored(context: &Context, key: &Key) -> Option<Arc<Object>> {
     wanted.then_some(object)
 }
 
-fn wanted(context: &Context, object: &Object, endpoints: &EndpointsView) -> Vec<Wanted> {
+fn desired_slices(context: &Context, object: &Object, endpoints: &EndpointsView) -> Vec<MirroredContent> {
     let mut wanted: HashMap<(&'static str, Vec<Port>), Vec<Endpoint>> = HashMap::new();
     let (mut invalid, mut skipped) = (0_usize, 0_usize);
     for subset in repack(endpoints.subsets.clone()) {
-        let ports = in_order(subset.ports);
+        let ports = sorted_ports(subset.ports);
         let mut added = 0_usize;
         let ready = subset.addresses.into_iter().map(|address| (address, true));
         for (address, ready) in ready.chain(subset.not_ready_addresses.into_iter().map(|a| (a, false))) {
             match ip::parse(&address.ip) {
-                _ if added == CAPACITY => skipped = skipped.saturating_add(1),
+                _ if added == MAX_ADDRESSES => skipped = skipped.saturating_add(1),
                 None => invalid = invalid.saturating_add(1),
                 Some(ip) => {
-                    let list = wanted.entry((service::family_of(ip), ports.clone())).or_default();
+                    let list = wanted.entry((service::ip_family(ip), ports.clone())).or_default();
                     list.push(endpoint(ip::canonical(ip), address, ready));
                     added = added.saturating_add(1);
                 }
             }
         }
     }
-    let about = || About::new("v1", "Endpoints", object);
+    let about = || InvolvedObject::new("v1", "Endpoints", object);
     if invalid > 0 {
         let message = format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
         context.events.warning(COMPONENT, about(), "InvalidIPAddress", message);
     }
     if skipped > 0 {
         let message = format!(
-            "A max of {CAPACITY} addresses can be mirrored to EndpointSlices per Endpoints subset. {} addresses were skipped",
+            "A max of {MAX_ADDRESSES} addresses can be mirrored to EndpointSlices per Endpoints subset. {} addresses were skipped",
             skipped.saturating_add(invalid)
         );
         context.events.warning(COMPONENT, about(), "TooManyAddressesToMirror", message);
@@ -147,7 +147,7 @@ fn wanted(context: &Context, object: &Object, endpoints: &EndpointsView) -> Vec<
 fn endpoint(ip: String, address: Address, ready: bool) -> Endpoint {
     Endpoint {
         addresses: vec![ip],
-        conditions: Conditions { ready: Some(ready), ..Conditions::default() },
+        conditions: EndpointConditions { ready: Some(ready), ..EndpointConditions::default() },
         hostname: Some(address.hostname).filter(|name| !name.is_empty()),
         target_ref: address.target_ref,
         node_name: address.node_name,
@@ -168,7 +168,7 @@ fn annotations(endpoints: &EndpointsView) -> BTreeMap<String, String> {
     annotations
 }
 
-fn document(object: &Object, endpoints: &EndpointsView, (family, ports, list): Wanted) -> Value {
+fn document(object: &Object, endpoints: &EndpointsView, (family, ports, list): MirroredContent) -> Value {
     let owner = Owner { api_version: "v1", kind: "Endpoints", object };
     json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
@@ -185,15 +185,15 @@ async fn update(
     context: &Context,
     object: &Object,
     endpoints: &EndpointsView,
-    wanted: Wanted,
+    wanted: MirroredContent,
     slice: &Object,
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     let view = slice.view::<Slice>();
     let same = view.endpoints.as_ref() == Some(&wanted.2)
-        && in_order(view.ports.clone().unwrap_or_default()) == wanted.1
+        && sorted_ports(view.ports.clone().unwrap_or_default()) == wanted.1
         && view.metadata.labels == labels(endpoints)
         && view.metadata.annotations == annotations(endpoints)
-        && slice.owners.contains(&object.uid);
+        && slice.owner_uids.contains(&object.uid);
     if same {
         return Ok(());
     }
@@ -201,6 +201,6 @@ async fn update(
     for part in ["name", "generateName", "uid", "resourceVersion"] {
         document["metadata"][part] = slice.value()["metadata"][part].clone();
     }
-    context.actor.update(Component::ControllerManager, Part::Main, document).await?;
+    context.client.update(Component::ControllerManager, ObjectPart::Main, document).await?;
     Ok(())
 }

@@ -18,8 +18,8 @@ mod cluster_ips;
 mod endpoints;
 mod kubernetes;
 mod mirror;
-mod order;
 mod plan;
+mod port_order;
 mod ranges;
 mod service;
 mod slice;
@@ -30,7 +30,7 @@ mod tests;
 
 pub(crate) use service::Service;
 
-use super::Control;
+use super::RunningControllers;
 use crate::error::ApiError;
 
 const SERVICES: &str = "services";
@@ -45,17 +45,17 @@ const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// Starts the controllers that every API server has.
-pub(super) fn start(control: &mut Control) {
-    control.run(kubernetes::Kubernetes);
-    control.run(cluster_ips::ClusterIps);
-    control.run(ranges::Ranges);
+pub(super) fn start(control: &mut RunningControllers) {
+    control.start_controller(kubernetes::Kubernetes);
+    control.start_controller(cluster_ips::ClusterIps);
+    control.start_controller(ranges::Ranges);
 }
 
 /// Starts the controllers of endpoints.
-pub(super) fn start_endpoints(control: &mut Control) {
-    control.run(slices::EndpointSlices);
-    control.run(endpoints::Endpoints);
-    control.run(mirror::Mirror);
+pub(super) fn start_endpoints(control: &mut RunningControllers) {
+    control.start_controller(slices::EndpointSlices);
+    control.start_controller(endpoints::Endpoints);
+    control.start_controller(mirror::Mirror);
 }
 
 /// Whether the namespace is terminating, so that the object neither can nor needs to be created.

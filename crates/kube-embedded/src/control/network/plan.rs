@@ -8,14 +8,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::slice::{Endpoint, Port, Slice, in_order};
+use super::slice::{Endpoint, Port, Slice, sorted_ports};
 
 /// Capacity of one slice.
-const FULL: usize = 100;
+const MAX_ENDPOINTS_PER_SLICE: usize = 100;
 
 /// The endpoints with one set of ports.
 #[derive(Debug)]
-pub struct Group {
+pub struct PortGroup {
     /// Sorted.
     pub ports: Vec<Port>,
     pub endpoints: Vec<Endpoint>,
@@ -23,36 +23,40 @@ pub struct Group {
 
 /// The content of a slice.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct SliceContent {
     pub ports: Vec<Port>,
     pub endpoints: Vec<Endpoint>,
 }
 
 /// A write; the number is the index of an existing slice.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
-    Create(Content),
-    Update(usize, Content),
+pub enum SliceWrite {
+    Create(SliceContent),
+    Update(usize, SliceContent),
     Delete(usize),
 }
 
 #[derive(Default)]
-struct Plan {
-    create: Vec<Content>,
-    update: Vec<(usize, Content)>,
+struct SlicePlan {
+    create: Vec<SliceContent>,
+    update: Vec<(usize, SliceContent)>,
     delete: Vec<usize>,
 }
 
-/// Returns the writes that lead from `existing` to `wanted`. `is_stale` reports slices whose labels must be updated.
-pub fn plan(wanted: Vec<Group>, existing: &[Arc<Slice>], is_stale: impl Fn(&Slice) -> bool) -> Vec<Step> {
+/// Returns the writes that lead from `existing` to `desired`. `is_stale` reports slices whose labels must be updated.
+pub fn plan(
+    desired: Vec<PortGroup>,
+    existing: &[Arc<Slice>],
+    is_stale: impl Fn(&Slice) -> bool,
+) -> Vec<SliceWrite> {
     let mut by_ports: HashMap<Vec<Port>, Vec<usize>> = HashMap::new();
     for (at, slice) in existing.iter().enumerate() {
-        by_ports.entry(in_order(slice.ports.clone().unwrap_or_default())).or_default().push(at);
+        by_ports.entry(sorted_ports(slice.ports.clone().unwrap_or_default())).or_default().push(at);
     }
-    let mut plan = Plan::default();
-    for group in wanted {
+    let mut plan = SlicePlan::default();
+    for group in desired {
         let own = by_ports.remove(&group.ports).unwrap_or_default();
-        plan.arrange(group, &own, existing, &is_stale);
+        plan.plan_group(group, &own, existing, &is_stale);
     }
     plan.delete.extend(by_ports.into_values().flatten());
     plan.delete.sort_unstable();
@@ -65,27 +69,27 @@ pub fn plan(wanted: Vec<Group>, existing: &[Arc<Slice>], is_stale: impl Fn(&Slic
         };
         match existing {
             [only] if is_empty(only) => plan.delete.clear(),
-            _ => plan.create.push(Content::default()),
+            _ => plan.create.push(SliceContent::default()),
         }
     }
-    plan.steps()
+    plan.into_writes()
 }
 
-impl Plan {
+impl SlicePlan {
     /// Places the endpoints of one group; `own` are its existing slices.
-    fn arrange(
+    fn plan_group(
         &mut self,
-        group: Group,
+        group: PortGroup,
         own: &[usize],
         existing: &[Arc<Slice>],
         is_stale: &impl Fn(&Slice) -> bool,
     ) {
-        let Group { ports, endpoints } = group;
+        let PortGroup { ports, endpoints } = group;
         let places: HashMap<_, usize> =
             endpoints.iter().enumerate().map(|(at, endpoint)| (endpoint.identity(), at)).collect();
         let mut left: Vec<Option<Endpoint>> = endpoints.into_iter().map(Some).collect();
         let mut unchanged: Vec<usize> = Vec::new();
-        let mut changed: Vec<(usize, Content)> = Vec::new();
+        let mut changed: Vec<(usize, SliceContent)> = Vec::new();
         for &at in own {
             let before = existing[at].endpoints.as_deref().unwrap_or_default();
             let still = before.iter().filter_map(|old| left[*places.get(&old.identity())?].take());
@@ -93,7 +97,7 @@ impl Plan {
             if kept.is_empty() && !before.is_empty() {
                 self.delete.push(at);
             } else if kept != before || is_stale(&existing[at]) {
-                changed.push((at, Content { ports: ports.clone(), endpoints: kept }));
+                changed.push((at, SliceContent { ports: ports.clone(), endpoints: kept }));
             } else {
                 unchanged.push(at);
             }
@@ -106,10 +110,11 @@ impl Plan {
         }
         while !left.is_empty() {
             let size = |at: usize| existing[at].endpoints.as_ref().map_or(0, Vec::len);
-            let roomy =
-                (0..unchanged.len()).filter(|&n| size(unchanged[n]).saturating_add(left.len()) <= FULL);
-            let best = roomy.max_by_key(|&n| size(unchanged[n])).filter(|_| left.len() < FULL);
-            let mut content = Content { ports: ports.clone(), endpoints: Vec::new() };
+            let roomy = (0..unchanged.len())
+                .filter(|&n| size(unchanged[n]).saturating_add(left.len()) <= MAX_ENDPOINTS_PER_SLICE);
+            let best =
+                roomy.max_by_key(|&n| size(unchanged[n])).filter(|_| left.len() < MAX_ENDPOINTS_PER_SLICE);
+            let mut content = SliceContent { ports: ports.clone(), endpoints: Vec::new() };
             if let Some(best) = best {
                 let at = unchanged.swap_remove(best);
                 content.endpoints = existing[at].endpoints.clone().unwrap_or_default();
@@ -123,42 +128,42 @@ impl Plan {
         self.update.append(&mut changed);
     }
 
-    fn steps(mut self) -> Vec<Step> {
+    fn into_writes(mut self) -> Vec<SliceWrite> {
         let reused = self.create.len().min(self.delete.len());
         let contents = self.create.drain(..reused).collect::<Vec<_>>();
         self.update.extend(self.delete.drain(..reused).zip(contents));
-        let created = self.create.into_iter().map(Step::Create);
-        let updated = self.update.into_iter().map(|(at, content)| Step::Update(at, content));
-        created.chain(updated).chain(self.delete.into_iter().map(Step::Delete)).collect()
+        let created = self.create.into_iter().map(SliceWrite::Create);
+        let updated = self.update.into_iter().map(|(at, content)| SliceWrite::Update(at, content));
+        created.chain(updated).chain(self.delete.into_iter().map(SliceWrite::Delete)).collect()
     }
 }
 
 /// Moves as many endpoints as fit, in order.
 fn fill(slice: &mut Vec<Endpoint>, left: &mut Vec<Endpoint>) {
-    let room = FULL.saturating_sub(slice.len()).min(left.len());
+    let room = MAX_ENDPOINTS_PER_SLICE.saturating_sub(slice.len()).min(left.len());
     slice.extend(left.drain(..room));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::network::slice::Conditions;
+    use crate::control::network::slice::EndpointConditions;
 
     fn ports(number: i64) -> Vec<Port> {
         vec![Port { number: Some(number), ..Port::default() }]
     }
 
     fn endpoint(number: usize) -> Endpoint {
-        let conditions = Conditions { ready: Some(true), ..Conditions::default() };
+        let conditions = EndpointConditions { ready: Some(true), ..EndpointConditions::default() };
         Endpoint { addresses: vec![format!("10.0.0.{number}")], conditions, ..Endpoint::default() }
     }
 
-    fn group(port: i64, endpoints: impl IntoIterator<Item = usize>) -> Group {
-        Group { ports: ports(port), endpoints: endpoints.into_iter().map(endpoint).collect() }
+    fn group(port: i64, endpoints: impl IntoIterator<Item = usize>) -> PortGroup {
+        PortGroup { ports: ports(port), endpoints: endpoints.into_iter().map(endpoint).collect() }
     }
 
     fn slice(port: i64, endpoints: impl IntoIterator<Item = usize>) -> Arc<Slice> {
-        let Group { ports, endpoints } = group(port, endpoints);
+        let PortGroup { ports, endpoints } = group(port, endpoints);
         Arc::new(Slice { ports: Some(ports), endpoints: Some(endpoints), ..Slice::default() })
     }
 
@@ -167,32 +172,32 @@ mod tests {
     }
 
     /// Notation: `+80:3` creates a slice for port 80 with three endpoints; `0=80:3` updates the first slice to that; `-0` deletes it.
-    fn drawn(wanted: Vec<Group>, existing: &[Arc<Slice>]) -> String {
-        let content = |content: &Content| {
+    fn render_plan(wanted: Vec<PortGroup>, existing: &[Arc<Slice>]) -> String {
+        let content = |content: &SliceContent| {
             let port = content.ports.first().and_then(|port| port.number).unwrap_or_default();
             format!("{port}:{}", content.endpoints.len())
         };
         let steps = plan(wanted, existing, |slice| slice.metadata.name == "stale");
         let drawn = steps.iter().map(|step| match step {
-            Step::Create(made) => format!("+{}", content(made)),
-            Step::Update(at, made) => format!("{at}={}", content(made)),
-            Step::Delete(at) => format!("-{at}"),
+            SliceWrite::Create(made) => format!("+{}", content(made)),
+            SliceWrite::Update(at, made) => format!("{at}={}", content(made)),
+            SliceWrite::Delete(at) => format!("-{at}"),
         });
         drawn.collect::<Vec<_>>().join(" ")
     }
 
     /// Test case: name, desired groups, existing slices, expected writes.
-    type Row = (&'static str, Vec<Group>, Vec<Arc<Slice>>, &'static str);
+    type PlanCase = (&'static str, Vec<PortGroup>, Vec<Arc<Slice>>, &'static str);
 
     #[test]
-    fn every_situation() {
+    fn plan_table() {
         let stale = |slice: Arc<Slice>| {
             let slice = Arc::into_inner(slice).unwrap();
             let metadata = crate::control::view::Meta { name: "stale".to_owned(), ..Default::default() };
             Arc::new(Slice { metadata, ..slice })
         };
         #[rustfmt::skip]
-        let rows: Vec<Row> = vec![
+        let rows: Vec<PlanCase> = vec![
             ("nothing at all gives an empty slice", vec![], vec![], "+0:0"),
             ("which stays", vec![], vec![empty()], ""),
             ("unless its labels are old", vec![], vec![stale(empty())], "0=0:0"),
@@ -212,7 +217,7 @@ mod tests {
             ("a full slice stays", vec![group(80, 0..101)], vec![slice(80, 0..100)], "+80:1"),
         ];
         for (what, wanted, existing, steps) in rows {
-            assert_eq!(drawn(wanted, &existing), steps, "{what}");
+            assert_eq!(render_plan(wanted, &existing), steps, "{what}");
         }
     }
 }

@@ -15,9 +15,11 @@ use serde_json::{Value, json};
 use super::cluster_ips::ADDRESSES;
 use crate::bootstrap;
 use crate::clock::rfc3339;
-use crate::control::queue::{Controller, Next};
-use crate::control::{Component, Context, Failure, Part, drop_from, has_finalizer, set_condition};
-use crate::rules::network::ip::{self, Range};
+use crate::control::queue::{Action, Controller};
+use crate::control::{
+    Component, Context, ObjectPart, ReconcileError, has_finalizer, remove_from_list, set_condition,
+};
+use crate::rules::network::ip::{self, Cidr};
 use crate::store::{Event, EventKind, Key};
 
 const RANGES: &str = "servicecidrs.networking.k8s.io";
@@ -33,65 +35,65 @@ pub struct Ranges;
 
 /// The next step of a range.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
-    Rest,
-    Protect,
-    Describe(&'static (&'static str, &'static str, &'static str)),
-    LetGo,
+enum ServiceCidrAction {
+    Nothing,
+    AddFinalizer,
+    SetCondition(&'static (&'static str, &'static str, &'static str)),
+    RemoveFinalizer,
 }
 
 impl Controller for Ranges {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = RANGES.into();
         let ranges = context.store.list(RANGES, None).objects;
         ranges.iter().map(|range| Key::new(&storage, "", &range.name)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         if storage.as_ref() == RANGES {
             keys.push(Key::new(storage, "", &event.object.name));
         }
         // The last address may have been released, or another range may contain it now.
         let (added, deleted) = (event.kind == EventKind::Added, event.kind == EventKind::Deleted);
         if (storage.as_ref() == ADDRESSES && deleted) || (storage.as_ref() == RANGES && added) {
-            keys.extend(self.everything(context));
+            keys.extend(self.initial_keys(context));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = context.store.get(RANGES, "", &key.name) else {
-            if *key.name == *bootstrap::FIRST_RANGE {
-                context.actor.create(Component::ApiServer, bootstrap::first_range()).await?;
+            if *key.name == *bootstrap::SERVICE_CIDR_NAME {
+                context.client.create(Component::ApiServer, bootstrap::default_service_cidr()).await?;
             }
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         let mut range = object.value();
         let now = rfc3339(context.clock.now());
         let part = match decide(&range, || is_used(context, &range)) {
-            Step::Rest => return Ok(Next::Rest),
-            Step::Protect => {
+            ServiceCidrAction::Nothing => return Ok(Action::AwaitChange),
+            ServiceCidrAction::AddFinalizer => {
                 let finalizers = &mut range["metadata"]["finalizers"];
                 match finalizers.as_array_mut() {
                     Some(list) => list.push(FINALIZER.into()),
                     None => *finalizers = json!([FINALIZER]),
                 }
-                Part::Main
+                ObjectPart::Main
             }
-            Step::Describe(condition) => {
+            ServiceCidrAction::SetCondition(condition) => {
                 set_condition(&mut range, "Ready", *condition, &now);
-                Part::Status
+                ObjectPart::Status
             }
-            Step::LetGo => {
-                drop_from(&mut range["metadata"], "finalizers", |finalizer| finalizer == FINALIZER);
-                Part::Main
+            ServiceCidrAction::RemoveFinalizer => {
+                remove_from_list(&mut range["metadata"], "finalizers", |finalizer| finalizer == FINALIZER);
+                ObjectPart::Main
             }
         };
-        context.actor.update(Component::ControllerManager, part, range).await?;
-        Ok(Next::Rest)
+        context.client.update(Component::ControllerManager, part, range).await?;
+        Ok(Action::AwaitChange)
     }
 }
 
-fn decide(range: &Value, is_used: impl FnOnce() -> bool) -> Step {
+fn decide(range: &Value, is_used: impl FnOnce() -> bool) -> ServiceCidrAction {
     let is = |condition: &(&str, &str, &str)| {
         let conditions = range["status"]["conditions"].as_array().into_iter().flatten();
         conditions.filter(|found| found["type"] == "Ready").any(|found| found["status"] == condition.0)
@@ -99,27 +101,27 @@ fn decide(range: &Value, is_used: impl FnOnce() -> bool) -> Step {
     let (protected, deleting) =
         (has_finalizer(range, FINALIZER), !range["metadata"]["deletionTimestamp"].is_null());
     match (deleting, protected) {
-        (false, false) => Step::Protect,
-        (false, true) if is(&READY) => Step::Rest,
-        (false, true) => Step::Describe(&READY),
-        (true, true) if !is_used() => Step::LetGo,
-        (true, true) if !is(&IN_USE) => Step::Describe(&IN_USE),
-        (true, _) => Step::Rest,
+        (false, false) => ServiceCidrAction::AddFinalizer,
+        (false, true) if is(&READY) => ServiceCidrAction::Nothing,
+        (false, true) => ServiceCidrAction::SetCondition(&READY),
+        (true, true) if !is_used() => ServiceCidrAction::RemoveFinalizer,
+        (true, true) if !is(&IN_USE) => ServiceCidrAction::SetCondition(&IN_USE),
+        (true, _) => ServiceCidrAction::Nothing,
     }
 }
 
-fn ranges_of(document: &Value) -> Vec<Range> {
+fn parse_ranges(document: &Value) -> Vec<Cidr> {
     let texts = document["spec"]["cidrs"].as_array().into_iter().flatten();
-    texts.filter_map(|text| Range::parse(text.as_str()?)).collect()
+    texts.filter_map(|text| Cidr::parse(text.as_str()?)).collect()
 }
 
 /// Whether an address of this range is in use and in no other remaining range.
 fn is_used(context: &Context, range: &Value) -> bool {
     let others = context
         .store
-        .select(RANGES, None, |other| !other.deleting && range["metadata"]["name"] != *other.name);
-    let others: Vec<Range> = others.iter().flat_map(|other| ranges_of(&other.value())).collect();
-    let own = ranges_of(range);
+        .select(RANGES, None, |other| !other.is_deleting && range["metadata"]["name"] != *other.name);
+    let others: Vec<Cidr> = others.iter().flat_map(|other| parse_ranges(&other.value())).collect();
+    let own = parse_ranges(range);
     let addresses = context.store.list(ADDRESSES, None).objects;
     let mut addresses = addresses.iter().filter_map(|address| ip::parse(&address.name));
     addresses.any(|address| {

@@ -68,14 +68,14 @@ impl Service {
     }
 
     /// Whether the pod's host name is published under this Service.
-    pub fn names_host_of(&self, pod: &Pod) -> bool {
+    pub fn publishes_hostname_of(&self, pod: &Pod) -> bool {
         !pod.spec.hostname.is_empty() && pod.spec.subdomain == self.metadata.name
     }
 
     /// Returns the ports of a pod for this Service, without those that the pod does not have.
-    pub fn ports_of(&self, pod: &Pod) -> Vec<Port> {
+    pub fn endpoint_ports(&self, pod: &Pod) -> Vec<Port> {
         let named = container_ports(pod);
-        let ports = self.spec.ports.iter().take(MOST_PORTS).filter_map(|port| {
+        let ports = self.spec.ports.iter().take(MAX_PORTS).filter_map(|port| {
             Some(Port {
                 name: Some(port.name.clone()),
                 protocol: Some(port.protocol.clone()),
@@ -88,7 +88,7 @@ impl Service {
 }
 
 /// Maximum number of ports of one Service for which endpoints are made.
-const MOST_PORTS: usize = 1_000;
+const MAX_PORTS: usize = 1_000;
 
 /// The ports of a pod's containers by name and protocol; the first of equal ones.
 fn container_ports(pod: &Pod) -> HashMap<(&str, &str), i64> {
@@ -110,12 +110,12 @@ fn target_port(named: &HashMap<(&str, &str), i64>, wanted: &ServicePort) -> Opti
 pub fn addresses(pod: &Pod, family: &str) -> Vec<String> {
     let parsed = pod.status.pod_ips.iter().filter_map(|address| ip::parse(&address.ip));
     let mut found: Vec<_> =
-        parsed.filter(|address| family_of(*address) == family).map(ip::canonical).collect();
+        parsed.filter(|address| ip_family(*address) == family).map(ip::canonical).collect();
     found.sort();
     found
 }
 
-pub fn family_of(address: IpAddr) -> &'static str {
+pub fn ip_family(address: IpAddr) -> &'static str {
     if address.to_canonical().is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
@@ -125,22 +125,22 @@ pub fn has_endpoint(pod: &Pod) -> bool {
 }
 
 /// Returns the pods that a Service selects, sorted by name.
-pub fn pods(context: &Context, service: &Service) -> Vec<Arc<Object>> {
+pub fn selected_pods(context: &Context, service: &Service) -> Vec<Arc<Object>> {
     context.store.select(PODS, Some(&service.metadata.namespace), |pod| service.selects(pod))
 }
 
 /// Returns the keys of all Services.
-pub fn all(context: &Context) -> Vec<Key> {
+pub fn all_keys(context: &Context) -> Vec<Key> {
     let storage: Arc<str> = SERVICES.into();
     let services = context.store.list(SERVICES, None).objects;
     services.iter().map(|service| Key::new(&storage, &service.namespace, &service.name)).collect()
 }
 
 /// Adds the Services whose endpoints a change may affect.
-pub fn concerned(context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+pub fn enqueue_affected(context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
     match storage.as_ref() {
         SERVICES => keys.push(Key::new(storage, &event.object.namespace, &event.object.name)),
-        PODS if matters(event) => {
+        PODS if affects_endpoints(event) => {
             let services: Arc<str> = SERVICES.into();
             let selecting = context.store.select(SERVICES, Some(&event.object.namespace), |_| true);
             for service in selecting {
@@ -152,13 +152,13 @@ pub fn concerned(context: &Context, storage: &Arc<str>, event: &Event, keys: &mu
             }
         }
         // Pods on a node that did not exist have been omitted.
-        NODES if event.kind == EventKind::Added => keys.extend(all(context)),
+        NODES if event.kind == EventKind::Added => keys.extend(all_keys(context)),
         _ => {}
     }
 }
 
 /// Whether a change of a pod can change endpoints.
-fn matters(event: &Event) -> bool {
+fn affects_endpoints(event: &Event) -> bool {
     let pod = event.object.view::<Pod>();
     let Some(previous) = &event.previous else { return has_endpoint(&pod) };
     if event.kind == EventKind::Deleted {

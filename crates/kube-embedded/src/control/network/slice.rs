@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::order;
+use super::port_order;
 use crate::control::view::Meta;
 
 /// A stored slice. Empty lists are written as `null`.
@@ -32,22 +32,22 @@ pub struct Port {
 #[serde(default, rename_all = "camelCase")]
 pub struct Endpoint {
     pub addresses: Vec<String>,
-    pub conditions: Conditions,
+    pub conditions: EndpointConditions,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target_ref: Option<Target>,
+    pub target_ref: Option<TargetRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub hints: Option<Hints>,
+    pub hints: Option<EndpointHints>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default)]
-pub struct Conditions {
+pub struct EndpointConditions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct Conditions {
 /// The target of an endpoint: a pod, or what a client wrote into an `Endpoints` object.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Target {
+pub struct TargetRef {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -77,16 +77,16 @@ pub struct Target {
 /// Topology hints: zones that should use the endpoint.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Hints {
+pub struct EndpointHints {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub for_zones: Vec<Named>,
+    pub for_zones: Vec<NamedHint>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub for_nodes: Vec<Named>,
+    pub for_nodes: Vec<NamedHint>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default)]
-pub struct Named {
+pub struct NamedHint {
     pub name: String,
 }
 
@@ -99,7 +99,7 @@ impl Endpoint {
 }
 
 /// Sorts ports as Kubernetes does; the result also identifies a set of ports.
-pub fn in_order(mut ports: Vec<Port>) -> Vec<Port> {
-    ports.sort_by_cached_key(order::of_slice);
+pub fn sorted_ports(mut ports: Vec<Port>) -> Vec<Port> {
+    ports.sort_by_cached_key(port_order::slice_port_key);
     ports
 }

@@ -8,16 +8,20 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::plan::{Content, Group, Step, plan};
+use super::plan::{PortGroup, SliceContent, SliceWrite, plan};
 use super::service::{self, Service};
-use super::slice::{Conditions, Endpoint, Hints, Named, Port, Slice, Target, in_order};
+use super::slice::{
+    Endpoint, EndpointConditions, EndpointHints, NamedHint, Port, Slice, TargetRef, sorted_ports,
+};
 use super::{HEADLESS, NODES, SERVICES, SLICES, TRIGGER_TIME, is_terminating};
 use crate::clock::rfc3339;
-use crate::control::events::About;
-use crate::control::queue::{Controller, Next};
+use crate::control::events::InvolvedObject;
+use crate::control::queue::{Action, Controller};
 use crate::control::view::Pod;
 use crate::control::workloads::pods::Owner;
-use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation, settled};
+use crate::control::{
+    Component, Context, ObjectPart, Preconditions, Propagation, ReconcileError, ignore_not_found_or_conflict,
+};
 use crate::store::{Event, Key, Object};
 
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
@@ -28,12 +32,12 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 pub struct EndpointSlices;
 
 impl Controller for EndpointSlices {
-    fn everything(&self, context: &Context) -> Vec<Key> {
-        service::all(context)
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
+        service::all_keys(context)
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
-        service::concerned(context, storage, event, keys);
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        service::enqueue_affected(context, storage, event, keys);
         if storage.as_ref() == SLICES {
             for slice in [Some(&event.object), event.previous.as_ref()].into_iter().flatten() {
                 if slice.label(MANAGED_BY) == Some(MANAGER)
@@ -45,21 +49,21 @@ impl Controller for EndpointSlices {
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = context.store.get(SERVICES, &key.namespace, &key.name) else {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         let service = object.view::<Service>();
         if !service.selects_pods() {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         }
-        let slices = slices_of(context, &service.metadata.namespace, &service.metadata.name, MANAGER);
+        let slices = managed_slices(context, &service.metadata.namespace, &service.metadata.name, MANAGER);
         let families = service.families();
         let (fitting, others): (Vec<_>, Vec<_>) = slices.into_iter().partition(|slice| {
-            slice.owners.contains(&object.uid)
+            slice.owner_uids.contains(&object.uid)
                 && families.contains(&slice.view::<Slice>().address_type.as_str())
         });
-        let pods = service::pods(context, &service);
+        let pods = service::selected_pods(context, &service);
         let trigger = trigger_time(&service, &pods, &fitting);
         for family in families {
             let existing: Vec<_> =
@@ -68,35 +72,37 @@ impl Controller for EndpointSlices {
             let views: Vec<_> = existing.iter().map(|slice| slice.view::<Slice>()).collect();
             let steps = plan(groups, &views, |slice| is_stale(slice, &service));
             for step in steps {
-                act(context, &object, &service, family, (step, trigger), &existing).await?;
+                execute(context, &object, &service, family, (step, trigger), &existing).await?;
             }
-            complain(context, &object, &strangers);
+            record_omitted_pods(context, &object, &strangers);
         }
         for slice in others {
             remove(context, &slice).await?;
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
 /// Returns the slices that `manager` maintains for a Service.
-pub fn slices_of(context: &Context, namespace: &str, service: &str, manager: &str) -> Vec<Arc<Object>> {
+pub fn managed_slices(context: &Context, namespace: &str, service: &str, manager: &str) -> Vec<Arc<Object>> {
     context.store.select(SLICES, Some(namespace), |slice| {
-        !slice.deleting
+        !slice.is_deleting
             && slice.label(SERVICE_NAME) == Some(service)
             && slice.label(MANAGED_BY) == Some(manager)
     })
 }
 
-pub async fn remove(context: &Context, slice: &Object) -> Result<(), Failure> {
+pub async fn remove(context: &Context, slice: &Object) -> Result<(), ReconcileError> {
     let key = Key::new(&SLICES.into(), &slice.namespace, &slice.name);
     let preconditions = Preconditions { uid: &slice.uid, version: None };
-    Ok(settled(context.actor.delete(&key, preconditions, Propagation::Background).await)?)
+    Ok(ignore_not_found_or_conflict(
+        context.client.delete(&key, preconditions, Propagation::Background).await,
+    )?)
 }
 
 /// Creates a slice, unless its namespace is terminating.
-pub async fn make(context: &Context, document: Value) -> Result<(), Failure> {
-    match context.actor.create(Component::ControllerManager, document).await {
+pub async fn create(context: &Context, document: Value) -> Result<(), ReconcileError> {
+    match context.client.create(Component::ControllerManager, document).await {
         Err(error) if !is_terminating(&error) => Err(error.into()),
         _ => Ok(()),
     }
@@ -108,7 +114,7 @@ fn groups(
     service: &Service,
     pods: &[Arc<Object>],
     family: &str,
-) -> (Vec<Group>, Vec<(String, String)>) {
+) -> (Vec<PortGroup>, Vec<(String, String)>) {
     // Few sets of ports, in the order of their first occurrence.
     let mut groups: Vec<(Vec<Port>, Vec<Endpoint>)> = Vec::new();
     let mut places: HashMap<Vec<Port>, usize> = HashMap::new();
@@ -118,7 +124,7 @@ fn groups(
         if !service::has_endpoint(&pod) {
             continue;
         }
-        let ports = service.ports_of(&pod);
+        let ports = service.endpoint_ports(&pod);
         let at = *places.entry(ports.clone()).or_insert_with(|| {
             groups.push((ports, Vec::new()));
             groups.len().saturating_sub(1)
@@ -134,7 +140,8 @@ fn groups(
             groups[at].1.push(endpoint);
         }
     }
-    let groups = groups.into_iter().map(|(ports, endpoints)| Group { ports: in_order(ports), endpoints });
+    let groups =
+        groups.into_iter().map(|(ports, endpoints)| PortGroup { ports: sorted_ports(ports), endpoints });
     (groups.collect(), strangers)
 }
 
@@ -142,34 +149,38 @@ fn endpoint(service: &Service, pod: &Pod, zone: Option<&str>, family: &str) -> E
     let (serving, terminating) = (pod.is_ready(), pod.metadata.is_deleting());
     let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
     let node = &pod.spec.node_name;
-    let name = |name: &str| vec![Named { name: name.to_owned() }];
+    let name = |name: &str| vec![NamedHint { name: name.to_owned() }];
     let zone = zone.filter(|zone| !zone.is_empty());
-    let hints = Hints {
+    let hints = EndpointHints {
         for_zones: zone.map(name).unwrap_or_default(),
         for_nodes: match service.spec.traffic_distribution.as_str() {
             "PreferSameNode" if !node.is_empty() => name(node),
             _ => Vec::new(),
         },
     };
-    let hinted = !service.spec.traffic_distribution.is_empty() && ready && hints != Hints::default();
+    let hinted = !service.spec.traffic_distribution.is_empty() && ready && hints != EndpointHints::default();
     Endpoint {
         addresses: service::addresses(pod, family),
-        conditions: Conditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) },
-        hostname: service.names_host_of(pod).then(|| pod.spec.hostname.clone()),
-        target_ref: Some(target(pod)),
+        conditions: EndpointConditions {
+            ready: Some(ready),
+            serving: Some(serving),
+            terminating: Some(terminating),
+        },
+        hostname: service.publishes_hostname_of(pod).then(|| pod.spec.hostname.clone()),
+        target_ref: Some(target_ref(pod)),
         node_name: Some(node.clone()).filter(|node| !node.is_empty()),
         zone: zone.map(str::to_owned),
         hints: hinted.then_some(hints),
     }
 }
 
-pub fn target(pod: &Pod) -> Target {
-    Target {
+pub fn target_ref(pod: &Pod) -> TargetRef {
+    TargetRef {
         kind: "Pod".to_owned(),
         namespace: pod.metadata.namespace.clone(),
         name: pod.metadata.name.clone(),
         uid: pod.metadata.uid.clone(),
-        ..Target::default()
+        ..TargetRef::default()
     }
 }
 
@@ -215,19 +226,19 @@ fn is_stale(slice: &Slice, service: &Service) -> bool {
     own_labels(&slice.metadata.labels) != own_labels(&service.metadata.labels)
 }
 
-async fn act(
+async fn execute(
     context: &Context,
     object: &Object,
     service: &Service,
     family: &str,
-    (step, trigger): (Step, Option<Timestamp>),
+    (step, trigger): (SliceWrite, Option<Timestamp>),
     existing: &[&Arc<Object>],
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     match step {
-        Step::Delete(at) => remove(context, existing[at]).await,
+        SliceWrite::Delete(at) => remove(context, existing[at]).await,
         // The slices of a deleted Service are deleted with it.
-        Step::Create(_) if object.deleting => Ok(()),
-        Step::Create(wanted) => {
+        SliceWrite::Create(_) if object.is_deleting => Ok(()),
+        SliceWrite::Create(wanted) => {
             let owner = Owner { api_version: "v1", kind: "Service", object };
             let mut document = json!({
                 "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
@@ -238,27 +249,27 @@ async fn act(
                 },
                 "addressType": family,
             });
-            describe(&mut document, service, &wanted, trigger);
-            make(context, document).await
+            set_content(&mut document, service, &wanted, trigger);
+            create(context, document).await
         }
-        Step::Update(at, wanted) => {
+        SliceWrite::Update(at, wanted) => {
             let mut document = existing[at].value();
-            describe(&mut document, service, &wanted, trigger);
-            context.actor.update(Component::ControllerManager, Part::Main, document).await?;
+            set_content(&mut document, service, &wanted, trigger);
+            context.client.update(Component::ControllerManager, ObjectPart::Main, document).await?;
             Ok(())
         }
     }
 }
 
-fn describe(document: &mut Value, service: &Service, content: &Content, trigger: Option<Timestamp>) {
+fn set_content(document: &mut Value, service: &Service, content: &SliceContent, trigger: Option<Timestamp>) {
     document["metadata"]["labels"] = json!(labels(service));
-    document["ports"] = listed(&content.ports);
-    document["endpoints"] = listed(&content.endpoints);
+    document["ports"] = null_if_empty(&content.ports);
+    document["endpoints"] = null_if_empty(&content.endpoints);
     set_trigger_time(document, trigger);
 }
 
 /// An empty list is written as `null`.
-fn listed(list: &[impl serde::Serialize]) -> Value {
+fn null_if_empty(list: &[impl serde::Serialize]) -> Value {
     if list.is_empty() { Value::Null } else { json!(list) }
 }
 
@@ -272,7 +283,7 @@ pub fn set_trigger_time(document: &mut Value, trigger: Option<Timestamp>) {
 }
 
 /// Records an Event about the omitted pods. They are reconciled again when their node appears.
-fn complain(context: &Context, service: &Object, strangers: &[(String, String)]) {
+fn record_omitted_pods(context: &Context, service: &Object, strangers: &[(String, String)]) {
     let place = format!("{}/{}", service.namespace, service.name);
     let causes: Vec<String> = strangers
         .iter()
@@ -285,7 +296,7 @@ fn complain(context: &Context, service: &Object, strangers: &[(String, String)])
     };
     context.events.warning(
         "endpoint-slice-controller",
-        About::new("v1", "Service", service),
+        InvolvedObject::new("v1", "Service", service),
         "FailedToUpdateEndpointSlices",
         format!("Error updating Endpoint Slices for Service {place}: {cause}"),
     );

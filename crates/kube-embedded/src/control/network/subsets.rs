@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::order;
-use super::slice::{Port, Target};
+use super::port_order;
+use super::slice::{Port, TargetRef};
 
 /// Maximum number of addresses of an `Endpoints` object.
-pub const CAPACITY: usize = 1000;
+pub const MAX_ADDRESSES: usize = 1000;
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
@@ -32,7 +32,7 @@ pub struct Address {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub target_ref: Option<Target>,
+    pub target_ref: Option<TargetRef>,
 }
 
 /// `Endpoints` omit the name of an unnamed port; in a slice it is empty.
@@ -45,23 +45,23 @@ fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Port>, D::Err
 }
 
 /// Address and uid of its target: two pods may share the address of their node.
-type Identity = (String, String);
+type AddressKey = (String, String);
 
-fn identity(address: &Address) -> Identity {
+fn address_key(address: &Address) -> AddressKey {
     (address.ip.clone(), address.target_ref.as_ref().map(|target| target.uid.clone()).unwrap_or_default())
 }
 
 /// Merges subsets into as few as possible, sorted. An address that is both ready and not ready for a port is not ready.
 pub fn repack(subsets: Vec<Subset>) -> Vec<Subset> {
-    let mut addresses: BTreeMap<Identity, Address> = BTreeMap::new();
+    let mut addresses: BTreeMap<AddressKey, Address> = BTreeMap::new();
     // For each port, or for none: its addresses, and whether each is ready.
-    let mut offers: Vec<(Option<Port>, BTreeMap<Identity, bool>)> = Vec::new();
+    let mut offers: Vec<(Option<Port>, BTreeMap<AddressKey, bool>)> = Vec::new();
     let mut places: HashMap<Option<Port>, usize> = HashMap::new();
     for Subset { addresses: ready, not_ready_addresses, ports } in subsets {
         let ports: Vec<_> = if ports.is_empty() { vec![None] } else { ports.into_iter().map(Some).collect() };
         let ready = ready.into_iter().map(|address| (address, true));
         for (address, ready) in ready.chain(not_ready_addresses.into_iter().map(|address| (address, false))) {
-            let identity = identity(&address);
+            let identity = address_key(&address);
             for port in &ports {
                 let at = *places.entry(port.clone()).or_insert_with(|| {
                     offers.push((port.clone(), BTreeMap::new()));
@@ -73,12 +73,12 @@ pub fn repack(subsets: Vec<Subset>) -> Vec<Subset> {
             addresses.entry(identity).or_insert(address);
         }
     }
-    let mut by_offer: BTreeMap<Vec<(Identity, bool)>, Vec<Port>> = BTreeMap::new();
+    let mut by_offer: BTreeMap<Vec<(AddressKey, bool)>, Vec<Port>> = BTreeMap::new();
     for (port, who) in offers {
         by_offer.entry(who.into_iter().collect()).or_default().extend(port);
     }
     let subsets = by_offer.into_iter().map(|(who, mut ports)| {
-        ports.sort_by_cached_key(order::of_endpoints);
+        ports.sort_by_cached_key(port_order::endpoints_port_key);
         let of = |wanted: bool| {
             let chosen = who.iter().filter(|(_, ready)| *ready == wanted);
             chosen.filter_map(|(identity, _)| addresses.get(identity).cloned()).collect()
@@ -88,18 +88,21 @@ pub fn repack(subsets: Vec<Subset>) -> Vec<Subset> {
     subsets.collect()
 }
 
-/// Truncates to [`CAPACITY`], not-ready addresses first, in proportion between subsets. Returns whether anything was removed.
+/// Truncates to [`MAX_ADDRESSES`], not-ready addresses first, in proportion between subsets. Returns whether anything was removed.
 pub fn truncate(subsets: &mut [Subset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let waiting: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
-    if ready.saturating_add(waiting) <= CAPACITY {
+    if ready.saturating_add(waiting) <= MAX_ADDRESSES {
         return false;
     }
-    let (room, total) =
-        if ready > CAPACITY { (CAPACITY, ready) } else { (CAPACITY.saturating_sub(ready), waiting) };
+    let (room, total) = if ready > MAX_ADDRESSES {
+        (MAX_ADDRESSES, ready)
+    } else {
+        (MAX_ADDRESSES.saturating_sub(ready), waiting)
+    };
     let mut left = room;
     for subset in subsets {
-        let list = if ready > CAPACITY {
+        let list = if ready > MAX_ADDRESSES {
             subset.not_ready_addresses.clear();
             &mut subset.addresses
         } else {
@@ -142,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn not_ready_wins() {
+    fn repack_prefers_not_ready() {
         let packed = repack(vec![subset(&["10.0.0.1"], &[], &[80]), subset(&[], &["10.0.0.1"], &[80])]);
         assert_eq!(packed, [subset(&[], &["10.0.0.1"], &[80])]);
         assert_eq!(repack(vec![subset(&["10.0.0.1"], &[], &[])]), [subset(&["10.0.0.1"], &[], &[])]);
     }
 
     #[test]
-    fn what_is_not_ready_is_cut_first() {
+    fn truncate_removes_not_ready_addresses_first() {
         let many = |from: usize, to: usize| -> Vec<Address> {
             (from..to).map(|n| address(&format!("10.0.{}.{}", n / 256, n % 256))).collect()
         };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::clock::{Clock, rfc3339};
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -11,8 +11,8 @@ const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 
 /// A cluster with one node that is not simulated.
-async fn world() -> World {
-    let world = World::without_nodes().await;
+async fn world() -> TestCluster {
+    let world = TestCluster::without_nodes().await;
     let labels = json!({"sim.longshore.dev/node": "false", "topology.kubernetes.io/zone": "z"});
     world.create("/api/v1/nodes", json!({"metadata": {"name": "n", "labels": labels}})).await;
     world
@@ -24,34 +24,34 @@ fn web_service() -> Value {
 }
 
 /// Creates a pod of `web` that listens on `port`, not ready yet.
-async fn run(world: &World, name: &str, address: u8, port: u16) {
+async fn create_ready_pod(world: &TestCluster, name: &str, address: u8, port: u16) {
     let ports = json!([{"name": "http", "containerPort": port}]);
     let pod = json!({"metadata": {"name": name, "labels": {"app": "web"}},
         "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i", "ports": ports}]}});
     world.create(PODS, pod).await;
     let ip = format!("10.0.0.{address}");
-    report(world, name, json!({"podIP": ip, "podIPs": [{"ip": ip}], "phase": "Running"})).await;
+    patch_status(world, name, json!({"podIP": ip, "podIPs": [{"ip": ip}], "phase": "Running"})).await;
 }
 
-async fn report(world: &World, name: &str, status: Value) {
+async fn patch_status(world: &TestCluster, name: &str, status: Value) {
     world.patch(&format!("{PODS}/{name}/status"), json!({"status": status})).await;
 }
 
-async fn ready(world: &World, name: &str, truth: &str) {
+async fn set_ready(world: &TestCluster, name: &str, truth: &str) {
     let now = rfc3339(world.clock.now());
     let condition = json!({"type": "Ready", "status": truth, "lastTransitionTime": now});
-    report(world, name, json!({"conditions": [condition]})).await;
+    patch_status(world, name, json!({"conditions": [condition]})).await;
 }
 
 /// Formats each slice of a Service as one line: ports, then endpoints with their true conditions.
-async fn slices(world: &World, service: &str) -> Vec<String> {
+async fn slices(world: &TestCluster, service: &str) -> Vec<String> {
     let query = format!("{SLICES}?labelSelector=kubernetes.io/service-name%3D{service}");
-    let mut lines: Vec<String> = world.list(&query).await.iter().map(drawn).collect();
+    let mut lines: Vec<String> = world.list(&query).await.iter().map(render_slice).collect();
     lines.sort();
     lines
 }
 
-fn drawn(slice: &Value) -> String {
+fn render_slice(slice: &Value) -> String {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let ports = items(&slice["ports"]).into_iter().map(|port| port["port"].to_string());
     let endpoints = items(&slice["endpoints"]).into_iter().map(|endpoint| {
@@ -69,11 +69,11 @@ async fn a_service_follows_its_pods() {
     let world = world().await;
     world.create(SERVICES, web_service()).await;
     assert_eq!(slices(&world, "web").await, [": "]);
-    run(&world, "a", 1, 8080).await;
+    create_ready_pod(&world, "a", 1, 8080).await;
     assert_eq!(slices(&world, "web").await, ["8080: a()"]);
-    ready(&world, "a", "True").await;
-    run(&world, "b", 2, 8080).await;
-    run(&world, "c", 3, 8081).await;
+    set_ready(&world, "a", "True").await;
+    create_ready_pod(&world, "b", 2, 8080).await;
+    create_ready_pod(&world, "c", 3, 8081).await;
     assert_eq!(slices(&world, "web").await, ["8080: a(ready serving) b()", "8081: c()"]);
     let endpoints = world.get(&format!("{ENDPOINTS}/web")).await;
     assert_eq!(endpoints["subsets"][0]["addresses"][0]["targetRef"]["name"], "a");
@@ -84,7 +84,7 @@ async fn a_service_follows_its_pods() {
     world.patch(&format!("{PODS}/a"), json!({"metadata": {"finalizers": ["x.dev/held"]}})).await;
     world.delete(&format!("{PODS}/a")).await;
     assert_eq!(slices(&world, "web").await, ["8080: a(serving terminating) b()", "8081: c()"]);
-    report(&world, "a", json!({"phase": "Succeeded"})).await;
+    patch_status(&world, "a", json!({"phase": "Succeeded"})).await;
     world.patch(&format!("{PODS}/c"), json!({"metadata": {"labels": {"app": "other"}}})).await;
     assert_eq!(slices(&world, "web").await, ["8080: b()"]);
 
@@ -97,9 +97,9 @@ async fn a_service_follows_its_pods() {
 async fn a_slice_is_written_as_kubernetes_writes_it() {
     let world = world().await;
     world.create(SERVICES, web_service()).await;
-    run(&world, "a", 1, 8080).await;
+    create_ready_pod(&world, "a", 1, 8080).await;
     world.advance(5).await;
-    ready(&world, "a", "True").await;
+    set_ready(&world, "a", "True").await;
     let mut slice = world.list(&format!("{SLICES}?labelSelector=tier%3Dfront")).await.remove(0);
     let metadata = slice["metadata"].as_object_mut().unwrap();
     assert!(metadata.remove("name").unwrap().as_str().unwrap().starts_with("web-"));
@@ -126,8 +126,12 @@ async fn a_headless_service_names_hosts_and_may_publish_what_is_not_ready() {
     let pod = json!({"metadata": {"name": "a", "labels": {"app": "web"}}, "spec": {"nodeName": "n",
         "hostname": "h", "subdomain": "head", "containers": [{"name": "c", "image": "i"}]}});
     world.create(PODS, pod).await;
-    report(&world, "a", json!({"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "phase": "Running"}))
-        .await;
+    patch_status(
+        &world,
+        "a",
+        json!({"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}], "phase": "Running"}),
+    )
+    .await;
     assert_eq!(slices(&world, "head").await, [": a(ready)"]);
     let slice = &world.list(&format!("{SLICES}?labelSelector=service.kubernetes.io/headless")).await[0];
     let endpoint = &slice["endpoints"][0];
@@ -139,21 +143,24 @@ async fn a_headless_service_names_hosts_and_may_publish_what_is_not_ready() {
 }
 
 #[tokio::test]
-async fn a_pod_on_an_unknown_node_waits_for_it() {
-    let world = World::without_nodes().await;
+async fn pod_on_unknown_node_is_added_when_node_appears() {
+    let world = TestCluster::without_nodes().await;
     world.create(SERVICES, web_service()).await;
-    run(&world, "a", 1, 8080).await;
+    create_ready_pod(&world, "a", 1, 8080).await;
     assert_eq!(slices(&world, "web").await, [": "]);
     let why = "Error updating Endpoint Slices for Service default/web: skipping Pod a for Service default/web: \
         Node n Not Found";
-    assert_eq!(world.told("default", "Service").await, [format!("FailedToUpdateEndpointSlices: {why}")]);
+    assert_eq!(
+        world.list_events("default", "Service").await,
+        [format!("FailedToUpdateEndpointSlices: {why}")]
+    );
     let labels = json!({"sim.longshore.dev/node": "false"});
     world.create("/api/v1/nodes", json!({"metadata": {"name": "n", "labels": labels}})).await;
     assert_eq!(slices(&world, "web").await, ["8080: a()"]);
 }
 
 #[tokio::test]
-async fn endpoints_of_ones_own_are_mirrored() {
+async fn custom_endpoints_are_mirrored() {
     let world = world().await;
     let service = |selector: Value| {
         json!({"metadata": {"name": "own"},
@@ -180,8 +187,8 @@ async fn endpoints_of_ones_own_are_mirrored() {
 }
 
 #[tokio::test]
-async fn the_api_comes_back_as_a_service() {
-    let world = World::without_nodes().await;
+async fn kubernetes_service_is_restored() {
+    let world = TestCluster::without_nodes().await;
     let places = [SERVICES, ENDPOINTS, SLICES].map(|place| format!("{place}/kubernetes"));
     let addresses = "/apis/networking.k8s.io/v1/ipaddresses";
     for place in &places {
@@ -197,8 +204,8 @@ async fn the_api_comes_back_as_a_service() {
 }
 
 #[tokio::test]
-async fn an_address_says_whose_it_is() {
-    let world = World::without_nodes().await;
+async fn ip_address_names_its_service() {
+    let world = TestCluster::without_nodes().await;
     let place = "/apis/networking.k8s.io/v1/ipaddresses/10.96.0.9";
     let service = |name: &str| {
         json!({"metadata": {"name": name},
@@ -215,8 +222,8 @@ async fn an_address_says_whose_it_is() {
 }
 
 #[tokio::test]
-async fn a_range_waits_for_its_last_address() {
-    let world = World::without_nodes().await;
+async fn service_cidr_is_deleted_after_its_last_address() {
+    let world = TestCluster::without_nodes().await;
     let place = "/apis/networking.k8s.io/v1/servicecidrs";
     let ready = |range: &Value| range["status"]["conditions"][0]["status"] == "True";
     let first = world.get(&format!("{place}/kubernetes")).await;

@@ -6,29 +6,33 @@ use serde_json::{Value, json};
 
 use super::view::{BIND_COMPLETED, BOUND_BY_CONTROLLER, Claim, Volume};
 use crate::clock::rfc3339;
-use crate::control::{Component, Context, Failure, Part};
+use crate::control::{Component, Context, ObjectPart, ReconcileError};
 use crate::store::Object;
 
-async fn write(context: &Context, part: Part, document: Value) -> Result<Arc<Object>, Failure> {
-    Ok(context.actor.update(Component::ControllerManager, part, document).await?)
+async fn update(context: &Context, part: ObjectPart, document: Value) -> Result<Arc<Object>, ReconcileError> {
+    Ok(context.client.update(Component::ControllerManager, part, document).await?)
 }
 
 /// Performs the missing writes of a binding, the volume first: its `claimRef` reserves it.
-pub async fn bind(context: &Context, volume: &Arc<Object>, claim: &Arc<Object>) -> Result<(), Failure> {
-    let volume = match claimed(volume, claim) {
-        Some(document) => write(context, Part::Main, document).await?,
+pub async fn bind(
+    context: &Context,
+    volume: &Arc<Object>,
+    claim: &Arc<Object>,
+) -> Result<(), ReconcileError> {
+    let volume = match with_claim_ref(volume, claim) {
+        Some(document) => update(context, ObjectPart::Main, document).await?,
         None => volume.clone(),
     };
     let volume = set_volume_phase(context, &volume, "Bound", "").await?;
-    let claim = match completed(claim, &volume) {
-        Some(document) => write(context, Part::Main, document).await?,
+    let claim = match with_volume_name(claim, &volume) {
+        Some(document) => update(context, ObjectPart::Main, document).await?,
         None => claim.clone(),
     };
     set_claim_phase(context, &claim, "Bound", Some(&volume)).await
 }
 
 /// Returns the volume with its `claimRef`, unless it is set already.
-fn claimed(object: &Object, claim: &Object) -> Option<Value> {
+fn with_claim_ref(object: &Object, claim: &Object) -> Option<Value> {
     let (volume, wanted) = (object.view::<Volume>(), claim.view::<Claim>());
     let reference = volume.spec.claim_ref.as_ref();
     let done = reference.is_some_and(|reference| reference.uid == *claim.uid) && volume.is_for(&wanted);
@@ -52,10 +56,10 @@ pub fn claim_ref(claim: &Object) -> Value {
 }
 
 /// Returns the claim with its `volumeName`, unless the binding is complete.
-fn completed(object: &Object, volume: &Object) -> Option<Value> {
+fn with_volume_name(object: &Object, volume: &Object) -> Option<Value> {
     let claim = object.view::<Claim>();
     let chosen = *claim.spec.volume_name == *volume.name;
-    if chosen && claim.is_annotated(BIND_COMPLETED) {
+    if chosen && claim.has_annotation(BIND_COMPLETED) {
         return None;
     }
     let mut document = object.value();
@@ -74,7 +78,7 @@ pub async fn set_claim_phase(
     object: &Object,
     phase: &str,
     volume: Option<&Object>,
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     let mut document = object.value();
     let before = document["status"].clone();
     let status = &mut document["status"];
@@ -95,7 +99,7 @@ pub async fn set_claim_phase(
         }
     }
     if *status != before {
-        write(context, Part::Status, document).await?;
+        update(context, ObjectPart::Status, document).await?;
     }
     Ok(())
 }
@@ -105,7 +109,7 @@ pub async fn set_volume_phase(
     object: &Arc<Object>,
     phase: &str,
     message: &str,
-) -> Result<Arc<Object>, Failure> {
+) -> Result<Arc<Object>, ReconcileError> {
     let mut document = object.value();
     let status = &mut document["status"];
     if status["phase"] == phase {
@@ -118,13 +122,13 @@ pub async fn set_volume_phase(
     } else {
         status["message"] = message.into();
     }
-    write(context, Part::Status, document).await
+    update(context, ObjectPart::Status, document).await
 }
 
 /// Unbinds a volume: one that a user reserved for a claim stays reserved, any other becomes available.
-pub async fn unbind(context: &Context, object: &Arc<Object>) -> Result<(), Failure> {
+pub async fn unbind(context: &Context, object: &Arc<Object>) -> Result<(), ReconcileError> {
     let mut document = object.value();
-    let by_us = object.view::<Volume>().is_annotated(BOUND_BY_CONTROLLER);
+    let by_us = object.view::<Volume>().has_annotation(BOUND_BY_CONTROLLER);
     if by_us {
         document["spec"].as_object_mut().map(|spec| spec.remove("claimRef"));
         let annotations = document["metadata"]["annotations"].as_object_mut();
@@ -132,6 +136,6 @@ pub async fn unbind(context: &Context, object: &Arc<Object>) -> Result<(), Failu
     } else {
         document["spec"]["claimRef"].as_object_mut().map(|claim| claim.remove("uid"));
     }
-    let object = write(context, Part::Main, document).await?;
+    let object = update(context, ObjectPart::Main, document).await?;
     set_volume_phase(context, &object, "Available", "").await.map(drop)
 }

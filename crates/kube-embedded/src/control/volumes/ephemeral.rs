@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::PODS;
 use super::view::CLAIMS;
-use crate::control::events::About;
-use crate::control::queue::{Controller, Next};
+use crate::control::events::InvolvedObject;
+use crate::control::queue::{Action, Controller};
 use crate::control::view::Pod;
-use crate::control::{Component, Context, Failure};
+use crate::control::{Component, Context, ReconcileError};
 use crate::error::ApiError;
 use crate::store::{Event, EventKind, Key, Object};
 
@@ -20,23 +20,24 @@ pub fn claim_name(pod: &Pod, volume: &Value) -> String {
     format!("{}-{}", pod.metadata.name, volume["name"].as_str().unwrap_or_default())
 }
 
-fn is_wanting(object: &Object) -> bool {
-    !object.deleting && object.view::<Pod>().spec.volumes.iter().any(|volume| !volume["ephemeral"].is_null())
+fn needs_claims(object: &Object) -> bool {
+    !object.is_deleting
+        && object.view::<Pod>().spec.volumes.iter().any(|volume| !volume["ephemeral"].is_null())
 }
 
 pub(super) struct Ephemeral;
 
 impl Controller for Ephemeral {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = PODS.into();
         let pods = context.store.list(PODS, None).objects;
-        let wanting = pods.iter().filter(|pod| is_wanting(pod));
+        let wanting = pods.iter().filter(|pod| needs_claims(pod));
         wanting.map(|pod| Key::new(&storage, &pod.namespace, &pod.name)).collect()
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
-        if storage.as_ref() == PODS && event.kind == EventKind::Added && is_wanting(object) {
+        if storage.as_ref() == PODS && event.kind == EventKind::Added && needs_claims(object) {
             keys.push(Key::new(storage, &object.namespace, &object.name));
         }
         // A conflicting claim, or a claim of a pod, has been deleted.
@@ -47,14 +48,14 @@ impl Controller for Ephemeral {
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let found = context.store.get(PODS, &key.namespace, &key.name);
-        let Some(object) = found.filter(|pod| is_wanting(pod)) else { return Ok(Next::Rest) };
+        let Some(object) = found.filter(|pod| needs_claims(pod)) else { return Ok(Action::AwaitChange) };
         let pod = object.view::<Pod>();
         for volume in pod.spec.volumes.iter().filter(|volume| !volume["ephemeral"].is_null()) {
             let name = claim_name(&pod, volume);
             let made = match context.store.get(CLAIMS, &object.namespace, &name) {
-                Some(claim) if claim.controller.as_ref() == Some(&object.uid) => continue,
+                Some(claim) if claim.controller_uid.as_ref() == Some(&object.uid) => continue,
                 Some(_) => {
                     let words = format!(
                         "PVC {}/{name} was not created for pod {}/{} (pod is not owner)",
@@ -64,21 +65,21 @@ impl Controller for Ephemeral {
                 }
                 None => {
                     let claim = claim(&object, &volume["ephemeral"]["volumeClaimTemplate"], &name);
-                    let made = context.actor.create(Component::ControllerManager, claim).await;
+                    let made = context.client.create(Component::ControllerManager, claim).await;
                     let words =
                         |error: ApiError| ApiError::new(500, "", format!("create PVC {name}: {error}"));
                     made.map(drop).map_err(words)
                 }
             };
             if let Err(error) = made {
-                let about = About::new("v1", "Pod", &object);
+                let about = InvolvedObject::new("v1", "Pod", &object);
                 let words =
                     format!("ephemeral volume {}: {error}", volume["name"].as_str().unwrap_or_default());
                 context.events.warning(COMPONENT, about, "FailedBinding", words);
                 return Err(error.into());
             }
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 

@@ -3,15 +3,19 @@
 use std::cmp::Reverse;
 
 use super::view::{Claim, Volume};
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 
 /// Returns the best of `volumes` for a claim without `volumeName`: one that is reserved for it, else the smallest available one
 /// that is large enough, preferring those with the fewest access modes. A `delayed` claim only matches volumes
 /// reserved for it: the scheduler selects others.
-pub fn best<V: AsRef<Volume>>(claim: &Claim, volumes: impl Iterator<Item = V>, delayed: bool) -> Option<V> {
+pub fn best_match<V: AsRef<Volume>>(
+    claim: &Claim,
+    volumes: impl Iterator<Item = V>,
+    delayed: bool,
+) -> Option<V> {
     let selector = match &claim.spec.selector {
-        Some(selector) => Labels::from_object(selector).ok()?,
-        None => Labels::everything(),
+        Some(selector) => LabelSelector::from_label_selector_object(selector).ok()?,
+        None => LabelSelector::everything(),
     };
     let suits = |volume: &Volume| {
         let meant = volume.is_for(claim);
@@ -48,7 +52,7 @@ fn offers(volume: &Volume, claim: &Claim) -> bool {
 }
 
 /// Returns why a claim cannot be bound to the volume that it names.
-pub fn objection(claim: &Claim, volume: &Volume) -> Option<String> {
+pub fn mismatch_reason(claim: &Claim, volume: &Volume) -> Option<String> {
     let fails = [
         (
             volume.metadata.is_deleting(),
@@ -91,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_that_is_enough_is_chosen_unless_one_is_meant() {
+    fn best_match_is_the_smallest_sufficient_volume_unless_one_is_reserved() {
         let volumes = [
             volume("small", "1Gi", &["RWO"], json!({})),
             volume("large", "5Gi", &["RWO"], json!({})),
@@ -103,7 +107,7 @@ mod tests {
             volume("taken", "2Gi", &["RWO"], json!({"claimRef": {"namespace": "n", "name": "x"}})),
         ];
         let chosen = |claim: &Claim, delayed| {
-            best(claim, volumes.iter(), delayed).map(|volume| volume.metadata.name.clone())
+            best_match(claim, volumes.iter(), delayed).map(|volume| volume.metadata.name.clone())
         };
         let some = |name: &str| Some(name.to_owned());
         assert_eq!(chosen(&claim("2Gi", json!({})), false), some("middle"));
@@ -123,17 +127,17 @@ mod tests {
     }
 
     #[test]
-    fn an_objection_is_the_first_of_many() {
+    fn mismatch_reason_is_the_first_of_many() {
         let one = volume("v", "1Gi", &["RWO"], json!({}));
-        assert_eq!(objection(&claim("1Gi", json!({})), &one), None);
-        assert_eq!(objection(&claim("2Gi", json!({})), &one).unwrap(), "requested PV is too small");
+        assert_eq!(mismatch_reason(&claim("1Gi", json!({})), &one), None);
+        assert_eq!(mismatch_reason(&claim("2Gi", json!({})), &one).unwrap(), "requested PV is too small");
         let cases = [
             (json!({"storageClassName": ""}), "storageClassName does not match"),
             (json!({"volumeMode": "Block"}), "incompatible volumeMode"),
             (json!({"accessModes": ["RWX"]}), "incompatible accessMode"),
         ];
         for (more, words) in cases {
-            assert_eq!(objection(&claim("1Gi", more), &one).unwrap(), words);
+            assert_eq!(mismatch_reason(&claim("1Gi", more), &one).unwrap(), words);
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) mod view;
 use std::sync::Arc;
 
 use super::view::Pod;
-use super::{Context, Control};
+use super::{Context, RunningControllers};
 use crate::store::Object;
 use view::Claim;
 
@@ -31,12 +31,12 @@ pub(crate) use bind::claim_ref;
 const COMPONENT: &str = "persistentvolume-controller";
 const PODS: &str = "pods";
 
-pub(super) fn start(control: &mut Control) {
-    control.run(claims::Claims);
-    control.run(persistent::Volumes);
-    control.run(protection::Claims);
-    control.run(protection::Volumes);
-    control.run(ephemeral::Ephemeral);
+pub(super) fn start(control: &mut RunningControllers) {
+    control.start_controller(claims::Claims);
+    control.start_controller(persistent::Volumes);
+    control.start_controller(protection::Claims);
+    control.start_controller(protection::Volumes);
+    control.start_controller(ephemeral::Ephemeral);
 }
 
 /// The name of the volume that is provisioned for a claim.
@@ -54,7 +54,7 @@ fn used_claims(pod: &Pod) -> impl Iterator<Item = String> {
 }
 
 /// The pods in a claim's namespace that use it.
-fn users(context: &Context, claim: &Claim) -> impl Iterator<Item = (Arc<Object>, Arc<Pod>)> {
+fn pods_using(context: &Context, claim: &Claim) -> impl Iterator<Item = (Arc<Object>, Arc<Pod>)> {
     let pods = context.store.list(PODS, Some(&claim.metadata.namespace)).objects;
     let name = claim.metadata.name.clone();
     pods.into_iter().filter_map(move |object| {
@@ -65,8 +65,8 @@ fn users(context: &Context, claim: &Claim) -> impl Iterator<Item = (Arc<Object>,
 }
 
 /// Returns the pods that use a claim and are not scheduled yet.
-fn waiting_pods(context: &Context, claim: &Claim) -> Vec<String> {
+fn unscheduled_pods(context: &Context, claim: &Claim) -> Vec<String> {
     let waiting =
-        users(context, claim).filter(|(_, pod)| !pod.is_finished() && pod.spec.node_name.is_empty());
+        pods_using(context, claim).filter(|(_, pod)| !pod.is_finished() && pod.spec.node_name.is_empty());
     waiting.map(|(object, _)| object.name.to_string()).collect()
 }

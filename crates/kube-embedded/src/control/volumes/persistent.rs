@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use super::view::{CLAIMS, Claim, PROVISIONED_BY, VOLUMES, Volume};
 use super::{COMPONENT, bind, matching};
-use crate::control::events::About;
-use crate::control::queue::{Controller, Next};
-use crate::control::{Context, Failure, Preconditions, Propagation, settled};
+use crate::control::events::InvolvedObject;
+use crate::control::queue::{Action, Controller};
+use crate::control::{Context, Preconditions, Propagation, ReconcileError, ignore_not_found_or_conflict};
 use crate::store::{Event, EventKind, Key, Object};
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
-    Rest,
-    Phase(&'static str),
+enum VolumeAction {
+    Nothing,
+    SetPhase(&'static str),
     /// Its claim is bound to another volume.
     Unbind,
     /// The claim and the volume do not match; Events go to both.
     Mismatch,
     /// Its claim is gone: the volume is released, then reclaimed.
-    Reclaim(Reclaim),
+    Reclaim(ReclaimAction),
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Reclaim {
+enum ReclaimAction {
     /// It is retained, or another component deletes it.
     Leave,
     Recycle,
@@ -31,48 +31,48 @@ enum Reclaim {
 }
 
 /// `claim` is the object that `claimRef` refers to, if it still exists with that uid.
-fn decide(volume: &Volume, claim: Option<&Claim>) -> Step {
+fn decide(volume: &Volume, claim: Option<&Claim>) -> VolumeAction {
     let reference = volume.spec.claim_ref.as_ref();
     if reference.is_none_or(|reference| reference.uid.is_empty()) {
-        return Step::Phase("Available");
+        return VolumeAction::SetPhase("Available");
     }
-    let Some(claim) = claim else { return Step::Reclaim(reclaim(volume)) };
+    let Some(claim) = claim else { return VolumeAction::Reclaim(reclaim(volume)) };
     match claim.spec.volume_name.as_str() {
-        "" if !matching::same_mode(claim, volume) => Step::Mismatch,
+        "" if !matching::same_mode(claim, volume) => VolumeAction::Mismatch,
         // The claim's side of the binding is not written yet.
-        "" => Step::Rest,
-        name if name == volume.metadata.name => Step::Phase("Bound"),
-        _ if volume.is_annotated(PROVISIONED_BY)
+        "" => VolumeAction::Nothing,
+        name if name == volume.metadata.name => VolumeAction::SetPhase("Bound"),
+        _ if volume.has_annotation(PROVISIONED_BY)
             && volume.spec.persistent_volume_reclaim_policy == "Delete" =>
         {
-            Step::Reclaim(reclaim(volume))
+            VolumeAction::Reclaim(reclaim(volume))
         }
-        _ => Step::Unbind,
+        _ => VolumeAction::Unbind,
     }
 }
 
 /// The action for a volume's reclaim policy. The controller itself can recycle two kinds of volumes and delete one.
-fn reclaim(volume: &Volume) -> Reclaim {
+fn reclaim(volume: &Volume) -> ReclaimAction {
     let name = &volume.metadata.name;
     let spec = &volume.spec;
     match spec.persistent_volume_reclaim_policy.as_str() {
-        "Recycle" if spec.nfs.is_some() || spec.host_path.is_some() => Reclaim::Recycle,
+        "Recycle" if spec.nfs.is_some() || spec.host_path.is_some() => ReclaimAction::Recycle,
         "Recycle" => {
-            Reclaim::Fail("VolumeFailedRecycle", "No recycler plugin found for the volume!".to_owned())
+            ReclaimAction::Fail("VolumeFailedRecycle", "No recycler plugin found for the volume!".to_owned())
         }
         "Delete" => {
             let maker = volume.metadata.annotations.get(PROVISIONED_BY).map_or("", String::as_str);
             let elsewhere = !maker.is_empty() && !maker.starts_with("kubernetes.io/");
             match &spec.host_path {
-                _ if elsewhere || spec.csi.is_some() => Reclaim::Leave,
+                _ if elsewhere || spec.csi.is_some() => ReclaimAction::Leave,
                 Some(host) if host.path.strip_prefix("/tmp/").is_some_and(|rest| !rest.is_empty()) => {
-                    Reclaim::Delete
+                    ReclaimAction::Delete
                 }
-                Some(host) => Reclaim::Fail(
+                Some(host) => ReclaimAction::Fail(
                     "VolumeFailedDelete",
                     format!("host_path deleter only supports /tmp/.+ but received provided {}", host.path),
                 ),
-                None => Reclaim::Fail(
+                None => ReclaimAction::Fail(
                     "VolumeFailedDelete",
                     format!(
                         "error getting deleter volume plugin for volume {name:?}: no deletable volume plugin matched"
@@ -80,20 +80,20 @@ fn reclaim(volume: &Volume) -> Reclaim {
                 ),
             }
         }
-        _ => Reclaim::Leave,
+        _ => ReclaimAction::Leave,
     }
 }
 
 pub(super) struct Volumes;
 
 impl Controller for Volumes {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = VOLUMES.into();
         let volumes = context.store.list(VOLUMES, None).objects;
         volumes.iter().map(|volume| Key::new(&storage, "", &volume.name)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         match storage.as_ref() {
             VOLUMES => keys.push(Key::new(storage, "", &event.object.name)),
             // Volumes that name the deleted claim, whether or not it was bound to them.
@@ -116,24 +116,24 @@ impl Controller for Volumes {
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(object) = context.store.get(VOLUMES, "", &key.name) else { return Ok(Next::Rest) };
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(object) = context.store.get(VOLUMES, "", &key.name) else { return Ok(Action::AwaitChange) };
         let volume = object.view::<Volume>();
         let reference = volume.spec.claim_ref.as_ref();
         let named = reference.and_then(|claim| context.store.get(CLAIMS, &claim.namespace, &claim.name));
         let claim = named.filter(|claim| reference.is_some_and(|reference| reference.uid == *claim.uid));
         match decide(&volume, claim.as_ref().map(|claim| claim.view::<Claim>()).as_deref()) {
-            Step::Rest => {}
-            Step::Phase(phase) => drop(bind::set_volume_phase(context, &object, phase, "").await?),
-            Step::Unbind => bind::unbind(context, &object).await?,
-            Step::Mismatch => {
+            VolumeAction::Nothing => {}
+            VolumeAction::SetPhase(phase) => drop(bind::set_volume_phase(context, &object, phase, "").await?),
+            VolumeAction::Unbind => bind::unbind(context, &object).await?,
+            VolumeAction::Mismatch => {
                 if let Some(claim) = claim {
-                    tell_mismatch(context, &object, &claim);
+                    record_mismatch(context, &object, &claim);
                 }
             }
-            Step::Reclaim(reclaim) => self.reclaim(context, &object, reclaim).await?,
+            VolumeAction::Reclaim(reclaim) => self.reclaim(context, &object, reclaim).await?,
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -142,27 +142,29 @@ impl Volumes {
         &self,
         context: &Context,
         object: &Arc<Object>,
-        reclaim: Reclaim,
-    ) -> Result<(), Failure> {
+        reclaim: ReclaimAction,
+    ) -> Result<(), ReconcileError> {
         let volume = object.view::<Volume>();
         if !matches!(volume.status.phase.as_str(), "Released" | "Failed") {
             // This write triggers another reconcile.
             return bind::set_volume_phase(context, object, "Released", "").await.map(drop);
         }
-        let about = || About::new("v1", "PersistentVolume", object);
+        let about = || InvolvedObject::new("v1", "PersistentVolume", object);
         match reclaim {
-            Reclaim::Leave => Ok(()),
-            Reclaim::Recycle => {
+            ReclaimAction::Leave => Ok(()),
+            ReclaimAction::Recycle => {
                 context.events.normal(COMPONENT, about(), "VolumeRecycled", "Volume recycled");
                 bind::unbind(context, object).await
             }
-            Reclaim::Delete => {
+            ReclaimAction::Delete => {
                 let key = Key::new(&VOLUMES.into(), "", &object.name);
                 let this = Preconditions { uid: &object.uid, version: None };
-                Ok(settled(context.actor.delete(&key, this, Propagation::Background).await)?)
+                Ok(ignore_not_found_or_conflict(
+                    context.client.delete(&key, this, Propagation::Background).await,
+                )?)
             }
-            Reclaim::Fail(..) if volume.status.phase == "Failed" => Ok(()),
-            Reclaim::Fail(reason, message) => {
+            ReclaimAction::Fail(..) if volume.status.phase == "Failed" => Ok(()),
+            ReclaimAction::Fail(reason, message) => {
                 bind::set_volume_phase(context, object, "Failed", &message).await?;
                 context.events.warning(COMPONENT, about(), reason, message);
                 Ok(())
@@ -171,17 +173,17 @@ impl Volumes {
     }
 }
 
-fn tell_mismatch(context: &Context, volume: &Object, claim: &Object) {
+fn record_mismatch(context: &Context, volume: &Object, claim: &Object) {
     let words = format!(
         "Cannot bind PersistentVolume to requested PersistentVolumeClaim {:?} due to incompatible volumeMode.",
         claim.name
     );
-    let about = About::new("v1", "PersistentVolume", volume);
+    let about = InvolvedObject::new("v1", "PersistentVolume", volume);
     context.events.warning(COMPONENT, about, "VolumeMismatch", words);
     let words = format!(
         "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
         volume.name
     );
-    let about = About::new("v1", "PersistentVolumeClaim", claim);
+    let about = InvolvedObject::new("v1", "PersistentVolumeClaim", claim);
     context.events.warning(COMPONENT, about, "VolumeMismatch", words);
 }

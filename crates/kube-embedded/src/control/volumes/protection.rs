@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::view::{CLAIMS, Claim, VOLUMES, Volume};
-use super::{PODS, used_claims, users};
-use crate::control::queue::{Controller, Next};
+use super::{PODS, pods_using, used_claims};
+use crate::control::queue::{Action, Controller};
 use crate::control::view::Pod;
-use crate::control::{Component, Context, Failure, Part, drop_from, has_finalizer};
+use crate::control::{Component, Context, ObjectPart, ReconcileError, has_finalizer, remove_from_list};
 use crate::store::{Event, EventKind, Key, Object};
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
@@ -15,17 +15,17 @@ const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
 pub(super) struct Claims;
 
 impl Controller for Claims {
-    fn everything(&self, context: &Context) -> Vec<Key> {
-        all(context, CLAIMS)
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
+        all_keys(context, CLAIMS)
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         match storage.as_ref() {
             CLAIMS if event.kind != EventKind::Deleted => {
                 keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
             }
             // A pod that is deleted may have been the last user of a claim.
-            PODS if event.kind == EventKind::Deleted || event.object.deleting => {
+            PODS if event.kind == EventKind::Deleted || event.object.is_deleting => {
                 let pod = event.object.view::<Pod>();
                 let claims =
                     used_claims(&pod).map(|name| Key::new(&CLAIMS.into(), &pod.metadata.namespace, &name));
@@ -33,51 +33,52 @@ impl Controller for Claims {
                     context
                         .store
                         .get(CLAIMS, &claim.namespace, &claim.name)
-                        .is_some_and(|claim| claim.deleting)
+                        .is_some_and(|claim| claim.is_deleting)
                 }));
             }
             _ => {}
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = context.store.get(CLAIMS, &key.namespace, &key.name) else {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
-        let is_used = || users(context, &object.view::<Claim>()).any(|(_, pod)| holds(&pod, &object));
+        let is_used =
+            || pods_using(context, &object.view::<Claim>()).any(|(_, pod)| is_protected_by(&pod, &object));
         protect(context, &object, CLAIM_FINALIZER, is_used).await
     }
 }
 
 /// Whether a pod that names a claim protects it. A pod without a node does not.
-fn holds(pod: &Pod, claim: &Object) -> bool {
+fn is_protected_by(pod: &Pod, claim: &Object) -> bool {
     let named = pod.spec.volumes.iter().any(|v| v["persistentVolumeClaim"]["claimName"] == *claim.name);
     let is_over = pod.metadata.is_deleting() && pod.metadata.deletion_grace_period_seconds == Some(0);
-    let own = claim.controller.as_deref() == Some(pod.metadata.uid.as_str());
+    let own = claim.controller_uid.as_deref() == Some(pod.metadata.uid.as_str());
     !pod.spec.node_name.is_empty() && (named || (own && !is_over))
 }
 
 pub(super) struct Volumes;
 
 impl Controller for Volumes {
-    fn everything(&self, context: &Context) -> Vec<Key> {
-        all(context, VOLUMES)
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
+        all_keys(context, VOLUMES)
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         if storage.as_ref() == VOLUMES && event.kind != EventKind::Deleted {
             keys.push(Key::new(storage, "", &event.object.name));
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(object) = context.store.get(VOLUMES, "", &key.name) else { return Ok(Next::Rest) };
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(object) = context.store.get(VOLUMES, "", &key.name) else { return Ok(Action::AwaitChange) };
         let is_used = || object.view::<Volume>().status.phase == "Bound";
         protect(context, &object, VOLUME_FINALIZER, is_used).await
     }
 }
 
-fn all(context: &Context, storage: &str) -> Vec<Key> {
+fn all_keys(context: &Context, storage: &str) -> Vec<Key> {
     let name: Arc<str> = storage.into();
     let objects = context.store.list(storage, None).objects;
     objects.iter().map(|object| Key::new(&name, &object.namespace, &object.name)).collect()
@@ -89,20 +90,20 @@ async fn protect(
     object: &Object,
     finalizer: &str,
     is_used: impl Fn() -> bool,
-) -> Result<Next, Failure> {
+) -> Result<Action, ReconcileError> {
     let mut document = object.value();
     let held = has_finalizer(&document, finalizer);
     let metadata = &mut document["metadata"];
-    if object.deleting && held && !is_used() {
-        drop_from(metadata, "finalizers", |found| found == finalizer);
-    } else if !object.deleting && !held {
+    if object.is_deleting && held && !is_used() {
+        remove_from_list(metadata, "finalizers", |found| found == finalizer);
+    } else if !object.is_deleting && !held {
         match metadata["finalizers"].as_array_mut() {
             Some(finalizers) => finalizers.push(finalizer.into()),
             None => metadata["finalizers"] = serde_json::json!([finalizer]),
         }
     } else {
-        return Ok(Next::Rest);
+        return Ok(Action::AwaitChange);
     }
-    context.actor.update(Component::ControllerManager, Part::Main, document).await?;
-    Ok(Next::Rest)
+    context.client.update(Component::ControllerManager, ObjectPart::Main, document).await?;
+    Ok(Action::AwaitChange)
 }

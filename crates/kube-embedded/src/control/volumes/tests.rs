@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
@@ -28,16 +28,16 @@ fn no_class() -> Value {
     json!({"storageClassName": ""})
 }
 
-fn hand_made() -> Value {
+fn csi_source() -> Value {
     json!({"csi": {"driver": "d", "volumeHandle": "h"}})
 }
 
-async fn get(world: &World, claim: &str) -> Value {
+async fn get(world: &TestCluster, claim: &str) -> Value {
     world.get(&format!("{CLAIMS}/{claim}")).await
 }
 
 /// The phases of claims and volumes, by name.
-async fn phases(world: &World) -> Vec<String> {
+async fn phases(world: &TestCluster) -> Vec<String> {
     let mut all = world.list(CLAIMS).await;
     all.extend(world.list(VOLUMES).await);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -45,8 +45,8 @@ async fn phases(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_claim_of_the_default_class_gets_a_volume_made() {
-    let world = World::without_nodes().await;
+async fn claim_of_default_class_is_provisioned() {
+    let world = TestCluster::without_nodes().await;
     world.create(CLAIMS, claim("data", "1Gi", json!({}))).await;
     let data = get(&world, "data").await;
     let name = format!("pvc-{}", data["metadata"]["uid"].as_str().unwrap());
@@ -70,7 +70,7 @@ async fn a_claim_of_the_default_class_gets_a_volume_made() {
         made["metadata"]["annotations"],
         json!({"pv.kubernetes.io/provisioned-by": "sim.longshore.dev/volume"})
     );
-    let told = world.told("default", "PersistentVolumeClaim").await;
+    let told = world.list_events("default", "PersistentVolumeClaim").await;
     assert!(
         told.contains(&format!("ProvisioningSucceeded: Successfully provisioned volume {name}")),
         "{told:#?}"
@@ -80,8 +80,8 @@ async fn a_claim_of_the_default_class_gets_a_volume_made() {
 }
 
 #[tokio::test]
-async fn a_claim_grows() {
-    let world = World::without_nodes().await;
+async fn claim_is_expanded() {
+    let world = TestCluster::without_nodes().await;
     world.create(CLAIMS, claim("data", "1Gi", json!({}))).await;
     world
         .patch(&format!("{CLAIMS}/data"), json!({"spec": {"resources": {"requests": {"storage": "3Gi"}}}}))
@@ -93,14 +93,14 @@ async fn a_claim_grows() {
 }
 
 #[tokio::test]
-async fn a_class_that_waits_waits_for_a_pod_and_its_node() {
-    let world = World::without_nodes().await;
+async fn class_with_delayed_binding_waits_for_pod_and_node() {
+    let world = TestCluster::without_nodes().await;
     let class = json!({"metadata": {"name": "late"}, "provisioner": "sim.longshore.dev/volume",
         "volumeBindingMode": "WaitForFirstConsumer"});
     world.create(CLASSES, class).await;
     world.create(CLAIMS, claim("data", "1Gi", json!({"storageClassName": "late"}))).await;
     assert_eq!(
-        world.told("default", "PersistentVolumeClaim").await,
+        world.list_events("default", "PersistentVolumeClaim").await,
         ["WaitForFirstConsumer: waiting for first consumer to be created before binding"]
     );
     let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-1"}}});
@@ -109,14 +109,14 @@ async fn a_class_that_waits_waits_for_a_pod_and_its_node() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_had_is_told() {
-    let world = World::without_nodes().await;
+async fn unsatisfiable_claims_get_events() {
+    let world = TestCluster::without_nodes().await;
     let class =
         |name: &str, provisioner: &str| json!({"metadata": {"name": name}, "provisioner": provisioner});
     world.create(CLASSES, class("ext", "example.com/x")).await;
     world.create(CLASSES, class("none", "kubernetes.io/no-provisioner")).await;
     world.create(CLASSES, class("ebs", "kubernetes.io/aws-ebs")).await;
-    world.create(VOLUMES, volume("small", "1Gi", hand_made())).await;
+    world.create(VOLUMES, volume("small", "1Gi", csi_source())).await;
     let table = [
         (
             no_class(),
@@ -141,7 +141,7 @@ async fn what_cannot_be_had_is_told() {
     ];
     for (at, (more, words)) in table.into_iter().enumerate() {
         world.create(CLAIMS, claim(&format!("c{at}"), "2Gi", more)).await;
-        assert_eq!(world.told("default", "PersistentVolumeClaim").await.last().unwrap(), words);
+        assert_eq!(world.list_events("default", "PersistentVolumeClaim").await.last().unwrap(), words);
         assert_eq!(get(&world, &format!("c{at}")).await["status"], json!({"phase": "Pending"}));
     }
     world.create(CLAIMS, claim("moved", "2Gi", json!({"storageClassName": "ebs"}))).await;
@@ -151,10 +151,10 @@ async fn what_cannot_be_had_is_told() {
 }
 
 #[tokio::test]
-async fn a_volume_made_by_hand_is_found_kept_and_let_go() {
-    let world = World::without_nodes().await;
+async fn manual_volume_is_bound_retained_and_released() {
+    let world = TestCluster::without_nodes().await;
     world.create(CLAIMS, claim("data", "1Gi", no_class())).await;
-    world.create(VOLUMES, volume("large", "5Gi", hand_made())).await;
+    world.create(VOLUMES, volume("large", "5Gi", csi_source())).await;
     assert_eq!(phases(&world).await, ["data Bound", "large Bound"]);
     let large = world.get(&format!("{VOLUMES}/large")).await;
     assert_eq!(large["metadata"]["annotations"], json!({"pv.kubernetes.io/bound-by-controller": "yes"}));
@@ -164,7 +164,7 @@ async fn a_volume_made_by_hand_is_found_kept_and_let_go() {
     world.delete(&format!("{CLAIMS}/data")).await;
     assert_eq!(phases(&world).await, Vec::<String>::new());
 
-    world.create(VOLUMES, volume("kept", "1Gi", hand_made())).await;
+    world.create(VOLUMES, volume("kept", "1Gi", csi_source())).await;
     world.create(CLAIMS, claim("data", "1Gi", no_class())).await;
     world.delete(&format!("{CLAIMS}/data")).await;
     assert_eq!(phases(&world).await, ["kept Released"]);
@@ -179,16 +179,16 @@ async fn a_volume_made_by_hand_is_found_kept_and_let_go() {
 }
 
 #[tokio::test]
-async fn a_volume_meant_for_a_claim_waits_for_it() {
-    let world = World::without_nodes().await;
-    let mut meant = hand_made();
+async fn reserved_volume_waits_for_its_claim() {
+    let world = TestCluster::without_nodes().await;
+    let mut meant = csi_source();
     meant["claimRef"] = json!({"namespace": "default", "name": "mine"});
     world.create(VOLUMES, volume("meant", "9Gi", meant)).await;
-    world.create(VOLUMES, volume("free", "1Gi", hand_made())).await;
+    world.create(VOLUMES, volume("free", "1Gi", csi_source())).await;
     world.create(CLAIMS, claim("other", "2Gi", no_class())).await;
     world.create(CLAIMS, claim("named", "1Gi", json!({"storageClassName": "", "volumeName": "meant"}))).await;
     assert_eq!(
-        world.told("default", "PersistentVolumeClaim").await.last().unwrap(),
+        world.list_events("default", "PersistentVolumeClaim").await.last().unwrap(),
         "FailedBinding: volume \"meant\" already bound to a different claim."
     );
     world.create(CLAIMS, claim("mine", "1Gi", no_class())).await;
@@ -200,16 +200,16 @@ async fn a_volume_meant_for_a_claim_waits_for_it() {
 }
 
 #[tokio::test]
-async fn policies_are_done_when_a_claim_has_gone() {
-    let world = World::without_nodes().await;
+async fn reclaim_policy_is_applied_after_claim_deletion() {
+    let world = TestCluster::without_nodes().await;
     let table = [
         (json!({"hostPath": {"path": "/srv/a"}}), "Delete", "v Failed"),
         (json!({"hostPath": {"path": "/tmp/a"}}), "Delete", ""),
         (json!({"nfs": {"server": "s", "path": "/a"}}), "Delete", "v Failed"),
         (json!({"nfs": {"server": "s", "path": "/a"}}), "Recycle", "v Available"),
-        (hand_made(), "Recycle", "v Failed"),
-        (hand_made(), "Delete", "v Released"),
-        (hand_made(), "Retain", "v Released"),
+        (csi_source(), "Recycle", "v Failed"),
+        (csi_source(), "Delete", "v Released"),
+        (csi_source(), "Retain", "v Released"),
     ];
     for (source, policy, expected) in table {
         let mut spec = source.clone();
@@ -222,28 +222,28 @@ async fn policies_are_done_when_a_claim_has_gone() {
             world.delete(&format!("{VOLUMES}/v")).await;
         }
     }
-    let told = world.told("default", "PersistentVolume").await;
+    let told = world.list_events("default", "PersistentVolume").await;
     let failed = "VolumeFailedDelete: host_path deleter only supports /tmp/.+ but received provided /srv/a";
     assert_eq!(told[0], failed);
 }
 
 #[tokio::test]
-async fn a_claim_whose_volume_is_gone_is_lost() {
-    let world = World::without_nodes().await;
-    world.create(VOLUMES, volume("v", "1Gi", hand_made())).await;
+async fn claim_is_lost_when_its_volume_is_deleted() {
+    let world = TestCluster::without_nodes().await;
+    world.create(VOLUMES, volume("v", "1Gi", csi_source())).await;
     world.create(CLAIMS, claim("data", "1Gi", no_class())).await;
     world.delete(&format!("{VOLUMES}/v")).await;
     world.patch(&format!("{VOLUMES}/v"), json!({"metadata": {"finalizers": null}})).await;
     assert_eq!(get(&world, "data").await["status"], json!({"phase": "Lost"}));
     assert_eq!(
-        world.told("default", "PersistentVolumeClaim").await.last().unwrap(),
+        world.list_events("default", "PersistentVolumeClaim").await.last().unwrap(),
         "ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!"
     );
 }
 
 #[tokio::test]
-async fn a_claim_that_a_pod_uses_stays_until_the_pod_has_gone() {
-    let world = World::without_nodes().await;
+async fn claim_in_use_is_protected_until_pod_is_deleted() {
+    let world = TestCluster::without_nodes().await;
     world.create(CLAIMS, claim("data", "1Gi", json!({}))).await;
     let pod = json!({"metadata": {"name": "p"}, "spec": {
         "nodeName": "node-0", "containers": [{"name": "c", "image": "i"}],
@@ -256,8 +256,8 @@ async fn a_claim_that_a_pod_uses_stays_until_the_pod_has_gone() {
 }
 
 #[tokio::test]
-async fn a_pod_gets_claims_of_its_own_and_takes_them_with_it() {
-    let world = World::without_nodes().await;
+async fn ephemeral_claims_are_created_and_deleted_with_pod() {
+    let world = TestCluster::without_nodes().await;
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": claim("x", "1Gi", json!({}))["spec"]});
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}],
         "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]}});
@@ -269,8 +269,8 @@ async fn a_pod_gets_claims_of_its_own_and_takes_them_with_it() {
 }
 
 #[tokio::test]
-async fn a_default_class_that_comes_later_is_given_to_claims_that_wait() {
-    let world = World::without_nodes().await;
+async fn default_class_added_later_is_set_on_waiting_claims() {
+    let world = TestCluster::without_nodes().await;
     world.delete(&format!("{CLASSES}/standard")).await;
     world.create(CLAIMS, claim("data", "1Gi", json!({}))).await;
     assert_eq!(get(&world, "data").await["spec"]["storageClassName"], Value::Null);

@@ -44,12 +44,12 @@ pub struct ClaimSpec {
     pub volume_mode: String,
     pub volume_attributes_class_name: String,
     pub selector: Option<Value>,
-    pub resources: Requirements,
+    pub resources: ClaimResources,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Requirements {
+pub struct ClaimResources {
     pub requests: BTreeMap<String, Value>,
 }
 
@@ -105,7 +105,7 @@ pub struct VolumeStatus {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Class {
+pub struct StorageClass {
     pub metadata: Meta,
     pub provisioner: String,
     pub volume_binding_mode: String,
@@ -115,7 +115,7 @@ pub struct Class {
 }
 
 fn storage(amounts: &BTreeMap<String, Value>) -> Quantity {
-    amounts.get("storage").and_then(Quantity::of).unwrap_or_default()
+    amounts.get("storage").and_then(Quantity::from_value).unwrap_or_default()
 }
 
 /// The deprecated annotation for the class, which takes precedence.
@@ -134,7 +134,7 @@ impl Claim {
         annotated_class(&self.metadata).is_some() || self.spec.storage_class_name.is_some()
     }
 
-    pub fn is_annotated(&self, annotation: &str) -> bool {
+    pub fn has_annotation(&self, annotation: &str) -> bool {
         self.metadata.annotations.contains_key(annotation)
     }
 
@@ -152,7 +152,7 @@ impl Volume {
         annotated_class(&self.metadata).unwrap_or(&self.spec.storage_class_name)
     }
 
-    pub fn is_annotated(&self, annotation: &str) -> bool {
+    pub fn has_annotation(&self, annotation: &str) -> bool {
         self.metadata.annotations.contains_key(annotation)
     }
 
@@ -170,13 +170,13 @@ impl Volume {
     }
 }
 
-impl Class {
+impl StorageClass {
     /// Whether claims of this class are bound only when a pod that uses them is scheduled.
-    pub fn waits(&self) -> bool {
+    pub fn waits_for_consumer(&self) -> bool {
         self.volume_binding_mode == "WaitForFirstConsumer"
     }
 }
 
-pub fn class(context: &Context, name: &str) -> Option<Arc<Class>> {
-    Some(context.store.get(CLASSES, "", name)?.view::<Class>())
+pub fn class(context: &Context, name: &str) -> Option<Arc<StorageClass>> {
+    Some(context.store.get(CLASSES, "", name)?.view::<StorageClass>())
 }

@@ -12,15 +12,15 @@ mod revisions;
 mod statefulset;
 mod ttl;
 
-use super::Control;
+use super::RunningControllers;
 
-pub(super) fn start(control: &mut Control) {
-    control.run(deployment::Deployments);
-    control.run(replicaset::REPLICA_SETS);
-    control.run(replicaset::REPLICATION_CONTROLLERS);
-    control.run(statefulset::StatefulSets);
-    control.run(daemonset::DaemonSets::default());
-    control.run(job::Jobs::default());
-    control.run(cronjob::CronJobs::default());
-    control.run(ttl::EndedJobs);
+pub(super) fn start(control: &mut RunningControllers) {
+    control.start_controller(deployment::Deployments);
+    control.start_controller(replicaset::REPLICA_SETS);
+    control.start_controller(replicaset::REPLICATION_CONTROLLERS);
+    control.start_controller(statefulset::StatefulSets);
+    control.start_controller(daemonset::DaemonSets::default());
+    control.start_controller(job::Jobs::default());
+    control.start_controller(cronjob::CronJobs::default());
+    control.start_controller(ttl::EndedJobs);
 }

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::control::events::About;
+use crate::control::events::InvolvedObject;
 use crate::control::view::Pod;
 use crate::control::{
-    Component, Context, Failure, Part, Preconditions, Propagation, drop_from, has_finalizer,
+    Component, Context, ObjectPart, Preconditions, Propagation, ReconcileError, has_finalizer,
+    remove_from_list,
 };
 use crate::error::ApiError;
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 use crate::store::{Event, EventKind, Key, Object};
 
 pub const PODS: &str = "pods";
@@ -46,14 +47,14 @@ pub fn from_template(owner: &Owner<'_>, template: &Value) -> Value {
 }
 
 /// Creates a pod for `owner`; `component` records an Event.
-pub async fn make(
+pub async fn create(
     context: &Context,
     owner: &Owner<'_>,
     component: &'static str,
     pod: Value,
 ) -> Result<(), ApiError> {
-    let about = About::new(owner.api_version, owner.kind, owner.object);
-    match context.actor.create(Component::ControllerManager, pod).await {
+    let about = InvolvedObject::new(owner.api_version, owner.kind, owner.object);
+    match context.client.create(Component::ControllerManager, pod).await {
         Ok(pod) => {
             context.events.normal(component, about, "SuccessfulCreate", format!("Created pod: {}", pod.name));
             Ok(())
@@ -76,8 +77,8 @@ pub async fn remove(
 ) -> Result<(), ApiError> {
     let key = Key::new(&PODS.into(), &pod.namespace, &pod.name);
     let meant = Preconditions { uid: &pod.uid, version: None };
-    let about = About::new(owner.api_version, owner.kind, owner.object);
-    match context.actor.delete(&key, meant, Propagation::Background).await {
+    let about = InvolvedObject::new(owner.api_version, owner.kind, owner.object);
+    match context.client.delete(&key, meant, Propagation::Background).await {
         Ok(()) => {
             context.events.normal(component, about, "SuccessfulDelete", format!("Deleted pod: {}", pod.name));
             Ok(())
@@ -102,8 +103,8 @@ pub fn name_prefix(owner: &str) -> String {
 pub async fn claim(
     context: &Context,
     owner: &Owner<'_>,
-    selector: &Labels,
-) -> Result<Vec<Arc<Object>>, Failure> {
+    selector: &LabelSelector,
+) -> Result<Vec<Arc<Object>>, ReconcileError> {
     claim_all(context, owner, selector, PODS, None, |pod| !pod.view::<Pod>().is_finished()).await
 }
 
@@ -111,10 +112,10 @@ pub async fn claim(
 pub async fn claim_from(
     context: &Context,
     owner: &Owner<'_>,
-    selector: &Labels,
+    selector: &LabelSelector,
     storage: &str,
     alive: impl Fn(&Object) -> bool + Send + Sync,
-) -> Result<Vec<Arc<Object>>, Failure> {
+) -> Result<Vec<Arc<Object>>, ReconcileError> {
     claim_all(context, owner, selector, storage, None, alive).await
 }
 
@@ -123,26 +124,26 @@ pub async fn claim_from(
 pub async fn claim_tracked(
     context: &Context,
     owner: &Owner<'_>,
-    selector: &Labels,
+    selector: &LabelSelector,
     finalizer: &str,
-) -> Result<Vec<Arc<Object>>, Failure> {
+) -> Result<Vec<Arc<Object>>, ReconcileError> {
     claim_all(context, owner, selector, PODS, Some(finalizer), |_| true).await
 }
 
 async fn claim_all(
     context: &Context,
     owner: &Owner<'_>,
-    selector: &Labels,
+    selector: &LabelSelector,
     storage: &str,
     finalizer: Option<&str>,
     alive: impl Fn(&Object) -> bool + Send + Sync,
-) -> Result<Vec<Arc<Object>>, Failure> {
+) -> Result<Vec<Arc<Object>>, ReconcileError> {
     let matches = |object: &Object| selector.matches(|key| object.label(key));
-    let free = |object: &Object| !owner.object.deleting && !object.deleting && alive(object);
+    let free = |object: &Object| !owner.object.is_deleting && !object.is_deleting && alive(object);
     let mut claimed = Vec::new();
-    for object in managed(context, owner.object, storage) {
+    for object in owned_objects(context, owner.object, storage) {
         // A tracked pod of a deleted owner stays claimed, because only the owner removes its finalizer.
-        if matches(&object) || (finalizer.is_some() && owner.object.deleting) {
+        if matches(&object) || (finalizer.is_some() && owner.object.is_deleting) {
             claimed.push(object);
         } else if free(&object) {
             release(context, owner, &object, finalizer).await?;
@@ -159,7 +160,7 @@ async fn claim_all(
 
 /// Adds the keys of all owners of one kind that a change of a pod may affect: its current and previous controller, and, if
 /// it has none, the owners that select it.
-pub fn concerned(
+pub fn enqueue_owners(
     context: &Context,
     event: &Event,
     (kind, storage): (&str, &str),
@@ -168,15 +169,15 @@ pub fn concerned(
 ) {
     let pod = &event.object;
     let manager = |pod: &Object| {
-        pod.controller.as_ref()?;
+        pod.controller_uid.as_ref()?;
         let pod = pod.view::<Pod>();
         let manager = pod.metadata.controller().filter(|owner| owner.kind == kind)?;
         Some(Key::new(&storage.into(), &pod.metadata.namespace, &manager.name))
     };
     keys.extend(manager(pod));
-    let before = event.previous.as_ref().filter(|before| before.controller != pod.controller);
+    let before = event.previous.as_ref().filter(|before| before.controller_uid != pod.controller_uid);
     keys.extend(before.and_then(|before| manager(before)));
-    if pod.controller.is_none() && event.kind != EventKind::Deleted {
+    if pod.controller_uid.is_none() && event.kind != EventKind::Deleted {
         let sets = context.store.list(storage, Some(&pod.namespace)).objects;
         let takers = sets.iter().filter(|set| selects(set, pod));
         keys.extend(takers.map(|set| Key::new(&storage.into(), &set.namespace, &set.name)));
@@ -184,12 +185,12 @@ pub fn concerned(
 }
 
 /// The objects of a kind that have `owner` as their controller.
-pub fn managed(context: &Context, owner: &Object, storage: &str) -> impl Iterator<Item = Arc<Object>> {
+pub fn owned_objects(context: &Context, owner: &Object, storage: &str) -> impl Iterator<Item = Arc<Object>> {
     let dependents = context.store.dependents(&owner.uid).into_iter();
     dependents.filter_map(move |(found, object)| {
         let ours = found.as_ref() == storage
             && object.namespace == owner.namespace
-            && object.controller.as_ref() == Some(&owner.uid);
+            && object.controller_uid.as_ref() == Some(&owner.uid);
         ours.then_some(object)
     })
 }
@@ -199,13 +200,13 @@ async fn adopt(
     owner: &Owner<'_>,
     object: &Object,
     finalizer: Option<&str>,
-) -> Result<Arc<Object>, Failure> {
+) -> Result<Arc<Object>, ReconcileError> {
     let mut value = object.value();
     add_to(&mut value["metadata"]["ownerReferences"], owner.reference());
     if let Some(finalizer) = finalizer.filter(|finalizer| !has_finalizer(&value, finalizer)) {
         add_to(&mut value["metadata"]["finalizers"], finalizer.into());
     }
-    Ok(context.actor.update(Component::ControllerManager, Part::Main, value).await?)
+    Ok(context.client.update(Component::ControllerManager, ObjectPart::Main, value).await?)
 }
 
 /// Appends to a list in a document, or creates it.
@@ -221,29 +222,29 @@ async fn release(
     owner: &Owner<'_>,
     object: &Object,
     finalizer: Option<&str>,
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     let mut value = object.value();
     if let Some(finalizer) = finalizer {
-        drop_from(&mut value["metadata"], "finalizers", |found| found == finalizer);
+        remove_from_list(&mut value["metadata"], "finalizers", |found| found == finalizer);
     }
     if let Some(list) = value["metadata"]["ownerReferences"].as_array_mut() {
         list.retain(|reference| reference["uid"] != *owner.object.uid);
     }
-    context.actor.update(Component::ControllerManager, Part::Main, value).await?;
+    context.client.update(Component::ControllerManager, ObjectPart::Main, value).await?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::world::World;
+    use crate::control::test_cluster::TestCluster;
 
     #[tokio::test]
-    async fn a_world_comes_to_rest() {
-        let world = World::without_nodes().await;
+    async fn cluster_becomes_idle() {
+        let world = TestCluster::without_nodes().await;
         let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         world.create("/api/v1/namespaces/default/pods", pod).await;
-        world.run_pods("default").await;
+        world.make_pods_ready("default").await;
         assert_eq!(world.list("/api/v1/namespaces/default/pods").await[0]["status"]["phase"], "Running");
         world.advance(3600).await;
     }

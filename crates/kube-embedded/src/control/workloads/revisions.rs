@@ -12,9 +12,11 @@ use serde_json::{Map, Value, json};
 
 use super::pods::{self, Owner};
 use crate::control::view::Meta;
-use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation, settled};
+use crate::control::{
+    Component, Context, ObjectPart, Preconditions, Propagation, ReconcileError, ignore_not_found_or_conflict,
+};
 use crate::error::ApiError;
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 use crate::store::{Key, Object};
 
 pub const REVISIONS: &str = "controllerrevisions.apps";
@@ -43,7 +45,7 @@ impl Revision {
 }
 
 /// The patch for a template.
-pub fn data_of(template: &Value) -> Value {
+pub fn template_patch(template: &Value) -> Value {
     let mut template = template.clone();
     template["$patch"] = "replace".into();
     json!({"spec": {"template": template}})
@@ -74,11 +76,11 @@ pub fn name(owner: &str, hash: &str) -> String {
 }
 
 /// Returns the revisions of `owner`, oldest first. Matching ones without controller are adopted.
-pub async fn all(
+pub async fn owned_revisions(
     context: &Context,
     owner: &Owner<'_>,
-    selector: &Labels,
-) -> Result<Vec<Arc<Object>>, Failure> {
+    selector: &LabelSelector,
+) -> Result<Vec<Arc<Object>>, ReconcileError> {
     let mut found = pods::claim_from(context, owner, selector, REVISIONS, |_| true).await?;
     found.sort_by_cached_key(|object| {
         let revision = object.view::<Revision>();
@@ -88,7 +90,7 @@ pub async fn all(
 }
 
 /// A revision to create.
-pub struct New<'a> {
+pub struct NewRevision<'a> {
     pub owner: &'a Owner<'a>,
     /// The owner's annotations are copied: they may contain the change cause.
     pub annotations: &'a std::collections::BTreeMap<String, String>,
@@ -100,7 +102,11 @@ pub struct New<'a> {
 
 /// Creates a revision, or returns the one created before a crash. `collisions` counts different revisions with
 /// the same name.
-pub async fn create(context: &Context, new: &New<'_>, collisions: &mut i64) -> Result<Arc<Object>, Failure> {
+pub async fn create(
+    context: &Context,
+    new: &NewRevision<'_>,
+    collisions: &mut i64,
+) -> Result<Arc<Object>, ReconcileError> {
     let owner = new.owner.object;
     loop {
         let hash = hash(new.data, *collisions);
@@ -119,32 +125,38 @@ pub async fn create(context: &Context, new: &New<'_>, collisions: &mut i64) -> R
             "apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": metadata,
             "data": new.data, "revision": new.revision,
         });
-        match context.actor.create(Component::ControllerManager, document).await {
-            Err(error) if exists(&error) => match context.store.get(REVISIONS, &owner.namespace, &name) {
-                Some(found) if found.view::<Revision>().data == *new.data => return Ok(found),
-                Some(_) => *collisions += 1,
-                None => return Err(error.into()),
-            },
+        match context.client.create(Component::ControllerManager, document).await {
+            Err(error) if is_already_exists(&error) => {
+                match context.store.get(REVISIONS, &owner.namespace, &name) {
+                    Some(found) if found.view::<Revision>().data == *new.data => return Ok(found),
+                    Some(_) => *collisions += 1,
+                    None => return Err(error.into()),
+                }
+            }
             created => return Ok(created?),
         }
     }
 }
 
-fn exists(error: &ApiError) -> bool {
+fn is_already_exists(error: &ApiError) -> bool {
     error.reason == "AlreadyExists"
 }
 
 /// Sets the number of a revision.
-pub async fn renumber(context: &Context, object: &Object, revision: i64) -> Result<Arc<Object>, Failure> {
+pub async fn renumber(
+    context: &Context,
+    object: &Object,
+    revision: i64,
+) -> Result<Arc<Object>, ReconcileError> {
     let mut document = object.value();
     document["revision"] = revision.into();
-    Ok(context.actor.update(Component::ControllerManager, Part::Main, document).await?)
+    Ok(context.client.update(Component::ControllerManager, ObjectPart::Main, document).await?)
 }
 
-pub async fn forget(context: &Context, object: &Object) -> Result<(), Failure> {
+pub async fn delete(context: &Context, object: &Object) -> Result<(), ReconcileError> {
     let key = Key::new(&REVISIONS.into(), &object.namespace, &object.name);
     let this = Preconditions { uid: &object.uid, version: None };
-    Ok(settled(context.actor.delete(&key, this, Propagation::Background).await)?)
+    Ok(ignore_not_found_or_conflict(context.client.delete(&key, this, Propagation::Background).await)?)
 }
 
 #[cfg(test)]
@@ -152,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_is_the_one_that_kubernetes_computes() {
+    fn revision_hash_matches_kubernetes() {
         // Recorded from a real control plane.
         let template = json!({
             "metadata": {"labels": {"app": "vol", "x": "y"}, "annotations": {"t": "1"}},
@@ -168,7 +180,7 @@ mod tests {
                 "volumes": [{"name": "tmp", "emptyDir": {}}],
             },
         });
-        let data = data_of(&template);
+        let data = template_patch(&template);
         assert_eq!(hash(&data, 0), "58bf9b9974");
         assert_ne!(hash(&data, 1), hash(&data, 0));
         let kept = Revision { data, ..Revision::default() };
@@ -176,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_leaves_room_for_the_hash() {
+    fn long_name_is_truncated_before_the_hash() {
         assert_eq!(name(&"n".repeat(253), "h").len(), 225);
         assert_eq!(name("db", "h"), "db-h");
     }

@@ -1,7 +1,7 @@
 //! Static type check of CEL expressions, as when a rule is written.
 //!
 //! Covers fields of schemas, operators, and names and results of functions; arguments are checked for some functions only. Unknown types
-//! are [`Ty::Dyn`] and cause no errors.
+//! are [`CelType::Dyn`] and cause no errors.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators,
 };
 
-use super::{Expression, complaint, values};
+use super::{Expression, format_error, values};
 use crate::crd::pattern;
-use crate::crd::schema::{Additional, Schema};
+use crate::crd::schema::{AdditionalProperties, StructuralSchema};
 
 /// The type of an expression.
 #[derive(Clone, Debug)]
-pub enum Ty<'s> {
+pub enum CelType<'s> {
     Dyn,
     Bool,
     Int,
@@ -27,20 +27,20 @@ pub enum Ty<'s> {
     Duration,
     Null,
     /// An object of a schema; `true` if it is a resource with its own metadata.
-    Object(&'s Schema, bool),
+    Object(&'s StructuralSchema, bool),
     /// `metadata` of a resource: name and `generateName`.
     Meta,
-    List(Box<Ty<'s>>),
+    List(Box<CelType<'s>>),
     /// A map with string keys.
-    Map(Box<Ty<'s>>),
-    Optional(Box<Ty<'s>>),
+    Map(Box<CelType<'s>>),
+    Optional(Box<CelType<'s>>),
     /// A library type: `kubernetes.Quantity`.
-    Of(&'static str),
+    Opaque(&'static str),
 }
 
-impl<'s> Ty<'s> {
+impl<'s> CelType<'s> {
     /// Returns the type of a schema; `None` if expressions cannot access it.
-    pub fn of(schema: &'s Schema, resource: bool) -> Option<Self> {
+    pub fn from_schema(schema: &'s StructuralSchema, resource: bool) -> Option<Self> {
         if schema.int_or_string {
             return Some(Self::Dyn);
         }
@@ -54,11 +54,13 @@ impl<'s> Ty<'s> {
             "boolean" => Self::Bool,
             "integer" => Self::Int,
             "number" => Self::Double,
-            "array" => Self::List(Box::new(Self::of(schema.items.as_ref()?, false)?)),
+            "array" => Self::List(Box::new(Self::from_schema(schema.items.as_ref()?, false)?)),
             "object" => match &schema.additional {
-                Additional::Schema(values) => Self::Map(Box::new(Self::of(values, values.embedded)?)),
-                Additional::Any(_) => return None,
-                Additional::Unsaid => Self::Object(schema, resource || schema.embedded),
+                AdditionalProperties::Schema(values) => {
+                    Self::Map(Box::new(Self::from_schema(values, values.embedded)?))
+                }
+                AdditionalProperties::Any(_) => return None,
+                AdditionalProperties::Unset => Self::Object(schema, resource || schema.embedded),
             },
             _ => return None,
         })
@@ -81,7 +83,7 @@ impl<'s> Ty<'s> {
             Self::List(item) => format!("list({})", item.name()),
             Self::Map(value) => format!("map(string, {})", value.name()),
             Self::Optional(inner) => format!("optional_type({})", inner.name()),
-            Self::Of(name) => (*name).to_owned(),
+            Self::Opaque(name) => (*name).to_owned(),
         }
     }
 
@@ -90,7 +92,7 @@ impl<'s> Ty<'s> {
     }
 
     /// Whether values of the two types can be compared with `==`.
-    fn agrees(&self, other: &Self) -> bool {
+    fn is_comparable_to(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Dyn, _) | (_, Self::Dyn) => true,
             (Self::Null, other) | (other, Self::Null) => {
@@ -99,48 +101,48 @@ impl<'s> Ty<'s> {
             }
             (Self::List(a), Self::List(b))
             | (Self::Map(a), Self::Map(b))
-            | (Self::Optional(a), Self::Optional(b)) => a.agrees(b),
+            | (Self::Optional(a), Self::Optional(b)) => a.is_comparable_to(b),
             (Self::Map(_), Self::Object(..)) | (Self::Object(..), Self::Map(_)) => false,
-            (Self::Of(a), Self::Of(b)) => a == b,
+            (Self::Opaque(a), Self::Opaque(b)) => a == b,
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }
 
     /// Returns the type of a field.
-    fn field(&self, name: &str) -> Found<'s> {
+    fn field(&self, name: &str) -> FieldLookup<'s> {
         match self {
-            Self::Dyn => Found::Is(Self::Dyn),
-            Self::Map(value) => Found::Is((**value).clone()),
+            Self::Dyn => FieldLookup::Found(Self::Dyn),
+            Self::Map(value) => FieldLookup::Found((**value).clone()),
             Self::Meta => match name {
-                "name" | "generateName" => Found::Is(Self::String),
-                _ => Found::Undefined,
+                "name" | "generateName" => FieldLookup::Found(Self::String),
+                _ => FieldLookup::Undefined,
             },
             Self::Object(schema, resource) => {
                 if *resource {
                     match name {
-                        "apiVersion" | "kind" => return Found::Is(Self::String),
-                        "metadata" => return Found::Is(Self::Meta),
+                        "apiVersion" | "kind" => return FieldLookup::Found(Self::String),
+                        "metadata" => return FieldLookup::Found(Self::Meta),
                         _ => {}
                     }
                 }
                 let mut properties = schema.properties.iter();
                 let found = properties.find(|property| values::escape(property.0).as_deref() == Some(name));
-                match found.and_then(|(_, child)| Self::of(child, child.embedded)) {
-                    Some(ty) => Found::Is(ty),
-                    None => Found::Undefined,
+                match found.and_then(|(_, child)| Self::from_schema(child, child.embedded)) {
+                    Some(ty) => FieldLookup::Found(ty),
+                    None => FieldLookup::Undefined,
                 }
             }
             Self::Optional(inner) => match inner.field(name) {
-                Found::Is(ty) => Found::Is(Self::Optional(Box::new(ty))),
+                FieldLookup::Found(ty) => FieldLookup::Found(Self::Optional(Box::new(ty))),
                 other => other,
             },
-            _ => Found::NotSelectable,
+            _ => FieldLookup::NotSelectable,
         }
     }
 }
 
-enum Found<'s> {
-    Is(Ty<'s>),
+enum FieldLookup<'s> {
+    Found(CelType<'s>),
     Undefined,
     /// The type has no fields.
     NotSelectable,
@@ -149,86 +151,86 @@ enum Found<'s> {
 /// Returns the type of an expression with these variables, or the errors in the format of Kubernetes.
 pub fn check<'s>(
     expression: &Expression,
-    variables: impl IntoIterator<Item = (&'static str, Ty<'s>)>,
-) -> Result<Ty<'s>, String> {
+    variables: impl IntoIterator<Item = (&'static str, CelType<'s>)>,
+) -> Result<CelType<'s>, String> {
     let variables = variables.into_iter().map(|(name, ty)| (name.to_owned(), ty)).collect();
-    let mut checker = Checker { source: &expression.source, searched: 0, complaints: Vec::new() };
+    let mut checker = TypeChecker { source: &expression.source, search_offset: 0, errors: Vec::new() };
     let ty = checker.node(expression.root(), &variables);
-    if checker.complaints.is_empty() { Ok(ty) } else { Err(checker.complaints.join("\n")) }
+    if checker.errors.is_empty() { Ok(ty) } else { Err(checker.errors.join("\n")) }
 }
 
-type Variables<'s> = BTreeMap<String, Ty<'s>>;
+type Variables<'s> = BTreeMap<String, CelType<'s>>;
 
-struct Checker<'e> {
+struct TypeChecker<'e> {
     source: &'e str,
     /// The parser keeps no positions, so that errors are located by searching onwards from here.
-    searched: usize,
-    complaints: Vec<String>,
+    search_offset: usize,
+    errors: Vec<String>,
 }
 
-impl Checker<'_> {
-    fn complain<'s>(&mut self, needle: &str, text: &str) -> Ty<'s> {
-        let from = self.searched.min(self.source.len());
+impl TypeChecker<'_> {
+    fn report<'s>(&mut self, needle: &str, text: &str) -> CelType<'s> {
+        let from = self.search_offset.min(self.source.len());
         let onwards = self.source.get(from..).and_then(|rest| rest.find(needle)).map(|at| at + from);
         let at = onwards.or_else(|| self.source.find(needle)).unwrap_or_default();
-        self.complaints.push(complaint(self.source, at, text));
-        Ty::Dyn
+        self.errors.push(format_error(self.source, at, text));
+        CelType::Dyn
     }
 
     /// Adds an error of a call, located at its opening bracket.
-    fn complain_at_call<'s>(&mut self, name: &str, text: &str) -> Ty<'s> {
-        let from = self.searched.min(self.source.len());
+    fn report_at_call<'s>(&mut self, name: &str, text: &str) -> CelType<'s> {
+        let from = self.search_offset.min(self.source.len());
         let called = format!("{name}(");
         let onwards = self.source.get(from..).and_then(|rest| rest.find(&called)).map(|at| at + from);
         let at = onwards.or_else(|| self.source.find(&called)).unwrap_or_default();
-        self.complaints.push(complaint(self.source, at + name.len(), text));
-        Ty::Dyn
+        self.errors.push(format_error(self.source, at + name.len(), text));
+        CelType::Dyn
     }
 
     /// Moves the search past a name that was just checked.
-    fn pass(&mut self, needle: &str) {
-        if let Some(at) = self.source.get(self.searched..).and_then(|rest| rest.find(needle)) {
-            self.searched += at;
+    fn advance_past(&mut self, needle: &str) {
+        if let Some(at) = self.source.get(self.search_offset..).and_then(|rest| rest.find(needle)) {
+            self.search_offset += at;
         }
     }
 
-    fn node<'s>(&mut self, node: &IdedExpr, variables: &Variables<'s>) -> Ty<'s> {
+    fn node<'s>(&mut self, node: &IdedExpr, variables: &Variables<'s>) -> CelType<'s> {
         match &node.expr {
             Expr::Literal(literal) => match literal {
-                LiteralValue::Boolean(_) => Ty::Bool,
-                LiteralValue::Bytes(_) => Ty::Bytes,
-                LiteralValue::Double(_) => Ty::Double,
-                LiteralValue::Int(_) => Ty::Int,
-                LiteralValue::Null => Ty::Null,
-                LiteralValue::String(_) => Ty::String,
-                LiteralValue::UInt(_) => Ty::Uint,
+                LiteralValue::Boolean(_) => CelType::Bool,
+                LiteralValue::Bytes(_) => CelType::Bytes,
+                LiteralValue::Double(_) => CelType::Double,
+                LiteralValue::Int(_) => CelType::Int,
+                LiteralValue::Null => CelType::Null,
+                LiteralValue::String(_) => CelType::String,
+                LiteralValue::UInt(_) => CelType::Uint,
             },
             Expr::Ident(name) => match variables.get(name) {
                 Some(ty) => ty.clone(),
-                None if TYPES.contains(&name.as_str()) => Ty::Dyn,
+                None if TYPE_NAMES.contains(&name.as_str()) => CelType::Dyn,
                 None => {
                     let text = format!("undeclared reference to '{name}' (in container '')");
-                    self.complain(name, &text)
+                    self.report(name, &text)
                 }
             },
             Expr::Select(select) => {
                 let operand = self.node(&select.operand, variables);
                 let dotted = format!(".{}", select.field);
-                self.pass(&dotted);
+                self.advance_past(&dotted);
                 let ty = match operand.field(&select.field) {
-                    Found::Is(ty) => ty,
-                    Found::Undefined if select.test => {
-                        self.complain_at_call("has", &format!("undefined field '{}'", select.field))
+                    FieldLookup::Found(ty) => ty,
+                    FieldLookup::Undefined if select.test => {
+                        self.report_at_call("has", &format!("undefined field '{}'", select.field))
                     }
-                    Found::Undefined => {
-                        self.complain(&dotted, &format!("undefined field '{}'", select.field))
+                    FieldLookup::Undefined => {
+                        self.report(&dotted, &format!("undefined field '{}'", select.field))
                     }
-                    Found::NotSelectable => self.complain(
+                    FieldLookup::NotSelectable => self.report(
                         &dotted,
                         &format!("type '{}' does not support field selection", operand.name()),
                     ),
                 };
-                if select.test { Ty::Bool } else { ty }
+                if select.test { CelType::Bool } else { ty }
             }
             Expr::List(list) => {
                 let mut item = None;
@@ -236,11 +238,11 @@ impl Checker<'_> {
                     let ty = self.node(element, variables);
                     item = Some(match item {
                         None => ty,
-                        Some(before) if ty.agrees(&before) => before,
-                        Some(_) => Ty::Dyn,
+                        Some(before) if ty.is_comparable_to(&before) => before,
+                        Some(_) => CelType::Dyn,
                     });
                 }
-                Ty::List(Box::new(item.unwrap_or(Ty::Dyn)))
+                CelType::List(Box::new(item.unwrap_or(CelType::Dyn)))
             }
             Expr::Map(map) => {
                 for entry in &map.entries {
@@ -249,44 +251,44 @@ impl Checker<'_> {
                         self.node(&entry.value, variables);
                     }
                 }
-                Ty::Dyn
+                CelType::Dyn
             }
             Expr::Comprehension(loops) => self.comprehension(loops, variables),
             Expr::Call(call) => self.call(call, variables),
-            Expr::Struct(_) | Expr::Unspecified => Ty::Dyn,
+            Expr::Struct(_) | Expr::Unspecified => CelType::Dyn,
         }
     }
 
-    fn comprehension<'s>(&mut self, loops: &ComprehensionExpr, variables: &Variables<'s>) -> Ty<'s> {
+    fn comprehension<'s>(&mut self, loops: &ComprehensionExpr, variables: &Variables<'s>) -> CelType<'s> {
         let item = match self.node(&loops.iter_range, variables) {
-            Ty::List(item) => *item,
-            Ty::Map(_) => Ty::String,
-            Ty::Dyn => Ty::Dyn,
+            CelType::List(item) => *item,
+            CelType::Map(_) => CelType::String,
+            CelType::Dyn => CelType::Dyn,
             other => {
                 let text = format!(
                     "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
                     other.name()
                 );
-                self.complain(".", &text)
+                self.report(".", &text)
             }
         };
         let mut inner = variables.clone();
         inner.insert(loops.iter_var.clone(), item);
         if let Some(second) = &loops.iter_var2 {
-            inner.insert(second.clone(), Ty::Dyn);
+            inner.insert(second.clone(), CelType::Dyn);
         }
         let init = self.node(&loops.accu_init, variables);
         let empty = matches!(&loops.accu_init.expr, Expr::List(list) if list.elements.is_empty());
         inner.insert(loops.accu_var.clone(), init.clone());
         let step = self.node(&loops.loop_step, &inner);
-        if empty && matches!(step, Ty::List(_)) {
+        if empty && matches!(step, CelType::List(_)) {
             inner.insert(loops.accu_var.clone(), step);
         }
         inner.remove(&loops.iter_var);
         self.node(&loops.result, &inner)
     }
 
-    fn call<'s>(&mut self, call: &CallExpr, variables: &Variables<'s>) -> Ty<'s> {
+    fn call<'s>(&mut self, call: &CallExpr, variables: &Variables<'s>) -> CelType<'s> {
         // `math.greatest(...)`, `format.dns1123Label()`, `optional.of(...)`: the name of a library is not a variable.
         if let Some(target) = &call.target
             && let Expr::Ident(library) = &target.expr
@@ -296,52 +298,57 @@ impl Checker<'_> {
             for argument in &call.args {
                 self.node(argument, variables);
             }
-            if let Some((_, result)) = QUALIFIED.iter().find(|(known, _)| *known == name) {
+            if let Some((_, result)) = QUALIFIED_FUNCTIONS.iter().find(|(known, _)| *known == name) {
                 return result.ty();
             }
         }
         let mut types = Vec::new();
         if let Some(target) = &call.target {
             types.push(self.node(target, variables));
-            self.pass(&format!(".{}", call.func_name));
+            self.advance_past(&format!(".{}", call.func_name));
         }
         types.extend(call.args.iter().map(|argument| self.node(argument, variables)));
         match (call.func_name.as_str(), types.as_slice()) {
             (operators::CONDITIONAL, [condition, yes, no]) => {
-                if !condition.agrees(&Ty::Bool) || !yes.agrees(no) {
+                if !condition.is_comparable_to(&CelType::Bool) || !yes.is_comparable_to(no) {
                     return self.no_overload(call, &types);
                 }
-                if matches!(yes, Ty::Dyn) { no.clone() } else { yes.clone() }
+                if matches!(yes, CelType::Dyn) { no.clone() } else { yes.clone() }
             }
-            (name, [a, b]) if SYMBOLS.iter().any(|(known, _)| *known == name) => match binary(name, a, b) {
-                Some(ty) => ty,
-                None => self.no_overload(call, &types),
-            },
-            (operators::LOGICAL_NOT, [a]) if a.agrees(&Ty::Bool) => Ty::Bool,
-            (operators::NEGATE, [a @ (Ty::Int | Ty::Double | Ty::Dyn | Ty::Duration)]) => a.clone(),
+            (name, [a, b]) if SYMBOLS.iter().any(|(known, _)| *known == name) => {
+                match binary_result(name, a, b) {
+                    Some(ty) => ty,
+                    None => self.no_overload(call, &types),
+                }
+            }
+            (operators::LOGICAL_NOT, [a]) if a.is_comparable_to(&CelType::Bool) => CelType::Bool,
+            (
+                operators::NEGATE,
+                [a @ (CelType::Int | CelType::Double | CelType::Dyn | CelType::Duration)],
+            ) => a.clone(),
             (operators::LOGICAL_NOT | operators::NEGATE, _) => self.no_overload(call, &types),
-            (operators::NOT_STRICTLY_FALSE, _) => Ty::Bool,
+            (operators::NOT_STRICTLY_FALSE, _) => CelType::Bool,
             (operators::OPT_INDEX, [container, _]) => {
                 let inner = match (container, call.args.get(1).map(|key| &key.expr)) {
-                    (Ty::List(item), _) => (**item).clone(),
+                    (CelType::List(item), _) => (**item).clone(),
                     (container, Some(Expr::Literal(LiteralValue::String(name)))) => {
                         match container.field(name.inner()) {
-                            Found::Is(Ty::Optional(inner)) => *inner,
-                            Found::Is(ty) => ty,
-                            Found::Undefined => {
+                            FieldLookup::Found(CelType::Optional(inner)) => *inner,
+                            FieldLookup::Found(ty) => ty,
+                            FieldLookup::Undefined => {
                                 let text = format!("undefined field '{}'", name.inner());
-                                self.complain(name.inner(), &text)
+                                self.report(name.inner(), &text)
                             }
-                            Found::NotSelectable => Ty::Dyn,
+                            FieldLookup::NotSelectable => CelType::Dyn,
                         }
                     }
-                    _ => Ty::Dyn,
+                    _ => CelType::Dyn,
                 };
-                Ty::Optional(Box::new(inner))
+                CelType::Optional(Box::new(inner))
             }
             (name, types) => match FUNCTIONS.iter().find(|(known, _)| *known == name) {
                 Some(_) if !accepts(name, types, call.target.is_some()) => {
-                    let mut names: Vec<String> = types.iter().map(Ty::name).collect();
+                    let mut names: Vec<String> = types.iter().map(CelType::name).collect();
                     let target = match call.target {
                         Some(_) => format!("{}.", names.remove(0)),
                         None => String::new(),
@@ -350,7 +357,7 @@ impl Checker<'_> {
                         "found no matching overload for '{name}' applied to '{target}({})'",
                         names.join(", ")
                     );
-                    self.complain_at_call(name, &text)
+                    self.report_at_call(name, &text)
                 }
                 Some((_, result)) => {
                     if name == "matches"
@@ -358,98 +365,107 @@ impl Checker<'_> {
                             call.args.last().map(|last| &last.expr)
                         && pattern::compile(text.inner()).is_err()
                     {
-                        self.complain(&format!("'{}'", text.inner()), "invalid matches argument");
+                        self.report(&format!("'{}'", text.inner()), "invalid matches argument");
                     }
-                    result.on(types)
+                    result.resolve(types)
                 }
                 None => {
                     let text = format!("undeclared reference to '{name}' (in container '')");
-                    self.complain_at_call(name, &text)
+                    self.report_at_call(name, &text)
                 }
             },
         }
     }
 
-    fn no_overload<'s>(&mut self, call: &CallExpr, types: &[Ty<'_>]) -> Ty<'s> {
-        let names: Vec<String> = types.iter().map(Ty::name).collect();
+    fn no_overload<'s>(&mut self, call: &CallExpr, types: &[CelType<'_>]) -> CelType<'s> {
+        let names: Vec<String> = types.iter().map(CelType::name).collect();
         let shown = if call.func_name == operators::IN { "@in" } else { call.func_name.as_str() };
         let text = format!("found no matching overload for '{shown}' applied to '({})'", names.join(", "));
         match call.func_name.as_str() {
-            operators::IN => self.complain("in ", &text),
+            operators::IN => self.report("in ", &text),
             operators::CONDITIONAL => {
-                self.searched = 0;
-                self.complain("?", &text)
+                self.search_offset = 0;
+                self.report("?", &text)
             }
             operators::LOGICAL_NOT | operators::NEGATE => {
-                self.searched = 0;
-                self.complain(&call.func_name[..1], &text)
+                self.search_offset = 0;
+                self.report(&call.func_name[..1], &text)
             }
             name => {
                 let symbol =
                     SYMBOLS.iter().find(|(known, _)| *known == name).map_or("", |(_, symbol)| symbol);
-                self.complain(symbol, &text)
+                self.report(symbol, &text)
             }
         }
     }
 }
 
 /// Whether a function accepts arguments of these types; unknown functions accept all.
-fn accepts(name: &str, types: &[Ty<'_>], is_method: bool) -> bool {
-    let is = |at: usize, wanted: Ty<'_>| types.get(at).is_some_and(|ty| ty.agrees(&wanted));
+fn accepts(name: &str, types: &[CelType<'_>], is_method: bool) -> bool {
+    let is = |at: usize, wanted: CelType<'_>| types.get(at).is_some_and(|ty| ty.is_comparable_to(&wanted));
     match name {
         "contains" | "startsWith" | "endsWith" | "matches" | "find" => {
-            types.len() == 2 && is(0, Ty::String) && is(1, Ty::String) && (is_method || name == "matches")
+            types.len() == 2
+                && is(0, CelType::String)
+                && is(1, CelType::String)
+                && (is_method || name == "matches")
         }
-        "lowerAscii" | "upperAscii" | "trim" => types.len() == 1 && is(0, Ty::String),
-        "split" | "replace" | "findAll" => types.len() > 1 && is(0, Ty::String) && is(1, Ty::String),
-        "charAt" => types.len() == 2 && is(0, Ty::String) && is(1, Ty::Int),
+        "lowerAscii" | "upperAscii" | "trim" => types.len() == 1 && is(0, CelType::String),
+        "split" | "replace" | "findAll" => {
+            types.len() > 1 && is(0, CelType::String) && is(1, CelType::String)
+        }
+        "charAt" => types.len() == 2 && is(0, CelType::String) && is(1, CelType::Int),
         "quantity" | "isQuantity" | "url" | "isURL" | "isIP" | "cidr" | "isCIDR" => {
-            types.len() == 1 && is(0, Ty::String)
+            types.len() == 1 && is(0, CelType::String)
         }
         "size" => {
-            let sized =
-                |ty: &Ty<'_>| matches!(ty, Ty::Dyn | Ty::String | Ty::Bytes | Ty::List(_) | Ty::Map(_));
+            let sized = |ty: &CelType<'_>| {
+                matches!(
+                    ty,
+                    CelType::Dyn | CelType::String | CelType::Bytes | CelType::List(_) | CelType::Map(_)
+                )
+            };
             types.len() == 1 && types.iter().all(sized)
         }
         "sort" => {
-            !matches!(types, [Ty::List(item)] if matches!(**item, Ty::Object(..) | Ty::List(_) | Ty::Map(_)))
+            !matches!(types, [CelType::List(item)] if matches!(**item, CelType::Object(..) | CelType::List(_) | CelType::Map(_)))
         }
         _ => true,
     }
 }
 
 /// Returns the result type of an operator; `None` if the types do not fit.
-fn binary<'s>(operator: &str, a: &Ty<'s>, b: &Ty<'s>) -> Option<Ty<'s>> {
-    use Ty::{Bool, Bytes, Double, Duration, Dyn, Int, List, Map, String, Timestamp, Uint};
+fn binary_result<'s>(operator: &str, a: &CelType<'s>, b: &CelType<'s>) -> Option<CelType<'s>> {
+    use CelType::{Bool, Bytes, Double, Duration, Dyn, Int, List, Map, String, Timestamp, Uint};
     let known = !matches!(a, Dyn) && !matches!(b, Dyn);
     Some(match operator {
         operators::LOGICAL_AND | operators::LOGICAL_OR => {
-            if !a.agrees(&Bool) || !b.agrees(&Bool) {
+            if !a.is_comparable_to(&Bool) || !b.is_comparable_to(&Bool) {
                 return None;
             }
             Bool
         }
         operators::EQUALS | operators::NOT_EQUALS => {
-            if !a.agrees(b) {
+            if !a.is_comparable_to(b) {
                 return None;
             }
             Bool
         }
         operators::LESS | operators::LESS_EQUALS | operators::GREATER | operators::GREATER_EQUALS => {
             let comparable = matches!(a, Bool | String | Bytes | Timestamp | Duration);
-            if known && !(a.is_number() && b.is_number()) && !(comparable && a.agrees(b)) {
+            if known && !(a.is_number() && b.is_number()) && !(comparable && a.is_comparable_to(b)) {
                 return None;
             }
             Bool
         }
         operators::IN => match b {
             Dyn => Bool,
-            List(item) if a.agrees(item) => Bool,
-            Map(_) if a.agrees(&String) => Bool,
+            List(item) if a.is_comparable_to(item) => Bool,
+            Map(_) if a.is_comparable_to(&String) => Bool,
             _ => return None,
         },
         operators::INDEX => match (a, b) {
-            (Dyn | Ty::Optional(_), _) => Dyn,
+            (Dyn | CelType::Optional(_), _) => Dyn,
             (List(item), Int | Dyn) => (**item).clone(),
             (Map(value), String | Dyn) => (**value).clone(),
             _ => return None,
@@ -464,13 +480,13 @@ fn binary<'s>(operator: &str, a: &Ty<'s>, b: &Ty<'s>) -> Option<Ty<'s>> {
                     a.clone()
                 }
             }
-            (Int | Uint | Double | String | Bytes | Duration, _) if a.agrees(b) => a.clone(),
+            (Int | Uint | Double | String | Bytes | Duration, _) if a.is_comparable_to(b) => a.clone(),
             _ => return None,
         },
         operators::SUBSTRACT => match (a, b) {
             (Timestamp, Timestamp) => Duration,
             (Timestamp, Duration) => Timestamp,
-            (Int | Uint | Double | Duration, _) if a.agrees(b) => a.clone(),
+            (Int | Uint | Double | Duration, _) if a.is_comparable_to(b) => a.clone(),
             _ => return None,
         },
         operators::MODULO => match (a, b) {
@@ -478,7 +494,7 @@ fn binary<'s>(operator: &str, a: &Ty<'s>, b: &Ty<'s>) -> Option<Ty<'s>> {
             _ => return None,
         },
         _ => match (a, b) {
-            (Int | Uint | Double, _) if a.agrees(b) => a.clone(),
+            (Int | Uint | Double, _) if a.is_comparable_to(b) => a.clone(),
             _ => return None,
         },
     })
@@ -503,12 +519,12 @@ const SYMBOLS: &[(&str, &str)] = &[
 ];
 
 /// Type names are values, too: `type(x) == string`.
-const TYPES: &[&str] =
+const TYPE_NAMES: &[&str] =
     &["int", "uint", "double", "string", "bytes", "bool", "list", "map", "null_type", "type"];
 
 /// The result type of a function.
 #[derive(Clone, Copy)]
-enum Gives {
+enum ReturnType {
     Dyn,
     Bool,
     Int,
@@ -520,49 +536,49 @@ enum Gives {
     Duration,
     Strings,
     /// The type of the receiver.
-    Same,
+    Receiver,
     /// The element type of the receiver.
-    Item,
+    ReceiverElement,
     /// The value type of the optional.
-    Inner,
-    Of(&'static str),
+    OptionalValue,
+    Opaque(&'static str),
 }
 
-impl Gives {
-    fn ty<'s>(self) -> Ty<'s> {
-        self.on(&[])
+impl ReturnType {
+    fn ty<'s>(self) -> CelType<'s> {
+        self.resolve(&[])
     }
 
-    fn on<'s>(self, types: &[Ty<'s>]) -> Ty<'s> {
+    fn resolve<'s>(self, types: &[CelType<'s>]) -> CelType<'s> {
         let first = types.first();
         match self {
-            Self::Dyn => Ty::Dyn,
-            Self::Bool => Ty::Bool,
-            Self::Int => Ty::Int,
-            Self::Uint => Ty::Uint,
-            Self::Double => Ty::Double,
-            Self::String => Ty::String,
-            Self::Bytes => Ty::Bytes,
-            Self::Timestamp => Ty::Timestamp,
-            Self::Duration => Ty::Duration,
-            Self::Strings => Ty::List(Box::new(Ty::String)),
-            Self::Same => first.cloned().unwrap_or(Ty::Dyn),
-            Self::Item => match first {
-                Some(Ty::List(item)) => (**item).clone(),
-                _ => Ty::Dyn,
+            Self::Dyn => CelType::Dyn,
+            Self::Bool => CelType::Bool,
+            Self::Int => CelType::Int,
+            Self::Uint => CelType::Uint,
+            Self::Double => CelType::Double,
+            Self::String => CelType::String,
+            Self::Bytes => CelType::Bytes,
+            Self::Timestamp => CelType::Timestamp,
+            Self::Duration => CelType::Duration,
+            Self::Strings => CelType::List(Box::new(CelType::String)),
+            Self::Receiver => first.cloned().unwrap_or(CelType::Dyn),
+            Self::ReceiverElement => match first {
+                Some(CelType::List(item)) => (**item).clone(),
+                _ => CelType::Dyn,
             },
-            Self::Inner => match first {
-                Some(Ty::Optional(inner)) => (**inner).clone(),
-                _ => Ty::Dyn,
+            Self::OptionalValue => match first {
+                Some(CelType::Optional(inner)) => (**inner).clone(),
+                _ => CelType::Dyn,
             },
-            Self::Of(name) => Ty::Of(name),
+            Self::Opaque(name) => CelType::Opaque(name),
         }
     }
 }
 
 #[rustfmt::skip]
-const QUALIFIED: &[(&str, Gives)] = {
-    use Gives::*;
+const QUALIFIED_FUNCTIONS: &[(&str, ReturnType)] = {
+    use ReturnType::*;
     &[
         ("sets.contains", Bool), ("sets.equivalent", Bool), ("sets.intersects", Bool),
         ("strings.quote", String), ("lists.range", Dyn), ("ip.isCanonical", Bool),
@@ -576,8 +592,8 @@ const QUALIFIED: &[(&str, Gives)] = {
 };
 
 #[rustfmt::skip]
-const FUNCTIONS: &[(&str, Gives)] = {
-    use Gives::*;
+const FUNCTIONS: &[(&str, ReturnType)] = {
+    use ReturnType::*;
     &[
         ("size", Int), ("contains", Bool), ("startsWith", Bool), ("endsWith", Bool), ("matches", Bool),
         ("int", Int), ("uint", Uint), ("double", Double), ("string", String), ("bytes", Bytes), ("bool", Bool),
@@ -586,19 +602,19 @@ const FUNCTIONS: &[(&str, Gives)] = {
         ("getDayOfWeek", Int), ("getHours", Int), ("getMinutes", Int), ("getSeconds", Int), ("getMilliseconds", Int),
         ("charAt", String), ("indexOf", Int), ("lastIndexOf", Int), ("lowerAscii", String), ("upperAscii", String),
         ("replace", String), ("split", Strings), ("join", String), ("substring", String), ("trim", String),
-        ("format", String), ("reverse", Same), ("find", String), ("findAll", Strings),
-        ("isSorted", Bool), ("sum", Item), ("min", Item), ("max", Item), ("distinct", Same), ("flatten", Dyn),
-        ("slice", Same), ("sort", Same), ("first", Dyn), ("last", Dyn),
-        ("url", Of("kubernetes.URL")), ("isURL", Bool), ("getScheme", String), ("getHost", String), ("getHostname", String),
+        ("format", String), ("reverse", Receiver), ("find", String), ("findAll", Strings),
+        ("isSorted", Bool), ("sum", ReceiverElement), ("min", ReceiverElement), ("max", ReceiverElement), ("distinct", Receiver), ("flatten", Dyn),
+        ("slice", Receiver), ("sort", Receiver), ("first", Dyn), ("last", Dyn),
+        ("url", Opaque("kubernetes.URL")), ("isURL", Bool), ("getScheme", String), ("getHost", String), ("getHostname", String),
         ("getPort", String), ("getEscapedPath", String), ("getQuery", Dyn),
-        ("quantity", Of("kubernetes.Quantity")), ("isQuantity", Bool), ("isInteger", Bool), ("asInteger", Int),
-        ("asApproximateFloat", Double), ("sign", Int), ("add", Same), ("sub", Same), ("isGreaterThan", Bool),
+        ("quantity", Opaque("kubernetes.Quantity")), ("isQuantity", Bool), ("isInteger", Bool), ("asInteger", Int),
+        ("asApproximateFloat", Double), ("sign", Int), ("add", Receiver), ("sub", Receiver), ("isGreaterThan", Bool),
         ("isLessThan", Bool), ("compareTo", Int),
-        ("ip", Of("net.IP")), ("isIP", Bool), ("family", Int), ("isUnspecified", Bool), ("isLoopback", Bool),
+        ("ip", Opaque("net.IP")), ("isIP", Bool), ("family", Int), ("isUnspecified", Bool), ("isLoopback", Bool),
         ("isLinkLocalMulticast", Bool), ("isLinkLocalUnicast", Bool), ("isGlobalUnicast", Bool),
-        ("cidr", Of("net.CIDR")), ("isCIDR", Bool), ("containsIP", Bool), ("containsCIDR", Bool), ("masked", Same),
-        ("prefixLength", Int), ("semver", Of("kubernetes.Semver")), ("isSemver", Bool), ("major", Int), ("minor", Int),
-        ("patch", Int), ("validate", Dyn), ("@pairs", Dyn), ("@sortBy", Same), ("value", Inner), ("hasValue", Bool), ("orValue", Inner), ("or", Same),
+        ("cidr", Opaque("net.CIDR")), ("isCIDR", Bool), ("containsIP", Bool), ("containsCIDR", Bool), ("masked", Receiver),
+        ("prefixLength", Int), ("semver", Opaque("kubernetes.Semver")), ("isSemver", Bool), ("major", Int), ("minor", Int),
+        ("patch", Int), ("validate", Dyn), ("@pairs", Dyn), ("@sortBy", Receiver), ("value", OptionalValue), ("hasValue", Bool), ("orValue", OptionalValue), ("or", Receiver),
         // Functions of admission policies.
         ("authorizer", Dyn), ("group", Dyn), ("resource", Dyn), ("subresource", Dyn), ("namespace", Dyn),
         ("name", Dyn), ("check", Dyn), ("allowed", Bool), ("reason", String), ("errored", Bool), ("error", String),
@@ -614,8 +630,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_are_typed_by_their_schema() {
-        let schema = Schema::read(&json!({"type": "object", "properties": {
+    fn rules_are_type_checked_against_schema() {
+        let schema = StructuralSchema::parse(&json!({"type": "object", "properties": {
             "a": {"type": "integer"}, "s": {"type": "string"}, "my-f": {"type": "string"},
             "namespace": {"type": "string"}, "n": {"type": "number"},
             "l": {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "string"}}}},
@@ -625,7 +641,7 @@ mod tests {
         }}));
         let outcome = |rule: &str| {
             let expression = Expression::parse(rule).unwrap();
-            let ty = Ty::of(&schema, false).unwrap();
+            let ty = CelType::from_schema(&schema, false).unwrap();
             check(&expression, [("self", ty.clone()), ("oldSelf", ty)]).map(|ty| ty.name())
         };
         #[rustfmt::skip]

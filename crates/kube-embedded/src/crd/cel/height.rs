@@ -2,31 +2,31 @@
 
 /// An open bracket, or the whole text.
 #[derive(Default)]
-struct Level {
+struct BracketLevel {
     /// Operators since the last separator.
     operators: usize,
     /// Selections, calls and brackets in the current operand.
     operand: usize,
-    highest_operand: usize,
+    max_operand: usize,
     /// The greatest height of a part that ended with a separator.
-    highest: usize,
+    max_part: usize,
 }
 
-impl Level {
+impl BracketLevel {
     fn end_operand(&mut self) {
-        self.highest_operand = self.highest_operand.max(self.operand);
+        self.max_operand = self.max_operand.max(self.operand);
         self.operand = 0;
     }
 
     fn end_part(&mut self) {
         self.end_operand();
-        self.highest = self.highest.max(self.operators.saturating_add(self.highest_operand));
-        (self.operators, self.highest_operand) = (0, 0);
+        self.max_part = self.max_part.max(self.operators.saturating_add(self.max_operand));
+        (self.operators, self.max_operand) = (0, 0);
     }
 
     fn height(mut self) -> usize {
         self.end_part();
-        self.highest
+        self.max_part
     }
 }
 
@@ -34,7 +34,7 @@ impl Level {
 pub(super) fn height(source: &str) -> usize {
     let bytes = source.as_bytes();
     let mut levels = Vec::new();
-    let mut level = Level::default();
+    let mut level = BracketLevel::default();
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         at += 1;

@@ -16,10 +16,10 @@ use kube_cel::cel::{Context, ExecutionError, Value as Cel};
 use super::children;
 
 /// Budget of one evaluation: a quarter of a million steps, or ten megabytes of text.
-const MOST: u64 = 1_000_000;
-const OF_A_NODE: u64 = 4;
-const OF_AN_ELEMENT: u64 = 2;
-const BYTES_FOR_ONE: u64 = 10;
+const MAX_COST: u64 = 1_000_000;
+const NODE_COST: u64 = 4;
+const ELEMENT_COST: u64 = 2;
+const BYTES_PER_COST_UNIT: u64 = 10;
 
 /// Identifiers before a dot that are not values.
 const NAMESPACES: &[&str] =
@@ -30,8 +30,8 @@ thread_local! {
 }
 
 /// Runs `evaluation` on this thread; `None` if it exceeds its budget.
-pub fn within<T>(evaluation: impl FnOnce() -> T) -> Option<T> {
-    LEFT.set(Some(MOST));
+pub fn with_budget<T>(evaluation: impl FnOnce() -> T) -> Option<T> {
+    LEFT.set(Some(MAX_COST));
     let result = evaluation();
     LEFT.get().map(|_| result)
 }
@@ -50,20 +50,20 @@ fn spend(cost: u64) -> Result<(), ExecutionError> {
 fn size(value: &Cel) -> u64 {
     let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
     match value {
-        Cel::String(text) => count(text.len()) / BYTES_FOR_ONE,
-        Cel::Bytes(bytes) => count(bytes.len()) / BYTES_FOR_ONE,
+        Cel::String(text) => count(text.len()) / BYTES_PER_COST_UNIT,
+        Cel::Bytes(bytes) => count(bytes.len()) / BYTES_PER_COST_UNIT,
         // Texts inside are shared until a new value is computed from them.
         Cel::List(items) => items.iter().fold(0, |sum, item| {
-            sum + OF_AN_ELEMENT
-                + if let Cel::String(text) = item { count(text.len()) / BYTES_FOR_ONE } else { 0 }
+            sum + ELEMENT_COST
+                + if let Cel::String(text) = item { count(text.len()) / BYTES_PER_COST_UNIT } else { 0 }
         }),
-        Cel::Map(map) => count(map.map.len()).saturating_mul(OF_AN_ELEMENT),
+        Cel::Map(map) => count(map.map.len()).saturating_mul(ELEMENT_COST),
         _ => 0,
     }
 }
 
 /// Adds the charging functions, and replacements for functions whose results can be far larger than their arguments.
-pub fn add_to(library: &mut Context<'_>) {
+pub fn register_functions(library: &mut Context<'_>) {
     library.add_function("@round", |cost: i64, goes_on: Cel| -> Result<Cel, ExecutionError> {
         spend(cost.unsigned_abs())?;
         Ok(goes_on)
@@ -76,7 +76,7 @@ pub fn add_to(library: &mut Context<'_>) {
     library.add_function("split", split);
     library.add_function("join", join);
     library.add_function("lists.range", |length: i64| -> Result<Cel, ExecutionError> {
-        spend(length.max(0).unsigned_abs().saturating_mul(OF_AN_ELEMENT))?;
+        spend(length.max(0).unsigned_abs().saturating_mul(ELEMENT_COST))?;
         Ok(Cel::List(Arc::new((0..length).map(Cel::Int).collect())))
     });
 }
@@ -102,9 +102,9 @@ fn split(This(text): This<Arc<String>>, Arguments(args): Arguments) -> Result<Ce
     };
     let found =
         if between.is_empty() { text.chars().count() } else { text.matches(between.as_str()).count() + 1 };
-    spend(u64::try_from(found.min(most)).unwrap_or(u64::MAX).saturating_mul(OF_AN_ELEMENT))?;
+    spend(u64::try_from(found.min(most)).unwrap_or(u64::MAX).saturating_mul(ELEMENT_COST))?;
     let parts: Vec<&str> = if between.is_empty() {
-        characters(&text, most)
+        split_chars(&text, most)
     } else {
         text.splitn(most, between.as_str()).collect()
     };
@@ -112,7 +112,7 @@ fn split(This(text): This<Arc<String>>, Arguments(args): Arguments) -> Result<Ce
 }
 
 /// Splits into at most `most` parts, of one character each but the last.
-fn characters(text: &str, most: usize) -> Vec<&str> {
+fn split_chars(text: &str, most: usize) -> Vec<&str> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some(first) = rest.chars().next().filter(|_| parts.len() < most) {
         let end = if parts.len() + 1 == most { rest.len() } else { first.len_utf8() };
@@ -142,47 +142,47 @@ fn join(This(list): This<Arc<Vec<Cel>>>, Arguments(args): Arguments) -> Result<C
 }
 
 fn spend_bytes(bytes: usize) -> Result<(), ExecutionError> {
-    spend(u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES_FOR_ONE)
+    spend(u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES_PER_COST_UNIT)
 }
 
 /// Returns the expression with charges inserted.
-pub fn metered(node: &IdedExpr) -> IdedExpr {
-    let all = |nodes: &[IdedExpr]| nodes.iter().map(metered).collect::<Vec<_>>();
+pub fn instrument(node: &IdedExpr) -> IdedExpr {
+    let all = |nodes: &[IdedExpr]| nodes.iter().map(instrument).collect::<Vec<_>>();
     let expr = match &node.expr {
         Expr::Call(written) => {
             let mut call = CallExpr {
                 func_name: written.func_name.clone(),
-                target: written.target.as_deref().map(|target| Box::new(metered(target))),
+                target: written.target.as_deref().map(|target| Box::new(instrument(target))),
                 args: all(&written.args),
             };
             // The rounds of a loop have already been charged for its result list.
             let gathers =
                 matches!(&written.args[..], [so_far, ..] if is_ident(so_far, |name| name == "@result"));
             if written.func_name == operators::ADD && !gathers || is_function(&written.func_name) {
-                call.args = call.args.into_iter().map(weighed).collect();
+                call.args = call.args.into_iter().map(with_size_charge).collect();
             }
             call.target = call.target.map(|target| {
                 let namespace = is_ident(&target, |name| NAMESPACES.contains(&name));
-                if namespace { target } else { Box::new(weighed(*target)) }
+                if namespace { target } else { Box::new(with_size_charge(*target)) }
             });
             Expr::Call(call)
         }
         Expr::Comprehension(loops) => {
-            let nodes = own_nodes(&loops.loop_cond) + own_nodes(&loops.loop_step);
-            let cost = i64::try_from(nodes.saturating_mul(OF_A_NODE)).unwrap_or(i64::MAX);
-            let cost = node_of(Expr::Literal(LiteralValue::Int(cost.into())));
+            let nodes = nodes_per_round(&loops.loop_cond) + nodes_per_round(&loops.loop_step);
+            let cost = i64::try_from(nodes.saturating_mul(NODE_COST)).unwrap_or(i64::MAX);
+            let cost = new_node(Expr::Literal(LiteralValue::Int(cost.into())));
             Expr::Comprehension(Box::new(ComprehensionExpr {
-                iter_range: metered(&loops.iter_range),
-                accu_init: metered(&loops.accu_init),
-                loop_cond: call("@round", vec![cost, metered(&loops.loop_cond)]),
-                loop_step: metered(&loops.loop_step),
-                result: metered(&loops.result),
+                iter_range: instrument(&loops.iter_range),
+                accu_init: instrument(&loops.accu_init),
+                loop_cond: call("@round", vec![cost, instrument(&loops.loop_cond)]),
+                loop_step: instrument(&loops.loop_step),
+                result: instrument(&loops.result),
                 ..ComprehensionExpr::clone(loops)
             }))
         }
         Expr::Select(select) => {
             let mut select = select.clone();
-            select.operand = Box::new(metered(&select.operand));
+            select.operand = Box::new(instrument(&select.operand));
             Expr::Select(select)
         }
         Expr::List(list) => {
@@ -194,7 +194,7 @@ pub fn metered(node: &IdedExpr) -> IdedExpr {
             let mut map = map.clone();
             for entry in &mut map.entries {
                 if let EntryExpr::MapEntry(entry) = &mut entry.expr {
-                    (entry.key, entry.value) = (metered(&entry.key), metered(&entry.value));
+                    (entry.key, entry.value) = (instrument(&entry.key), instrument(&entry.value));
                 }
             }
             Expr::Map(map)
@@ -214,14 +214,14 @@ fn is_ident(node: &IdedExpr, which: impl Fn(&str) -> bool) -> bool {
 }
 
 /// Number of nodes that one round evaluates; nested loops are charged separately.
-fn own_nodes(node: &IdedExpr) -> u64 {
+fn nodes_per_round(node: &IdedExpr) -> u64 {
     match &node.expr {
-        Expr::Comprehension(loops) => 1 + own_nodes(&loops.iter_range),
-        _ => 1 + children(node).into_iter().map(own_nodes).sum::<u64>(),
+        Expr::Comprehension(loops) => 1 + nodes_per_round(&loops.iter_range),
+        _ => 1 + children(node).into_iter().map(nodes_per_round).sum::<u64>(),
     }
 }
 
-fn weighed(node: IdedExpr) -> IdedExpr {
+fn with_size_charge(node: IdedExpr) -> IdedExpr {
     match node.expr {
         Expr::Literal(_) => node,
         _ => call("@weigh", vec![node]),
@@ -229,9 +229,9 @@ fn weighed(node: IdedExpr) -> IdedExpr {
 }
 
 fn call(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
-    node_of(Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
+    new_node(Expr::Call(CallExpr { func_name: name.to_owned(), target: None, args }))
 }
 
-fn node_of(expr: Expr) -> IdedExpr {
+fn new_node(expr: Expr) -> IdedExpr {
     IdedExpr { id: 0, expr }
 }

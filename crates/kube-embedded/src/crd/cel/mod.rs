@@ -34,16 +34,16 @@ const MAX_DEPTH: usize = 150;
 /// if they were nested.
 const MAX_HEIGHT: usize = 2 * MAX_DEPTH;
 /// Longer expressions are parsed on a separate stack.
-const SHORT: usize = 200;
+const MAX_INLINE_PARSE_LEN: usize = 200;
 /// Twice the stack of the deepest accepted expression in an unoptimised build.
-const DEEP_STACK: usize = 64 << 20;
+const DEEP_STACK_BYTES: usize = 64 << 20;
 /// Deeper trees are also evaluated on a separate stack: the interpreter recurses, with large frames.
-const SHALLOW: usize = 25;
+const MAX_INLINE_DEPTH: usize = 25;
 /// Maximum number of steps of one evaluation.
 const MAX_STEPS: u64 = 20_000_000;
 
 /// All functions, without variables.
-static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| {
+static FUNCTION_LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut library = Context::default().with_all();
     library.add_function("dyn", |value: Cel| -> Result<Cel, ExecutionError> { Ok(value) });
     library.add_function("bool", |value: Cel| -> Result<Cel, ExecutionError> {
@@ -59,7 +59,7 @@ static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| {
     });
     library.add_function("@pairs", pairs);
     library.add_function("@sortBy", sort_by);
-    meter::add_to(&mut library);
+    meter::register_functions(&mut library);
     library
 });
 
@@ -93,8 +93,8 @@ pub struct Expression {
     pub source: Box<str>,
     root: IdedExpr,
     /// The instrumented tree that is evaluated.
-    metered: IdedExpr,
-    deep: bool,
+    instrumented: IdedExpr,
+    needs_deep_stack: bool,
 }
 
 impl Expression {
@@ -110,42 +110,47 @@ impl Expression {
     /// Parses an expression; the error is the text that Kubernetes prints after `compilation failed: `.
     pub fn parse(source: &str) -> Result<Self, String> {
         if source.len() > MAX_LENGTH || nesting(source) > MAX_NESTING || height::height(source) > MAX_HEIGHT {
-            return Err(too_deep(source));
+            return Err(too_deep_message(source));
         }
-        if source.len() <= SHORT {
-            return Self::parse_here(source);
+        if source.len() <= MAX_INLINE_PARSE_LEN {
+            return Self::parse_on_this_stack(source);
         }
-        match on_stack(DEEP_STACK, || Self::parse_here(source)) {
-            Ok(parsed) => parsed.unwrap_or_else(|| Err(unreadable(source))),
-            Err(error) => Err(no_thread(&error)),
+        match on_stack(DEEP_STACK_BYTES, || Self::parse_on_this_stack(source)) {
+            Ok(parsed) => parsed.unwrap_or_else(|| Err(syntax_error_message(source))),
+            Err(error) => Err(thread_error_message(&error)),
         }
     }
 
-    fn parse_here(source: &str) -> Result<Self, String> {
+    fn parse_on_this_stack(source: &str) -> Result<Self, String> {
         // The parser is generated third-party code: a panic in it is a parse error.
         let parsed =
             catch_unwind(AssertUnwindSafe(|| Parser::new().enable_optional_syntax(true).parse(source)));
         match parsed {
-            Ok(Ok(root)) if depth(&root) > MAX_DEPTH => Err(too_deep(source)),
+            Ok(Ok(root)) if depth(&root) > MAX_DEPTH => Err(too_deep_message(source)),
             Ok(Ok(root)) => {
                 let root = rewrite::rewrite(root);
-                let metered = meter::metered(&root);
-                Ok(Self { source: source.into(), deep: depth(&metered) > SHALLOW, metered, root })
+                let metered = meter::instrument(&root);
+                Ok(Self {
+                    source: source.into(),
+                    needs_deep_stack: depth(&metered) > MAX_INLINE_DEPTH,
+                    instrumented: metered,
+                    root,
+                })
             }
             Ok(Err(errors)) => {
                 let texts = errors.errors.iter().map(|error| {
                     let (line, column) = error.pos;
                     let line = usize::try_from(line).unwrap_or(1).max(1);
                     let column = usize::try_from(column).unwrap_or(1).max(1);
-                    located(source, line, column, &error.msg)
+                    format_error_at(source, line, column, &error.msg)
                 });
                 Err(texts.collect::<Vec<_>>().join("\n"))
             }
-            Err(_) => Err(unreadable(source)),
+            Err(_) => Err(syntax_error_message(source)),
         }
     }
 
-    pub fn uses(&self, variable: &str) -> bool {
+    pub fn uses_variable(&self, variable: &str) -> bool {
         self.root.references().has_variable(variable)
     }
 
@@ -154,23 +159,26 @@ impl Expression {
     }
 
     /// Evaluates with these variables. `largest` is the size of the largest list or map in them.
-    pub fn evaluate(&self, variables: &Context<'_>, largest: usize) -> Result<Cel, Failure> {
-        if steps(&self.root, u64::try_from(largest.max(1)).unwrap_or(u64::MAX)) > MAX_STEPS {
-            return Err(Failure::TooExpensive);
+    pub fn evaluate(&self, variables: &Context<'_>, largest: usize) -> Result<Cel, EvaluationError> {
+        if max_steps(&self.root, u64::try_from(largest.max(1)).unwrap_or(u64::MAX)) > MAX_STEPS {
+            return Err(EvaluationError::TooExpensive);
         }
-        let resolve =
-            || meter::within(|| catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.metered, variables))));
-        let resolved = if self.deep {
-            let resolved =
-                on_stack(DEEP_STACK, resolve).map_err(|error| Failure::Error(no_thread(&error)))?;
+        let resolve = || {
+            meter::with_budget(|| {
+                catch_unwind(AssertUnwindSafe(|| Cel::resolve(&self.instrumented, variables)))
+            })
+        };
+        let resolved = if self.needs_deep_stack {
+            let resolved = on_stack(DEEP_STACK_BYTES, resolve)
+                .map_err(|error| EvaluationError::Error(thread_error_message(&error)))?;
             resolved.flatten()
         } else {
             resolve()
         };
-        match resolved.ok_or(Failure::TooExpensive)? {
+        match resolved.ok_or(EvaluationError::TooExpensive)? {
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(Failure::Error(words(&error))),
-            Err(_) => Err(Failure::Error("internal error".to_owned())),
+            Ok(Err(error)) => Err(EvaluationError::Error(cel_go_message(&error))),
+            Err(_) => Err(EvaluationError::Error("internal error".to_owned())),
         }
     }
 }
@@ -184,13 +192,13 @@ fn on_stack<T: Send>(size: usize, work: impl FnOnce() -> T + Send) -> io::Result
 }
 
 /// An error of the server, not of the expression.
-fn no_thread(error: &io::Error) -> String {
+fn thread_error_message(error: &io::Error) -> String {
     format!("internal error: the server cannot start a thread for the expression ({error}); try again later")
 }
 
 /// Why an evaluation has no result.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum EvaluationError {
     /// It would exceed the step limit.
     TooExpensive,
     Error(String),
@@ -198,11 +206,11 @@ pub enum Failure {
 
 /// Returns a scope above the libraries, for variables.
 pub fn scope() -> Context<'static> {
-    LIBRARY.new_inner_scope()
+    FUNCTION_LIBRARY.new_inner_scope()
 }
 
 /// Returns the text of cel-go for an error.
-fn words(error: &ExecutionError) -> String {
+fn cel_go_message(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
         ExecutionError::NoSuchOverload
@@ -222,12 +230,12 @@ fn words(error: &ExecutionError) -> String {
     }
 }
 
-fn too_deep(source: &str) -> String {
-    complaint(source, 0, "expression recursion limit exceeded: 250")
+fn too_deep_message(source: &str) -> String {
+    format_error(source, 0, "expression recursion limit exceeded: 250")
 }
 
-fn unreadable(source: &str) -> String {
-    complaint(source, 0, "Syntax error: the expression cannot be parsed")
+fn syntax_error_message(source: &str) -> String {
+    format_error(source, 0, "Syntax error: the expression cannot be parsed")
 }
 
 /// Returns the depth of a tree.
@@ -271,9 +279,9 @@ fn nesting(source: &str) -> usize {
 }
 
 /// Upper bound of the steps of an evaluation in which no range is longer than `largest`.
-fn steps(node: &IdedExpr, largest: u64) -> u64 {
+fn max_steps(node: &IdedExpr, largest: u64) -> u64 {
     let sum = |nodes: &[&IdedExpr]| -> u64 {
-        nodes.iter().fold(1u64, |total, node| total.saturating_add(steps(node, largest)))
+        nodes.iter().fold(1u64, |total, node| total.saturating_add(max_steps(node, largest)))
     };
     let Expr::Comprehension(loops) = &node.expr else { return sum(&children(node)) };
     let once = sum(&[&loops.loop_cond, &loops.loop_step]);
@@ -285,14 +293,14 @@ fn steps(node: &IdedExpr, largest: u64) -> u64 {
 }
 
 /// Formats an error at a byte offset: `ERROR: <input>:1:5: ...` with the line and a caret.
-pub fn complaint(source: &str, offset: usize, text: &str) -> String {
+pub fn format_error(source: &str, offset: usize, text: &str) -> String {
     let before = source.get(..offset).unwrap_or(source);
     let line = before.matches('\n').count() + 1;
     let start = before.rfind('\n').map_or(0, |at| at + 1);
-    located(source, line, before[start..].chars().count() + 1, text)
+    format_error_at(source, line, before[start..].chars().count() + 1, text)
 }
 
-fn located(source: &str, line: usize, column: usize, text: &str) -> String {
+fn format_error_at(source: &str, line: usize, column: usize, text: &str) -> String {
     let snippet = source.lines().nth(line - 1).unwrap_or_default().replace('\t', " ");
     let dots = ".".repeat(column - 1);
     format!("ERROR: <input>:{line}:{column}: {text}\n | {snippet}\n | {dots}^")
@@ -302,12 +310,12 @@ fn located(source: &str, line: usize, column: usize, text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn run(source: &str) -> Result<Cel, Failure> {
+    fn run(source: &str) -> Result<Cel, EvaluationError> {
         Expression::parse(source).unwrap().evaluate(&scope(), 10)
     }
 
     #[test]
-    fn what_the_interpreter_lacks_is_added() {
+    fn missing_functions_and_macros_are_added() {
         let table = [
             "{'a': 1, 'b': 2}.all(k, v, v > 0 && k < 'c') && !{'a': 1}.exists(k, v, v > 1)",
             "[5, 6].existsOne(i, v, i == 1 && v == 6) && [5, 6].transformList(i, v, i * v) == [0, 6]",
@@ -334,9 +342,9 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_worded_as_in_kubernetes() {
+    fn evaluation_errors_have_kubernetes_messages() {
         let error = |source: &str| match run(source) {
-            Err(Failure::Error(text)) => text,
+            Err(EvaluationError::Error(text)) => text,
             other => panic!("{source}: {other:?}"),
         };
         assert_eq!(error("{'a': 1}.b == 1"), "no such key: b");
@@ -345,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_and_hostile_expressions_are_refused() {
+    fn invalid_and_hostile_expressions_are_rejected() {
         let error = Expression::parse("1 +").unwrap_err();
         assert!(error.starts_with("ERROR: <input>:1:4: Syntax error: "), "{error}");
         assert!(error.ends_with("\n | 1 +\n | ...^"), "{error}");
@@ -369,13 +377,13 @@ mod tests {
         }
         let product = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d > 0))))";
         let expression = Expression::parse(product).unwrap();
-        assert_eq!(expression.evaluate(&scope(), 1000), Err(Failure::TooExpensive));
+        assert_eq!(expression.evaluate(&scope(), 1000), Err(EvaluationError::TooExpensive));
     }
 
     #[test]
     fn deepest_accepted_expressions_fit_half_of_the_stack() {
         let nested = |open: &str, close: &str, times: usize, core: &str| {
-            format!("{}{core}{}{}", open.repeat(times), close.repeat(times), " ".repeat(SHORT))
+            format!("{}{core}{}{}", open.repeat(times), close.repeat(times), " ".repeat(MAX_INLINE_PARSE_LEN))
         };
         let list = format!("[{}]", ["1"; 3].join(","));
         let mut accepted = 0;
@@ -400,9 +408,9 @@ mod tests {
             nested(&format!("{list}.all(a, "), ")", 20, "true"),
         ] {
             println!("{}", source.chars().take(60).collect::<String>());
-            let fits = on_stack(DEEP_STACK / 2, || {
-                let Ok(expression) = Expression::parse_here(&source) else { return false };
-                let _ = Cel::resolve(&expression.metered, &scope());
+            let fits = on_stack(DEEP_STACK_BYTES / 2, || {
+                let Ok(expression) = Expression::parse_on_this_stack(&source) else { return false };
+                let _ = Cel::resolve(&expression.instrumented, &scope());
                 true
             });
             accepted += usize::from(fits.unwrap().unwrap());
@@ -413,13 +421,13 @@ mod tests {
     #[test]
     fn failed_thread_start_is_not_reported_as_a_syntax_error() {
         let error = on_stack(1 << 46, || ()).unwrap_err();
-        let text = no_thread(&error);
+        let text = thread_error_message(&error);
         assert!(text.contains("cannot start a thread") && text.contains(&error.to_string()), "{text}");
         assert!(!text.to_lowercase().contains("syntax"), "{text}");
     }
 
     #[test]
-    fn what_grows_while_it_runs_is_stopped() {
+    fn evaluation_is_stopped_when_values_grow() {
         let text = format!("'{}'", "a".repeat(1_000));
         let hundred = format!("[{}]", vec!["1"; 100].join(","));
         let doubled = (0..19).fold("[1]".to_owned(), |list, _| format!("[{list}].map(l, l + l)[0]"));
@@ -441,7 +449,7 @@ mod tests {
         ] {
             let Ok(expression) = Expression::parse(&hostile) else { continue };
             let short: String = hostile.chars().take(80).collect();
-            assert_eq!(expression.evaluate(&scope(), 1), Err(Failure::TooExpensive), "{short}");
+            assert_eq!(expression.evaluate(&scope(), 1), Err(EvaluationError::TooExpensive), "{short}");
         }
     }
 }

@@ -62,7 +62,7 @@ fn rewrite_call(written: CallExpr) -> Expr {
                 let name = name.clone();
                 let key = args.pop().expect("two arguments");
                 let list = *target.take().expect("checked above");
-                let keys = node(collect(name, list.clone(), key, None));
+                let keys = node(expand_collect(name, list.clone(), key, None));
                 return call("@sortBy", vec![list, keys]);
             }
         }
@@ -74,14 +74,14 @@ fn rewrite_call(written: CallExpr) -> Expr {
                 let (key, value) = (key.clone(), value.clone());
                 let part = |at: i64| node(call(operators::INDEX, vec![ident("#pair"), integer(at)]));
                 let with = |body: IdedExpr| {
-                    node(bind(key.clone(), part(0), node(bind(value.clone(), part(1), body))))
+                    node(expand_bind(key.clone(), part(0), node(expand_bind(value.clone(), part(1), body))))
                 };
                 let pairs = node(call("@pairs", vec![*target.take().expect("checked above")]));
                 let body = with(args.pop().expect("at least three arguments"));
                 let filter = (args.len() == 3).then(|| with(args.pop().expect("three are left")));
                 return match call_name.as_str() {
-                    "transformList" => collect("#pair".to_owned(), pairs, body, filter),
-                    name => quantify(name, pairs, body),
+                    "transformList" => expand_collect("#pair".to_owned(), pairs, body, filter),
+                    name => expand_quantifier(name, pairs, body),
                 };
             }
         }
@@ -92,12 +92,16 @@ fn rewrite_call(written: CallExpr) -> Expr {
                 let body = args.pop().expect("two arguments");
                 let optional = *target.take().expect("checked above");
                 let value = method(optional.clone(), "value", Vec::new());
-                let bound = node(bind(name, value, body));
-                let some = if call_name == "optMap" { function("of", vec![bound]) } else { bound };
+                let bound = node(expand_bind(name, value, body));
+                let some = if call_name == "optMap" { optional_call("of", vec![bound]) } else { bound };
                 return Expr::Call(CallExpr {
                     func_name: operators::CONDITIONAL.to_owned(),
                     target: None,
-                    args: vec![method(optional, "hasValue", Vec::new()), some, function("none", Vec::new())],
+                    args: vec![
+                        method(optional, "hasValue", Vec::new()),
+                        some,
+                        optional_call("none", Vec::new()),
+                    ],
                 });
             }
         }
@@ -147,7 +151,7 @@ fn accumulate(
 }
 
 /// Expands `all`, `exists` and `existsOne` over pairs.
-fn quantify(name: &str, pairs: IdedExpr, body: IdedExpr) -> Expr {
+fn expand_quantifier(name: &str, pairs: IdedExpr, body: IdedExpr) -> Expr {
     let so_far = || ident("@result");
     let boolean = |value: bool| literal(LiteralValue::Boolean(value.into()));
     let going = |node_: IdedExpr| node(call(operators::NOT_STRICTLY_FALSE, vec![node_]));
@@ -173,7 +177,7 @@ fn quantify(name: &str, pairs: IdedExpr, body: IdedExpr) -> Expr {
 }
 
 /// Expands to a list of `body` for every element that passes the filter.
-fn collect(variable: String, range: IdedExpr, body: IdedExpr, filter: Option<IdedExpr>) -> Expr {
+fn expand_collect(variable: String, range: IdedExpr, body: IdedExpr, filter: Option<IdedExpr>) -> Expr {
     let one = node(Expr::List(ListExpr::new(vec![body])));
     let mut step = call(operators::ADD, vec![ident("@result"), one]);
     if let Some(filter) = filter {
@@ -185,7 +189,7 @@ fn collect(variable: String, range: IdedExpr, body: IdedExpr, filter: Option<Ide
 }
 
 /// Calls a function of the library `optional`.
-fn function(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+fn optional_call(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
     method(node(Expr::Ident("optional".to_owned())), name, args)
 }
 
@@ -194,7 +198,7 @@ fn method(target: IdedExpr, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
 }
 
 /// Binds a variable: a loop over an empty list, whose accumulator is the variable.
-fn bind(name: String, init: IdedExpr, body: IdedExpr) -> Expr {
+fn expand_bind(name: String, init: IdedExpr, body: IdedExpr) -> Expr {
     Expr::Comprehension(Box::new(ComprehensionExpr {
         iter_range: node(Expr::List(ListExpr::default())),
         iter_var: "#unused".to_owned(),

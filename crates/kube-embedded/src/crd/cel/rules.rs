@@ -8,28 +8,28 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, Value as Cel};
 use serde_json::Value;
 
-use super::{Expression, Failure, scope, values};
-use crate::crd::check::OldItems;
+use super::{EvaluationError, Expression, scope, values};
 use crate::crd::paths;
-use crate::crd::schema::{Additional, Rule, Schema};
-use crate::field::{Complaint, FieldError, FieldErrors, Path};
+use crate::crd::schema::{AdditionalProperties, StructuralSchema, ValidationRule};
+use crate::crd::validation::OldItemIndex;
+use crate::field::{FieldError, FieldErrorType, FieldErrors, Path};
 
 /// Time limit of all rules of one object; exceeding it refuses the object.
-const DEADLINE: Duration = Duration::from_secs(2);
-const MAX_MESSAGE: usize = 5 * 1024;
+const EVALUATION_TIMEOUT: Duration = Duration::from_secs(2);
+const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
 /// The compiled rules of a schema node and its descendants. Branches without rules are absent.
 #[derive(Debug, Default)]
-pub struct Rules {
-    here: Vec<Compiled>,
-    properties: BTreeMap<Box<str>, Rules>,
-    values: Option<Box<Rules>>,
-    items: Option<Box<Rules>>,
+pub struct CelRules {
+    node_rules: Vec<CompiledRule>,
+    properties: BTreeMap<Box<str>, CelRules>,
+    values: Option<Box<CelRules>>,
+    items: Option<Box<CelRules>>,
 }
 
 #[derive(Debug)]
-struct Compiled {
-    rule: Rule,
+struct CompiledRule {
+    rule: ValidationRule,
     /// The compiled rule, or its error. Validation refuses such CRDs; if one was stored, its objects are refused.
     program: Result<Expression, String>,
     message: Option<Expression>,
@@ -37,20 +37,20 @@ struct Compiled {
     field_path: String,
 }
 
-impl Rules {
+impl CelRules {
     /// `None` if the schema has no rules.
-    pub fn compile(schema: &Schema) -> Option<Self> {
+    pub fn compile(schema: &StructuralSchema) -> Option<Self> {
         if !schema.has_rules() {
             return None;
         }
         let properties = schema.properties.iter();
         Some(Self {
-            here: schema.rules.iter().map(|rule| Compiled::new(rule, schema)).collect(),
+            node_rules: schema.rules.iter().map(|rule| CompiledRule::new(rule, schema)).collect(),
             properties: properties
                 .filter_map(|(name, child)| Some((name.clone(), Self::compile(child)?)))
                 .collect(),
             values: match &schema.additional {
-                Additional::Schema(child) => Self::compile(child).map(Box::new),
+                AdditionalProperties::Schema(child) => Self::compile(child).map(Box::new),
                 _ => None,
             },
             items: schema.items.as_deref().and_then(Self::compile).map(Box::new),
@@ -63,38 +63,38 @@ impl Rules {
         &self,
         object: &Value,
         old: Option<&Value>,
-        schema: &Schema,
+        schema: &StructuralSchema,
         at: Option<&Path>,
         warnings: &mut Vec<String>,
     ) -> FieldErrors {
-        let mut run = Run {
-            largest: values::largest(object).max(old.map_or(0, values::largest)),
-            until: Instant::now() + DEADLINE,
+        let mut run = RuleEvaluator {
+            largest: values::max_collection_size(object).max(old.map_or(0, values::max_collection_size)),
+            deadline: Instant::now() + EVALUATION_TIMEOUT,
             exhausted: false,
             errors: FieldErrors::new(),
             warnings,
         };
-        let root = Spot {
+        let root = RulePosition {
             value: object,
             old,
             schema,
             resource: at.is_none(),
             path: at.cloned().unwrap_or_default(),
-            history: History { current: old.map(|old| (object, old)), parent: None },
+            history: ValueHistory { current: old.map(|old| (object, old)), parent: None },
         };
         run.node(self, &root);
         run.errors
     }
 }
 
-impl Compiled {
-    fn new(rule: &Rule, schema: &Schema) -> Self {
+impl CompiledRule {
+    fn new(rule: &ValidationRule, schema: &StructuralSchema) -> Self {
         let program = Expression::parse(&rule.rule);
         let message = Some(rule.message_expression.as_str())
             .filter(|text| !text.is_empty())
             .and_then(|text| Expression::parse(text).ok());
         Self {
-            uses_old: program.as_ref().is_ok_and(|program| program.uses("oldSelf")),
+            uses_old: program.as_ref().is_ok_and(|program| program.uses_variable("oldSelf")),
             field_path: match rule.field_path.as_str() {
                 "" => String::new(),
                 path => paths::resolve(path, schema, true).map(|found| found.0).unwrap_or_default(),
@@ -112,28 +112,28 @@ impl Compiled {
 }
 
 /// Position of the walk.
-struct Spot<'a> {
+struct RulePosition<'a> {
     value: &'a Value,
     old: Option<&'a Value>,
-    schema: &'a Schema,
+    schema: &'a StructuralSchema,
     resource: bool,
     path: Path,
-    history: History<'a>,
+    history: ValueHistory<'a>,
 }
 
 /// New and old value for comparison: of this node, or of the nearest ancestor.
 #[derive(Clone, Copy)]
-struct History<'a> {
+struct ValueHistory<'a> {
     current: Option<(&'a Value, &'a Value)>,
     parent: Option<(&'a Value, &'a Value)>,
 }
 
-impl<'a> History<'a> {
-    fn unchanged(&self) -> bool {
+impl<'a> ValueHistory<'a> {
+    fn is_unchanged(&self) -> bool {
         self.current.or(self.parent).is_some_and(|(new, old)| new == old)
     }
 
-    fn below(self, next: Option<(&'a Value, &'a Value)>) -> Self {
+    fn child(self, next: Option<(&'a Value, &'a Value)>) -> Self {
         match self.current {
             None => self,
             here => Self { current: next, parent: here },
@@ -141,62 +141,68 @@ impl<'a> History<'a> {
     }
 }
 
-struct Run<'w> {
+struct RuleEvaluator<'w> {
     largest: usize,
-    until: Instant,
+    deadline: Instant,
     /// Whether the limits are exceeded and no further rules are run.
     exhausted: bool,
     errors: FieldErrors,
     warnings: &'w mut Vec<String>,
 }
 
-impl Run<'_> {
-    fn node(&mut self, rules: &Rules, spot: &Spot<'_>) {
+impl RuleEvaluator<'_> {
+    fn node(&mut self, rules: &CelRules, spot: &RulePosition<'_>) {
         if self.exhausted || spot.value.is_null() {
             return;
         }
-        if !rules.here.is_empty() {
+        if !rules.node_rules.is_empty() {
             self.expressions(rules, spot);
         }
         match spot.value {
             Value::Array(items) => {
                 let (Some(rules), Some(schema)) = (&rules.items, &spot.schema.items) else { return };
-                let old_items = spot.old.map(|old| OldItems::of(old, spot.schema));
+                let old_items = spot.old.map(|old| OldItemIndex::new(old, spot.schema));
                 for (at, value) in items.iter().enumerate() {
                     let old = old_items.as_ref().and_then(|items| items.find(value));
-                    let history = spot.history.below(old.map(|old| (value, old)));
+                    let history = spot.history.child(old.map(|old| (value, old)));
                     let path = spot.path.index(at);
-                    self.node(rules, &Spot { value, old, schema, resource: schema.embedded, path, history });
+                    self.node(
+                        rules,
+                        &RulePosition { value, old, schema, resource: schema.embedded, path, history },
+                    );
                 }
             }
             Value::Object(fields) => {
                 for (name, value) in fields {
                     let old = spot.old.and_then(|old| old.get(name));
-                    let history = spot.history.below(old.map(|old| (value, old)));
+                    let history = spot.history.child(old.map(|old| (value, old)));
                     let (rules, path) = match (rules.properties.get(name.as_str()), &rules.values) {
                         (Some(rules), _) => (rules, spot.path.field(name)),
                         (None, Some(rules)) => (rules.as_ref(), spot.path.key(name)),
                         (None, None) => continue,
                     };
                     let Some(schema) = spot.schema.child(name) else { continue };
-                    self.node(rules, &Spot { value, old, schema, resource: schema.embedded, path, history });
+                    self.node(
+                        rules,
+                        &RulePosition { value, old, schema, resource: schema.embedded, path, history },
+                    );
                 }
             }
             _ => {}
         }
     }
 
-    fn expressions(&mut self, rules: &Rules, spot: &Spot<'_>) {
+    fn expressions(&mut self, rules: &CelRules, spot: &RulePosition<'_>) {
         let mut plain = scope();
         plain.add_variable_from_value("self", values::typed(spot.value, spot.schema, spot.resource));
         let old = spot
             .old
-            .filter(|old| !old.is_null() && rules.here.iter().any(|rule| rule.uses_old))
+            .filter(|old| !old.is_null() && rules.node_rules.iter().any(|rule| rule.uses_old))
             .map(|old| values::typed(old, spot.schema, spot.resource));
         if let Some(old) = &old {
             plain.add_variable_from_value("oldSelf", old.clone());
         }
-        for compiled in &rules.here {
+        for compiled in &rules.node_rules {
             if compiled.rule.rule.trim().is_empty() {
                 continue;
             }
@@ -204,8 +210,8 @@ impl Run<'_> {
             if compiled.uses_old && old.is_none() && !optional {
                 continue;
             }
-            if Instant::now() > self.until {
-                return self.give_up(spot, "validation failed due to running out of cost budget, no further validation rules will be run".to_owned());
+            if Instant::now() > self.deadline {
+                return self.abort(spot, "validation failed due to running out of cost budget, no further validation rules will be run".to_owned());
             }
             let mut context = plain.new_inner_scope();
             if optional && compiled.uses_old {
@@ -216,7 +222,7 @@ impl Run<'_> {
         }
     }
 
-    fn rule(&mut self, compiled: &Compiled, context: &Context<'_>, spot: &Spot<'_>) {
+    fn rule(&mut self, compiled: &CompiledRule, context: &Context<'_>, spot: &RulePosition<'_>) {
         let program = match &compiled.program {
             Ok(program) => program,
             Err(error) => {
@@ -226,21 +232,21 @@ impl Run<'_> {
         match program.evaluate(context, self.largest) {
             Ok(Cel::Bool(true)) => return,
             Ok(_) => {}
-            Err(Failure::TooExpensive) => {
+            Err(EvaluationError::TooExpensive) => {
                 let text = format!(
                     "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: {}",
                     compiled.name()
                 );
-                return self.give_up(spot, text);
+                return self.abort(spot, text);
             }
-            Err(Failure::Error(error)) if error.starts_with("no such overload") => {
+            Err(EvaluationError::Error(error)) if error.starts_with("no such overload") => {
                 let text = format!(
                     "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {}",
                     compiled.name()
                 );
                 return self.fail(spot, text);
             }
-            Err(Failure::Error(error)) => {
+            Err(EvaluationError::Error(error)) => {
                 return self.fail(spot, format!("{error} evaluating rule: {}", compiled.name()));
             }
         }
@@ -258,45 +264,48 @@ impl Run<'_> {
         } else {
             spot.path.field(&compiled.field_path)
         };
-        let error = complaint(compiled, spot, &named(path), detail);
-        if !compiled.uses_old && spot.history.unchanged() {
+        let error = violation(compiled, spot, &path_or_nil(path), detail);
+        if !compiled.uses_old && spot.history.is_unchanged() {
             self.warnings.push(error.to_string());
         } else {
             self.errors.push(error);
         }
     }
 
-    fn fail(&mut self, spot: &Spot<'_>, text: String) {
-        let path = named(spot.path.clone());
+    fn fail(&mut self, spot: &RulePosition<'_>, text: String) {
+        let path = path_or_nil(spot.path.clone());
         self.errors.push(FieldError::invalid(&path, spot.schema.ty.as_ref(), text));
     }
 
-    fn give_up(&mut self, spot: &Spot<'_>, text: String) {
+    fn abort(&mut self, spot: &RulePosition<'_>, text: String) {
         self.fail(spot, text);
         self.exhausted = true;
     }
 }
 
-fn complaint(compiled: &Compiled, spot: &Spot<'_>, path: &Path, detail: String) -> FieldError {
+fn violation(compiled: &CompiledRule, spot: &RulePosition<'_>, path: &Path, detail: String) -> FieldError {
     let whole = matches!(spot.schema.ty.as_ref(), "object" | "array");
     let value = (!whole).then(|| spot.value.clone());
     match compiled.rule.reason.as_deref() {
         Some("FieldValueForbidden") => FieldError::forbidden(path, detail),
         Some("FieldValueRequired") => FieldError::required(path, detail),
-        Some("FieldValueDuplicate") => {
-            FieldError { path: path.clone(), complaint: Complaint::Duplicate, value, detail: String::new() }
-        }
-        _ => FieldError { path: path.clone(), complaint: Complaint::Invalid, value, detail },
+        Some("FieldValueDuplicate") => FieldError {
+            path: path.clone(),
+            error_type: FieldErrorType::Duplicate,
+            value,
+            detail: String::new(),
+        },
+        _ => FieldError { path: path.clone(), error_type: FieldErrorType::Invalid, value, detail },
     }
 }
 
 fn message_text(value: Cel) -> Option<String> {
     let Cel::String(text) = value else { return None };
     let text = text.trim();
-    (!text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n')).then(|| text.to_owned())
+    (!text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n')).then(|| text.to_owned())
 }
 
 /// Formats an empty path as `<nil>`, as Go does for the root of an object.
-fn named(path: Path) -> Path {
+fn path_or_nil(path: Path) -> Path {
     if path.as_str().is_empty() { Path::new("<nil>") } else { path }
 }

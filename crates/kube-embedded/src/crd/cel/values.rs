@@ -10,7 +10,7 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, Program, Value as Cel};
 use serde_json::Value;
 
-use crate::crd::schema::{Additional, Schema};
+use crate::crd::schema::{AdditionalProperties, StructuralSchema};
 
 /// Reserved words that can be field names.
 #[rustfmt::skip]
@@ -54,10 +54,10 @@ fn map(entries: impl Iterator<Item = (String, Cel)>) -> Cel {
 }
 
 /// Converts a value of a custom resource. Unknown fields are omitted.
-pub fn typed(value: &Value, schema: &Schema, resource: bool) -> Cel {
+pub fn typed(value: &Value, schema: &StructuralSchema, resource: bool) -> Cel {
     match value {
         Value::Object(fields) => {
-            if let Additional::Schema(values) = &schema.additional {
+            if let AdditionalProperties::Schema(values) = &schema.additional {
                 return map(fields
                     .iter()
                     .map(|(name, value)| (name.clone(), typed(value, values, values.embedded))));
@@ -84,9 +84,9 @@ pub fn typed(value: &Value, schema: &Schema, resource: bool) -> Cel {
             Cel::Float(number.as_f64().unwrap_or(f64::NAN))
         }
         Value::String(text) => match schema.format.as_ref() {
-            "date-time" | "datetime" => call(&TIMESTAMP, text),
-            "date" => call(&TIMESTAMP, &format!("{text}T00:00:00Z")),
-            "duration" => call(&DURATION, text),
+            "date-time" | "datetime" => call(&TIMESTAMP_CALL, text),
+            "date" => call(&TIMESTAMP_CALL, &format!("{text}T00:00:00Z")),
+            "duration" => call(&DURATION_CALL, text),
             "byte" => match base64::engine::general_purpose::STANDARD.decode(text) {
                 Ok(bytes) => Cel::Bytes(Arc::new(bytes)),
                 Err(_) => untyped(value),
@@ -97,9 +97,9 @@ pub fn typed(value: &Value, schema: &Schema, resource: bool) -> Cel {
     }
 }
 
-static TIMESTAMP: LazyLock<Program> =
+static TIMESTAMP_CALL: LazyLock<Program> =
     LazyLock::new(|| Program::compile("timestamp(text)").expect("an expression of ours compiles"));
-static DURATION: LazyLock<Program> =
+static DURATION_CALL: LazyLock<Program> =
     LazyLock::new(|| Program::compile("duration(text)").expect("an expression of ours compiles"));
 
 /// Calls the interpreter to create times, because their types are private.
@@ -111,19 +111,23 @@ fn call(program: &Program, text: &str) -> Cel {
 }
 
 /// Size of the largest list or map in a computed value.
-pub fn largest_computed(value: &Cel) -> usize {
+pub fn max_computed_size(value: &Cel) -> usize {
     match value {
-        Cel::List(items) => items.iter().map(largest_computed).max().unwrap_or_default().max(items.len()),
-        Cel::Map(map) => map.map.values().map(largest_computed).max().unwrap_or_default().max(map.map.len()),
+        Cel::List(items) => items.iter().map(max_computed_size).max().unwrap_or_default().max(items.len()),
+        Cel::Map(map) => map.map.values().map(max_computed_size).max().unwrap_or_default().max(map.map.len()),
         _ => 1,
     }
 }
 
 /// Size of the largest list or map, which bounds the cost of loops.
-pub fn largest(value: &Value) -> usize {
+pub fn max_collection_size(value: &Value) -> usize {
     match value {
-        Value::Array(items) => items.iter().map(largest).max().unwrap_or_default().max(items.len()),
-        Value::Object(fields) => fields.values().map(largest).max().unwrap_or_default().max(fields.len()),
+        Value::Array(items) => {
+            items.iter().map(max_collection_size).max().unwrap_or_default().max(items.len())
+        }
+        Value::Object(fields) => {
+            fields.values().map(max_collection_size).max().unwrap_or_default().max(fields.len())
+        }
         _ => 1,
     }
 }

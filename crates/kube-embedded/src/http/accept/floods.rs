@@ -25,9 +25,9 @@ const END_HEADERS: u8 = 4;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Concurrent streams per connection, as announced in SETTINGS.
-const MOST_STREAMS: usize = 1000;
+const MAX_STREAMS: usize = 1000;
 /// Timeout after which the test fails.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
@@ -66,7 +66,7 @@ fn hpack_string(text: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the frames that follow the head of a stream.
-type Fault<'a> = &'a dyn Fn(u32) -> Vec<u8>;
+type FaultFrames<'a> = &'a dyn Fn(u32) -> Vec<u8>;
 
 /// Stream ids of a client.
 fn streams(count: u32) -> impl Iterator<Item = u32> {
@@ -74,25 +74,25 @@ fn streams(count: u32) -> impl Iterator<Item = u32> {
 }
 
 #[derive(Default)]
-struct Seen {
+struct ServerState {
     running: AtomicUsize,
-    most_running: AtomicUsize,
+    max_running: AtomicUsize,
     paths: Mutex<Vec<String>>,
 }
 
-struct Running(Arc<Seen>);
+struct RunningRequest(Arc<ServerState>);
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Starts a server on its own runtime threads: `/wait` is never answered, other paths are when their body is complete.
-async fn serve() -> (SocketAddr, Arc<Seen>) {
+async fn serve() -> (SocketAddr, Arc<ServerState>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let seen = Arc::new(Seen::default());
+    let seen = Arc::new(ServerState::default());
     let of_peer = {
         let seen = seen.clone();
         move |_: SocketAddr, _: Option<&CertificateDer<'_>>| {
@@ -101,8 +101,8 @@ async fn serve() -> (SocketAddr, Arc<Seen>) {
                 let seen = seen.clone();
                 async move {
                     let now = seen.running.fetch_add(1, Ordering::Relaxed) + 1;
-                    seen.most_running.fetch_max(now, Ordering::Relaxed);
-                    let _running = Running(seen.clone());
+                    seen.max_running.fetch_max(now, Ordering::Relaxed);
+                    let _running = RunningRequest(seen.clone());
                     let path = request.uri().path().to_owned();
                     seen.paths.lock().push(path.clone());
                     if path == "/wait" {
@@ -144,80 +144,90 @@ fn bystander(address: SocketAddr) -> JoinHandle<()> {
 
 /// Result of an attack.
 #[derive(Debug, Default)]
-struct Outcome {
+struct AttackOutcome {
     /// Whether the server closed the connection.
-    ended: bool,
+    is_closed: bool,
     /// Error code of the GOAWAY frame.
     goaway: Option<u32>,
     /// Number of `RST_STREAM` frames from the server.
     resets: usize,
     /// Number of HEADERS frames from the server.
-    answers: usize,
+    responses: usize,
     /// Bytes that the server accepted.
     written: usize,
 }
 
 /// Sends the chunks on a new HTTP/2 connection, reading the server's frames or not.
-async fn attack(address: SocketAddr, pieces: impl Iterator<Item = Vec<u8>> + Send, reads: bool) -> Outcome {
+async fn attack(
+    address: SocketAddr,
+    chunks: impl Iterator<Item = Vec<u8>> + Send,
+    is_reading: bool,
+) -> AttackOutcome {
     let socket = TcpSocket::new_v4().unwrap();
-    if !reads {
+    if !is_reading {
         socket.set_recv_buffer_size(32 << 10).unwrap();
     }
     let (mut reader, mut writer) = socket.connect(address).await.unwrap().into_split();
-    let mut outcome = Outcome::default();
+    let mut outcome = AttackOutcome::default();
     let read = tokio::spawn(async move {
-        let mut seen = Outcome::default();
-        if !reads {
+        let mut seen = AttackOutcome::default();
+        if !is_reading {
             std::future::pending::<()>().await;
         }
         loop {
             let mut head = [0; 9];
             if reader.read_exact(&mut head).await.is_err() {
-                seen.ended = true;
+                seen.is_closed = true;
                 return seen;
             }
             let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
             let mut payload = vec![0; usize::try_from(length).unwrap()];
             if reader.read_exact(&mut payload).await.is_err() {
-                seen.ended = true;
+                seen.is_closed = true;
                 return seen;
             }
             match head[3] {
                 GOAWAY => seen.goaway = payload[4..8].try_into().ok().map(u32::from_be_bytes),
                 RST_STREAM => seen.resets += 1,
-                HEADERS => seen.answers += 1,
+                HEADERS => seen.responses += 1,
                 _ => {}
             }
         }
     });
     let began = std::time::Instant::now();
     let greeting = [PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[])].concat();
-    for piece in std::iter::once(greeting).chain(pieces) {
-        assert!(began.elapsed() < PATIENCE, "the attack goes on after {} bytes", outcome.written);
+    for piece in std::iter::once(greeting).chain(chunks) {
+        assert!(began.elapsed() < TEST_TIMEOUT, "the attack goes on after {} bytes", outcome.written);
         // A server that accepts no more bytes has stopped the attack.
         match timeout(Duration::from_secs(3), writer.write_all(&piece)).await {
             Ok(Ok(())) => outcome.written += piece.len(),
             Ok(Err(_)) => {
-                outcome.ended = true;
+                outcome.is_closed = true;
                 break;
             }
             Err(_) => break,
         }
     }
     // Remaining frames of the server.
-    if reads && let Ok(Ok(seen)) = timeout(Duration::from_secs(3), read).await {
-        let Outcome { ended, goaway, resets, answers, .. } = seen;
-        outcome = Outcome { ended: outcome.ended || ended, goaway, resets, answers, ..outcome };
+    if is_reading && let Ok(Ok(seen)) = timeout(Duration::from_secs(3), read).await {
+        let AttackOutcome { is_closed: ended, goaway, resets, responses: answers, .. } = seen;
+        outcome = AttackOutcome {
+            is_closed: outcome.is_closed || ended,
+            goaway,
+            resets,
+            responses: answers,
+            ..outcome
+        };
     }
     outcome
 }
 
 /// Checks that the requests of the attack end, and never exceeded the limit of one connection.
-async fn check_end(seen: &Seen, bystander: JoinHandle<()>) {
-    assert!(seen.most_running.load(Ordering::Relaxed) <= MOST_STREAMS + 10);
+async fn check_end(state: &ServerState, bystander: JoinHandle<()>) {
+    assert!(state.max_running.load(Ordering::Relaxed) <= MAX_STREAMS + 10);
     let quiet = async {
         loop {
-            if seen.running.load(Ordering::Relaxed) <= 1 {
+            if state.running.load(Ordering::Relaxed) <= 1 {
                 return;
             }
             sleep(Duration::from_millis(20)).await;
@@ -242,7 +252,7 @@ async fn rapid_reset_ends_the_connection() {
     // Many frames at once, so that they arrive together.
     let pieces: Vec<_> = pieces.collect();
     let outcome = attack(address, pieces.chunks(500).map(<[_]>::concat), true).await;
-    assert!(outcome.ended && outcome.written < 12 << 20, "{outcome:?}");
+    assert!(outcome.is_closed && outcome.written < 12 << 20, "{outcome:?}");
     check_end(&seen, other).await;
 }
 
@@ -253,7 +263,7 @@ async fn resets_that_the_client_makes_the_server_send_end_the_connection() {
     // Frames that are stream errors.
     let window = |id, increment: u32| frame(WINDOW_UPDATE, 0, id, &increment.to_be_bytes());
     let largest = 0x7fff_ffff;
-    let faults: [(&str, u8, Fault<'_>); 3] = [
+    let faults: [(&str, u8, FaultFrames<'_>); 3] = [
         ("window update of 0", 0, &|id| window(id, 0)),
         ("window overflow", 0, &|id| window(id, largest)),
         ("data after the end", END_STREAM, &|id| frame(DATA, 0, id, b"x")),
@@ -263,7 +273,7 @@ async fn resets_that_the_client_makes_the_server_send_end_the_connection() {
             .map(|id| [frame(HEADERS, END_HEADERS | flags, id, &head("/wait")), fault(id)].concat())
             .collect();
         let outcome = attack(address, pieces.chunks(50).map(<[_]>::concat), true).await;
-        assert!(outcome.ended && outcome.written < 12 << 20, "{name}: {outcome:?}");
+        assert!(outcome.is_closed && outcome.written < 12 << 20, "{name}: {outcome:?}");
     }
     check_end(&seen, other).await;
 }
@@ -278,7 +288,7 @@ async fn endless_continuation_frames_end_the_connection() {
         let begun = std::iter::once(frame(HEADERS, END_STREAM, 1, &head("/")));
         let rest = (0..2_000).map(|_| frame(CONTINUATION, 0, 1, &payload));
         let outcome = attack(address, begun.chain(rest), true).await;
-        assert!(outcome.ended && outcome.written < 8 << 20, "{name}: {outcome:?}");
+        assert!(outcome.is_closed && outcome.written < 8 << 20, "{name}: {outcome:?}");
     }
     assert!(seen.paths.lock().iter().all(|path| path == "/other"));
     check_end(&seen, other).await;
@@ -295,7 +305,7 @@ async fn compressed_headers_that_expand_are_refused() {
     let begun = std::iter::once(frame(HEADERS, END_HEADERS | END_STREAM, 1, &first));
     let rest = streams(201).skip(1).map(|id| frame(HEADERS, END_HEADERS | END_STREAM, id, &bomb));
     let outcome = attack(address, begun.chain(rest), true).await;
-    assert!(outcome.ended || outcome.answers + outcome.resets >= 200, "{outcome:?}");
+    assert!(outcome.is_closed || outcome.responses + outcome.resets >= 200, "{outcome:?}");
     let reached = seen.paths.lock().iter().filter(|path| *path == "/bomb").count();
     assert!(reached <= 1, "{reached} requests with 64 MB of headers reached the service");
     check_end(&seen, other).await;
@@ -312,13 +322,13 @@ async fn floods_of_settings_and_pings_are_bounded_and_delay_nobody() {
         assert!(unread.written < 16 << 20, "{name}: {unread:?}");
         // If they are read, they cost no more than the client's own traffic.
         let read = attack(address, (0..50).map(|_| burst.clone()), true).await;
-        assert!(read.ended || read.written >= 50 * burst.len(), "{name}: {read:?}");
+        assert!(read.is_closed || read.written >= 50 * burst.len(), "{name}: {read:?}");
     }
     check_end(&seen, other).await;
 }
 
 /// Returns the response to raw HTTP/1 bytes, until the server closes or pauses.
-async fn answer(address: SocketAddr, sent: &[u8]) -> String {
+async fn raw_response(address: SocketAddr, sent: &[u8]) -> String {
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut reader, mut writer) = stream.into_split();
     let write = async {
@@ -358,14 +368,14 @@ async fn requests_with_ambiguous_lengths_are_refused_or_read_in_one_way() {
         ("transfer-encoding: chunked", "fffffffffffffffff\r\n"),
     ] {
         let request = format!("POST /first HTTP/1.1\r\nhost: a\r\n{lengths}\r\n\r\n{body}{hidden}");
-        let answer = answer(address, request.as_bytes()).await;
+        let answer = raw_response(address, request.as_bytes()).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{lengths}: {answer}");
         assert!(!seen.paths.lock().iter().any(|path| path == "/hidden"), "{lengths}");
     }
     // With both headers the length is ignored, as in RFC 9112: the bytes after the last chunk are the next request.
     let request = "POST /first HTTP/1.1\r\nhost: a\r\ncontent-length: 60\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     let next = "GET /next HTTP/1.1\r\nhost: a\r\nx: \"POST /hidden HTTP/1.1\"\r\n\r\n";
-    let answer = answer(address, format!("{request}{next}").as_bytes()).await;
+    let answer = raw_response(address, format!("{request}{next}").as_bytes()).await;
     let paths = seen.paths.lock().clone();
     assert!(!paths.iter().any(|path| path == "/hidden"), "{answer}");
     check_end(&seen, other).await;
@@ -379,7 +389,7 @@ async fn extreme_heads_are_refused() {
     let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(3 << 20));
     let endless = format!("GET /endless HTTP/1.1\r\nx: {}", "y".repeat(3 << 20));
     for request in [&many, &long, &endless] {
-        let answer = answer(address, request.as_bytes()).await;
+        let answer = raw_response(address, request.as_bytes()).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 4"), "{request:.40}: {answer}");
     }
     // The same over HTTP/2, in frames of 16 KB.
@@ -396,7 +406,7 @@ async fn extreme_heads_are_refused() {
             }
         });
         let outcome = attack(address, pieces.collect::<Vec<_>>().into_iter(), true).await;
-        assert!(outcome.ended || outcome.answers + outcome.resets > 0, "{outcome:?}");
+        assert!(outcome.is_closed || outcome.responses + outcome.resets > 0, "{outcome:?}");
     }
     assert!(seen.paths.lock().iter().all(|path| path == "/other"), "{:?}", seen.paths.lock());
     check_end(&seen, other).await;

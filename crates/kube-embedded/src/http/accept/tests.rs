@@ -7,10 +7,10 @@ use tokio::net::TcpStream;
 
 use super::*;
 
-type Stop = tokio::sync::oneshot::Sender<()>;
+type StopSender = tokio::sync::oneshot::Sender<()>;
 
 /// Starts a server that responds `ok`; the sender stops it.
-async fn serve(limits: ConnectionLimits) -> (SocketAddr, Stop) {
+async fn serve(limits: ConnectionLimits) -> (SocketAddr, StopSender) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel();
@@ -104,7 +104,7 @@ async fn connections_over_the_limit_are_closed_and_counted_down() {
 
 #[test]
 fn addresses_of_one_host_count_together() {
-    let of = |text: &str| network_of(text.parse().unwrap()).to_string();
+    let of = |text: &str| client_network(text.parse().unwrap()).to_string();
     assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
     assert_eq!(of("::ffff:10.0.0.1"), "10.0.0.1");
     assert_eq!(of("10.0.0.1"), "10.0.0.1");

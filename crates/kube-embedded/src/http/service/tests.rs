@@ -44,8 +44,8 @@ fn config_map(name: &str, bytes: usize, fill: &str) -> Value {
 #[tokio::test]
 async fn tenant_uses_ten_service_accounts_and_gets_one_share() {
     let mut config = Config::default();
-    config.limits.0[1].streams_per_flow = 4;
-    config.limits.0[1].bytes_per_flow = 8 << 20;
+    config.level_limits.0[1].streams_per_flow = 4;
+    config.level_limits.0[1].bytes_per_flow = 8 << 20;
     let cluster = Cluster::open(config).await.unwrap();
     allow_testers(&cluster).await;
     for n in 0..3 {
@@ -115,8 +115,8 @@ async fn tenant_rewrites_objects_between_unread_lists_and_pins_no_more_than_hist
 #[tokio::test]
 async fn collection_of_large_objects_is_deleted_on_the_pool_and_of_small_ones_is_not() {
     let mut config = Config::default();
-    config.work.slots = 0;
-    config.work.wait = Duration::from_millis(10);
+    config.work_limits.slots = 0;
+    config.work_limits.wait = Duration::from_millis(10);
     let cluster = Cluster::open(config).await.unwrap();
     for n in 0..20 {
         let object = config_map(&format!("small-{n}"), 1_000, "x");

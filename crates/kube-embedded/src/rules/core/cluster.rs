@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::quantity::Quantity;
-use crate::rules::check::{self, At, quantity};
-use crate::rules::network::ip;
-use crate::rules::read::{
-    fill_text, go_duplicate, go_names, items, list_mut, maps_mut, members, text, texts,
+use crate::rules::accessors::{
+    go_duplicate, go_names, items, list_mut, maps_mut, members, set_if_empty, text, texts,
 };
-use crate::rules::{Naming, PLAIN, Rules, meta};
+use crate::rules::check::{self, PathValue, quantity};
+use crate::rules::network::ip;
+use crate::rules::{DEFAULT_RULES, KindRules, NamePolicy, meta};
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: "",
         kind: "Namespace",
-        naming: Naming::Label,
+        naming: NamePolicy::Label,
         default: |namespace| {
-            name_label(namespace);
-            fill_text(members(namespace, "status"), "phase", "Active");
+            set_name_label(namespace);
+            set_if_empty(members(namespace, "status"), "phase", "Active");
         },
-        create: |namespace| {
-            name_label(namespace);
+        prepare_for_create: |namespace| {
+            set_name_label(namespace);
             namespace["status"] = json!({"phase": "Active"});
             let finalizers = members(namespace, "spec").entry("finalizers").or_insert_with(|| json!([]));
             if !texts(finalizers).any(|finalizer| finalizer == "kubernetes") {
@@ -33,7 +33,7 @@ pub const RULES: &[Rules] = &[
                 }
             }
         },
-        update: |new, old| {
+        prepare_for_update: |new, old| {
             let spec = members(new, "spec");
             match old["spec"].get("finalizers") {
                 Some(kept) => _ = spec.insert("finalizers".to_owned(), kept.clone()),
@@ -42,13 +42,13 @@ pub const RULES: &[Rules] = &[
         },
         validate: validate_namespace,
         validate_update: |new, _| {
-            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Label);
+            let mut errs = meta::validate_create(&new["metadata"], false, NamePolicy::Label);
             errs.extend(validate_namespace(new));
             errs
         },
         validate_status: |new, _| {
             let (wanted, empty) =
-                if meta::deleting(new) { ("Terminating", "not empty") } else { ("Active", "empty") };
+                if meta::is_deleting(new) { ("Terminating", "not empty") } else { ("Active", "empty") };
             let phase = text(&new["status"]["phase"]);
             if phase == wanted {
                 return FieldErrors::new();
@@ -56,38 +56,38 @@ pub const RULES: &[Rules] = &[
             let words = format!("may only be '{wanted}' if `deletionTimestamp` is {empty}");
             FieldError::invalid(&Path::new("status.Phase"), phase, words).into()
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "",
         kind: "Node",
-        status_on_create: true,
+        keeps_status_on_create: true,
         default: |node| {
-            sync_pod_ranges(node);
+            sync_pod_cidrs(node);
             let status = members(node, "status");
             if let (None, Some(capacity)) = (status.get("allocatable"), status.get("capacity").cloned()) {
                 status.insert("allocatable".to_owned(), capacity);
             }
         },
         // A removed feature.
-        create: |node| _ = members(node, "spec").remove("configSource"),
+        prepare_for_create: |node| _ = members(node, "spec").remove("configSource"),
         validate: validate_node,
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            let mut errs = meta::validate_create(&new["metadata"], false, NamePolicy::Subdomain);
             errs.extend(validate_node(new));
-            errs.extend(validate_node_change(new, old));
+            errs.extend(validate_node_update(new, old));
             errs
         },
-        validate_status: validate_node_change,
+        validate_status: validate_node_update,
         warnings: |node, _| node_warnings(node),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "",
         kind: "ServiceAccount",
-        create: only_secret_names,
-        update: |new, _| only_secret_names(new),
-        validate_update: |new, _| meta::validate_create(&new["metadata"], true, Naming::Subdomain),
+        prepare_for_create: strip_secret_references,
+        prepare_for_update: |new, _| strip_secret_references(new),
+        validate_update: |new, _| meta::validate_create(&new["metadata"], true, NamePolicy::Subdomain),
         warnings: |new, old| {
             const KEY: &str = "kubernetes.io/enforce-mountable-secrets";
             let has = |account: &Value| account["metadata"]["annotations"].get(KEY).is_some();
@@ -98,33 +98,33 @@ pub const RULES: &[Rules] = &[
                 "metadata.annotations[{KEY}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
             )]
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "",
         kind: "Endpoints",
         default: |endpoints| {
             for subset in list_mut(endpoints, "subsets").into_iter().flatten() {
                 for port in maps_mut(subset, "ports") {
-                    fill_text(port, "protocol", "TCP");
+                    set_if_empty(port, "protocol", "TCP");
                 }
             }
         },
-        validate: |endpoints| validate_subsets(&At::root(endpoints).get("subsets")),
+        validate: |endpoints| validate_subsets(&PathValue::root(endpoints).get("subsets")),
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
+            let mut errs = meta::validate_create(&new["metadata"], true, NamePolicy::Subdomain);
             if new["subsets"] != old["subsets"] {
-                errs.extend(validate_subsets(&At::root(new).get("subsets")));
+                errs.extend(validate_subsets(&PathValue::root(new).get("subsets")));
             }
             errs
         },
         warnings: |endpoints, _| endpoints_warnings(endpoints),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
 ];
 
 /// Sets the label with the namespace's name.
-fn name_label(namespace: &mut Value) {
+fn set_name_label(namespace: &mut Value) {
     const KEY: &str = "kubernetes.io/metadata.name";
     let name = text(&namespace["metadata"]["name"]).to_owned();
     if !name.is_empty() {
@@ -139,19 +139,19 @@ fn validate_namespace(namespace: &Value) -> FieldErrors {
 
 /// Errors of `spec.finalizers`; through `/finalize` (`indexed`) they name the element.
 pub fn validate_namespace_finalizers(namespace: &Value, indexed: bool) -> FieldErrors {
-    let root = At::root(namespace);
-    let finalizers = root.down("spec.finalizers");
+    let root = PathValue::root(namespace);
+    let finalizers = root.nested("spec.finalizers");
     let mut errs = FieldErrors::new();
     for finalizer in finalizers.items() {
-        let place = if indexed { finalizer } else { finalizer.named(finalizers.path.clone()) };
+        let place = if indexed { finalizer } else { finalizer.with_path(finalizers.path.clone()) };
         check::text(&place, check::qualified_name, &mut errs);
-        meta::standard_finalizer(&place, &mut errs);
+        meta::validate_standard_finalizer(&place, &mut errs);
     }
     errs
 }
 
 /// `podCIDR` is the first of `podCIDRs`; setting one sets the other.
-fn sync_pod_ranges(node: &mut Value) {
+fn sync_pod_cidrs(node: &mut Value) {
     let spec = members(node, "spec");
     let one = spec.get("podCIDR").map(text).unwrap_or_default().to_owned();
     let first = spec.get("podCIDRs").and_then(|list| items(list).first()).map(text).unwrap_or_default();
@@ -164,26 +164,26 @@ fn sync_pod_ranges(node: &mut Value) {
 }
 
 fn validate_node(node: &Value) -> FieldErrors {
-    let root = At::root(node);
+    let root = PathValue::root(node);
     let mut errs = FieldErrors::new();
     // The path is a bug of Kubernetes; the taints are in the spec.
-    taints(&root.down("spec.taints").named(Path::new("metadata.taints")), &mut errs);
-    amounts(&root, &mut errs);
-    let ranges = root.down("spec.podCIDRs");
+    validate_taints(&root.nested("spec.taints").with_path(Path::new("metadata.taints")), &mut errs);
+    validate_resource_lists(&root, &mut errs);
+    let ranges = root.nested("spec.podCIDRs");
     for range in ranges.items() {
-        ip::legacy_range(range.text(), &range.path, &HashSet::<&str>::new(), &mut errs);
+        ip::validate_legacy_cidr(range.text(), &range.path, &HashSet::<&str>::new(), &mut errs);
     }
     if ranges.len() > 1 {
         let v6 = ranges.items().filter(|range| range.text().contains(':')).count();
         if ranges.len() > 2 || v6 != 1 {
             let words = "may specify no more than one CIDR for each IP family";
-            errs.push(FieldError::invalid(&ranges.path, ranges.json(), words));
+            errs.push(FieldError::invalid(&ranges.path, ranges.to_json(), words));
         }
     }
     errs
 }
 
-fn taints(taints: &At, errs: &mut FieldErrors) {
+fn validate_taints(taints: &PathValue, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for taint in taints.items() {
         let (key, value, effect) = (taint.get("key"), taint.get("value"), taint.get("effect"));
@@ -195,7 +195,7 @@ fn taints(taints: &At, errs: &mut FieldErrors) {
         check::required_one_of(&effect, &["NoSchedule", "PreferNoSchedule", "NoExecute"], errs);
         let pair = (key.text(), effect.text());
         if seen.contains(&pair) {
-            let mut twice = FieldError::duplicate(&taint.path, go_names(&taint.json()));
+            let mut twice = FieldError::duplicate(&taint.path, go_names(&taint.to_json()));
             "taints must be unique by key and effect pair".clone_into(&mut twice.detail);
             errs.push(twice);
         }
@@ -204,27 +204,27 @@ fn taints(taints: &At, errs: &mut FieldErrors) {
 }
 
 /// Capacity and allocatable.
-fn amounts(root: &At, errs: &mut FieldErrors) {
+fn validate_resource_lists(root: &PathValue, errs: &mut FieldErrors) {
     for field in ["capacity", "allocatable"] {
         let list = root.get("status").get(field);
         for (name, amount) in list.entries() {
-            let at = amount.named(list.path.field(name));
+            let at = amount.with_path(list.path.field(name));
             quantity::not_negative(&at, errs);
             let counted = matches!(name, "pods") || name.contains('/') && !name.starts_with("kubernetes.io/");
-            let whole = amount.value.and_then(Quantity::of).is_none_or(|amount| amount.is_whole());
+            let whole = amount.value.and_then(Quantity::from_value).is_none_or(|amount| amount.is_whole());
             if counted && !whole {
-                errs.push(FieldError::invalid(&at.path, at.json(), "must be an integer"));
+                errs.push(FieldError::invalid(&at.path, at.to_json(), "must be an integer"));
             }
         }
     }
 }
 
-fn validate_node_change(new: &Value, old: &Value) -> FieldErrors {
-    let root = At::root(new);
+fn validate_node_update(new: &Value, old: &Value) -> FieldErrors {
+    let root = PathValue::root(new);
     let mut errs = FieldErrors::new();
-    amounts(&root, &mut errs);
+    validate_resource_lists(&root, &mut errs);
     let mut seen = HashSet::new();
-    for address in root.down("status.addresses").items() {
+    for address in root.nested("status.addresses").items() {
         if seen.contains(&address.value) {
             let (kind, place) = (json!(address.get("type").text()), json!(address.get("address").text()));
             let shown = format!("{{\"Type\":{kind},\"Address\":{place}}}");
@@ -243,7 +243,7 @@ fn validate_node_change(new: &Value, old: &Value) -> FieldErrors {
     if !text(&was["providerID"]).is_empty() && now["providerID"] != was["providerID"] {
         errs.push(once("providerID", "providerID"));
     }
-    taints(&root.down("spec.taints").named(Path::new("metadata.taints")), &mut errs);
+    validate_taints(&root.nested("spec.taints").with_path(Path::new("metadata.taints")), &mut errs);
     if text(&now["externalID"]) != text(&was["externalID"]) {
         errs.push(FieldError::forbidden(&Path::new("spec.externalID"), "may not be updated"));
     }
@@ -251,7 +251,7 @@ fn validate_node_change(new: &Value, old: &Value) -> FieldErrors {
 }
 
 fn node_warnings(node: &Value) -> Vec<String> {
-    let root = At::root(node);
+    let root = PathValue::root(node);
     let spec = root.get("spec");
     let mut told = Vec::new();
     if spec.has("configSource") {
@@ -260,35 +260,35 @@ fn node_warnings(node: &Value) -> Vec<String> {
     if !spec.get("externalID").is_empty() {
         told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
     }
-    told.extend(spec.get("podCIDRs").items().flat_map(|range| ip::range_warnings(&range)));
+    told.extend(spec.get("podCIDRs").items().flat_map(|range| ip::cidr_warnings(&range)));
     told
 }
 
 /// Removes all fields except the name from the Secrets of a ServiceAccount.
-fn only_secret_names(account: &mut Value) {
+fn strip_secret_references(account: &mut Value) {
     for secret in maps_mut(account, "secrets") {
         secret.retain(|field, _| field == "name");
     }
 }
 
-fn validate_subsets(subsets: &At) -> FieldErrors {
+fn validate_subsets(subsets: &PathValue) -> FieldErrors {
     let mut errs = FieldErrors::new();
     for subset in subsets.items() {
         let lists = [subset.get("addresses"), subset.get("notReadyAddresses")];
-        if lists.iter().all(At::is_empty) {
+        if lists.iter().all(PathValue::is_empty) {
             let words = "must specify `addresses` or `notReadyAddresses`";
             errs.push(FieldError::required(&subset.path, words));
         }
-        for address in lists.iter().flat_map(At::items) {
+        for address in lists.iter().flat_map(PathValue::items) {
             let (place, host, node) = (address.get("ip"), address.get("hostname"), address.get("nodeName"));
-            ip::legacy(&place, &HashSet::<&str>::new(), &mut errs);
+            ip::validate_legacy_ip(&place, &HashSet::<&str>::new(), &mut errs);
             if !host.is_empty() {
                 check::text(&host, check::dns_label, &mut errs);
             }
             if node.exists() {
                 check::text(&node, check::dns_subdomain, &mut errs);
             }
-            ip::endpoint(&place, &mut errs);
+            ip::validate_endpoint_ip(&place, &mut errs);
         }
         let ports = subset.get("ports");
         for port in ports.items() {
@@ -309,15 +309,16 @@ fn validate_subsets(subsets: &At) -> FieldErrors {
 }
 
 fn endpoints_warnings(endpoints: &Value) -> Vec<String> {
-    let root = At::root(endpoints);
+    let root = PathValue::root(endpoints);
     let mut told = Vec::new();
-    if root.down("metadata.labels").key("endpoints.kubernetes.io/managed-by").text() == "endpoint-controller"
+    if root.nested("metadata.labels").key("endpoints.kubernetes.io/managed-by").text()
+        == "endpoint-controller"
     {
         return told;
     }
     for subset in root.get("subsets").items() {
         for field in ["addresses", "notReadyAddresses"] {
-            told.extend(subset.get(field).items().filter_map(|address| ip::warning(&address.get("ip"))));
+            told.extend(subset.get(field).items().filter_map(|address| ip::ip_warning(&address.get("ip"))));
         }
     }
     told
@@ -328,10 +329,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_labelled_and_held() {
+    fn namespace_gets_name_label_and_finalizer() {
         let rules = &RULES[0];
         let mut namespace = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["x/y"]}});
-        (rules.create)(&mut namespace);
+        (rules.prepare_for_create)(&mut namespace);
         assert_eq!(
             namespace,
             json!({"metadata": {"name": "a", "labels": {"kubernetes.io/metadata.name": "a"}},
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn one_taint_for_a_key_and_an_effect() {
+    fn taints_are_unique_by_key_and_effect() {
         let taint = json!({"key": "a", "effect": "NoSchedule"});
         let errs = validate_node(&json!({"spec": {"taints": [taint, taint, {"key": "a", "effect": "x"}]}}));
         let told: Vec<_> = errs.iter().map(ToString::to_string).collect();

@@ -5,62 +5,62 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::rules::check::{self, At};
-use crate::rules::read::{entries, fill_text, text, truth};
-use crate::rules::{Naming, PLAIN, Rules, meta};
+use crate::rules::accessors::{bool_or_false, entries, set_if_empty, text};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, KindRules, NamePolicy, meta};
 
 /// Maximum total size of the values of one object.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_DATA_BYTES: usize = 1024 * 1024;
 
-const IMMUTABLE: &str = "field is immutable when `immutable` is set";
+const IMMUTABLE_MESSAGE: &str = "field is immutable when `immutable` is set";
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: "",
         kind: "ConfigMap",
         validate: validate_config_map,
         validate_update: |new, old| {
-            let mut errs = unchanged(new, old, &["data", "binaryData"]);
-            errs.extend(meta::validate_create(&new["metadata"], true, Naming::Subdomain));
+            let mut errs = validate_immutable(new, old, &["data", "binaryData"]);
+            errs.extend(meta::validate_create(&new["metadata"], true, NamePolicy::Subdomain));
             errs.extend(validate_config_map(new));
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "",
         kind: "Secret",
         default: default_secret,
-        update: |new, old| {
+        prepare_for_update: |new, old| {
             if let (Some(new), Some(kind)) = (new.as_object_mut(), old.get("type")) {
-                fill_text(new, "type", kind.clone());
+                set_if_empty(new, "type", kind.clone());
             }
         },
         validate: validate_secret,
         validate_update: |new, old| {
             let mut errs = FieldErrors::new();
-            check::immutable(&At::root(new).get("type"), &At::root(old).get("type"), &mut errs);
-            errs.extend(unchanged(new, old, &["data"]));
-            errs.extend(meta::validate_create(&new["metadata"], true, Naming::Subdomain));
+            check::immutable(&PathValue::root(new).get("type"), &PathValue::root(old).get("type"), &mut errs);
+            errs.extend(validate_immutable(new, old, &["data"]));
+            errs.extend(meta::validate_create(&new["metadata"], true, NamePolicy::Subdomain));
             errs.extend(validate_secret(new));
             errs
         },
         warnings: |secret, _| secret_warnings(secret),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
 ];
 
 /// Errors of changes to an immutable object.
-fn unchanged(new: &Value, old: &Value, fields: &[&str]) -> FieldErrors {
-    if !truth(&old["immutable"]) {
+fn validate_immutable(new: &Value, old: &Value, fields: &[&str]) -> FieldErrors {
+    if !bool_or_false(&old["immutable"]) {
         return FieldErrors::new();
     }
-    let unset = (!truth(&new["immutable"])).then_some("immutable");
+    let unset = (!bool_or_false(&new["immutable"])).then_some("immutable");
     let changed = fields.iter().copied().filter(|field| new[*field] != old[*field]);
     unset
         .into_iter()
         .chain(changed)
-        .map(|field| FieldError::forbidden(&Path::new(field), IMMUTABLE))
+        .map(|field| FieldError::forbidden(&Path::new(field), IMMUTABLE_MESSAGE))
         .collect()
 }
 
@@ -70,7 +70,7 @@ fn decoded_len(encoded: &str) -> usize {
     (encoded.len() / 4 * 3).saturating_sub(padding)
 }
 
-fn keys(map: &At, errs: &mut FieldErrors) {
+fn validate_keys(map: &PathValue, errs: &mut FieldErrors) {
     for (key, entry) in map.entries() {
         let words = check::config_key(key);
         errs.extend(words.into_iter().map(|words| FieldError::invalid(&entry.path, key, words)));
@@ -78,19 +78,19 @@ fn keys(map: &At, errs: &mut FieldErrors) {
 }
 
 fn validate_config_map(object: &Value) -> FieldErrors {
-    let root = At::root(object);
+    let root = PathValue::root(object);
     let (data, binary) = (root.get("data"), root.get("binaryData"));
     let mut errs = FieldErrors::new();
-    keys(&data, &mut errs);
+    validate_keys(&data, &mut errs);
     for (key, entry) in data.entries().filter(|(key, _)| binary.has(key)) {
         errs.push(FieldError::invalid(&entry.path, key, "duplicate of key present in binaryData"));
     }
-    keys(&binary, &mut errs);
+    validate_keys(&binary, &mut errs);
     let plain: usize = entries(&object["data"]).map(|(_, value)| text(value).len()).sum();
     let encoded: usize = entries(&object["binaryData"]).map(|(_, value)| decoded_len(text(value))).sum();
-    if plain + encoded > MOST_BYTES {
+    if plain + encoded > MAX_DATA_BYTES {
         // Kubernetes' path here is one empty name, which is written so.
-        errs.push(FieldError::too_long(&Path::new("[]"), MOST_BYTES));
+        errs.push(FieldError::too_long(&Path::new("[]"), MAX_DATA_BYTES));
     }
     errs
 }
@@ -98,7 +98,7 @@ fn validate_config_map(object: &Value) -> FieldErrors {
 /// `stringData` is write-only: it is merged into `data`.
 fn default_secret(secret: &mut Value) {
     let Some(fields) = secret.as_object_mut() else { return };
-    fill_text(fields, "type", "Opaque");
+    set_if_empty(fields, "type", "Opaque");
     if let Some(Value::Object(plain)) = fields.remove("stringData") {
         if plain.is_empty() {
             return;
@@ -123,19 +123,19 @@ const REQUIRED_KEYS: &[(&str, &[&str])] = &[
 ];
 
 fn validate_secret(secret: &Value) -> FieldErrors {
-    let root = At::root(secret);
+    let root = PathValue::root(secret);
     let data = root.get("data");
     let mut errs = FieldErrors::new();
-    keys(&data, &mut errs);
+    validate_keys(&data, &mut errs);
     let size: usize = data.entries().map(|(_, value)| decoded_len(value.text())).sum();
-    if size > MOST_BYTES {
-        errs.push(FieldError::too_long(&data.path, MOST_BYTES));
+    if size > MAX_DATA_BYTES {
+        errs.push(FieldError::too_long(&data.path, MAX_DATA_BYTES));
     }
     let kind = text(&secret["type"]);
-    let mut require = |at: At| errs.push(FieldError::required(&at.path, ""));
+    let mut require = |at: PathValue| errs.push(FieldError::required(&at.path, ""));
     match kind {
         "kubernetes.io/service-account-token" => {
-            let account = root.down("metadata.annotations").key("kubernetes.io/service-account.name");
+            let account = root.nested("metadata.annotations").key("kubernetes.io/service-account.name");
             if account.text().is_empty() {
                 require(account);
             }
@@ -160,13 +160,13 @@ fn validate_secret(secret: &Value) -> FieldErrors {
         _ => return errs,
     };
     if config.exists() {
-        docker_config(&config, &mut errs);
+        validate_docker_config(&config, &mut errs);
     }
     errs
 }
 
 /// Registry credentials are a JSON object; errors never repeat their content.
-fn docker_config(config: &At, errs: &mut FieldErrors) {
+fn validate_docker_config(config: &PathValue, errs: &mut FieldErrors) {
     let bytes = STANDARD.decode(config.text()).unwrap_or_default();
     let words = match serde_json::from_slice::<Value>(&bytes) {
         Ok(Value::Object(_) | Value::Null) => return,
@@ -219,17 +219,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::field::told;
+    use crate::field::error_messages;
 
     #[test]
-    fn string_data_becomes_data() {
+    fn string_data_is_merged_into_data() {
         let mut secret = json!({"data": {"a": "eA=="}, "stringData": {"a": "y", "b": "z"}});
         default_secret(&mut secret);
         assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "eQ==", "b": "eg=="}}));
     }
 
     #[test]
-    fn a_type_demands_its_keys() {
+    fn secret_type_requires_keys() {
         let table = [
             ("Opaque", json!({}), vec![]),
             ("kubernetes.io/tls", json!({"tls.crt": ""}), vec!["data[tls.key]: Required value"]),
@@ -248,16 +248,20 @@ mod tests {
             ),
         ];
         for (kind, data, expected) in table {
-            assert_eq!(told(&validate_secret(&json!({"type": kind, "data": data}))), expected, "{kind}");
+            assert_eq!(
+                error_messages(&validate_secret(&json!({"type": kind, "data": data}))),
+                expected,
+                "{kind}"
+            );
         }
     }
 
     #[test]
-    fn what_is_immutable_stays() {
+    fn immutable_objects_cannot_change() {
         let old = json!({"immutable": true, "data": {"a": "1"}});
         let new = json!({"data": {"a": "2"}});
         assert_eq!(
-            told(&unchanged(&new, &old, &["data", "binaryData"])),
+            error_messages(&validate_immutable(&new, &old, &["data", "binaryData"])),
             [
                 "immutable: Forbidden: field is immutable when `immutable` is set",
                 "data: Forbidden: field is immutable when `immutable` is set"
@@ -266,11 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn values_are_weighed_decoded() {
-        let half = "a".repeat(MOST_BYTES / 2);
+    fn secret_size_is_that_of_decoded_values() {
+        let half = "a".repeat(MAX_DATA_BYTES / 2);
         let map = json!({"data": {"a": half}, "binaryData": {"b": STANDARD.encode(&half)}});
-        assert_eq!(told(&validate_config_map(&map)), Vec::<String>::new());
+        assert_eq!(error_messages(&validate_config_map(&map)), Vec::<String>::new());
         let map = json!({"data": {"a": half, "c": "x"}, "binaryData": {"b": STANDARD.encode(&half)}});
-        assert_eq!(told(&validate_config_map(&map)), ["[]: Too long: may not be more than 1048576 bytes"]);
+        assert_eq!(
+            error_messages(&validate_config_map(&map)),
+            ["[]: Too long: may not be more than 1048576 bytes"]
+        );
     }
 }

@@ -6,28 +6,30 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::service_addresses::{self as addresses, headless};
+use super::service_addresses::{self as addresses, is_headless};
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::rules::check::{self, At};
+use crate::rules::accessors::{
+    go_duplicate, int, is_empty_value, items, maps_mut, members, set_if_absent, set_if_empty, text, texts,
+};
+use crate::rules::check::{self, PathValue};
 use crate::rules::network::ip;
-use crate::rules::read::{empty, fill, fill_text, go_duplicate, int, items, maps_mut, members, text, texts};
-use crate::rules::{Naming, PLAIN, Rules};
+use crate::rules::{DEFAULT_RULES, KindRules, NamePolicy};
 
-pub const RULES: &[Rules] = &[Rules {
+pub const RULES: &[KindRules] = &[KindRules {
     group: "",
     kind: "Service",
-    naming: Naming::Label,
+    naming: NamePolicy::Label,
     default,
-    create: |service| {
+    prepare_for_create: |service| {
         service["status"] = json!({"loadBalancer": {}});
-        no_internal_policy(service);
+        drop_internal_traffic_policy(service);
     },
-    update,
+    prepare_for_update: update,
     validate: |service| validate(service, None),
     validate_update: |new, old| {
         let mut errs = addresses::validate_change(new, old);
-        class_change(new, old, &mut errs);
-        class(new, &mut errs);
+        validate_load_balancer_class_update(new, old, &mut errs);
+        validate_load_balancer_class(new, &mut errs);
         if needs_health_check(new)
             && needs_health_check(old)
             && new["spec"]["healthCheckNodePort"] != old["spec"]["healthCheckNodePort"]
@@ -39,37 +41,37 @@ pub const RULES: &[Rules] = &[Rules {
     },
     validate_status,
     warnings: |service, _| warnings(service),
-    ..PLAIN
+    ..DEFAULT_RULES
 }];
 
-fn kind(service: &Value) -> &str {
+fn service_type(service: &Value) -> &str {
     text(&service["spec"]["type"])
 }
 
 /// Whether the Service is reachable through nodes or external addresses.
-fn externally_accessible(service: &Value) -> bool {
-    match kind(service) {
+fn is_externally_accessible(service: &Value) -> bool {
+    match service_type(service) {
         "LoadBalancer" | "NodePort" => true,
-        "ClusterIP" => !empty(&service["spec"]["externalIPs"]),
+        "ClusterIP" => !is_empty_value(&service["spec"]["externalIPs"]),
         _ => false,
     }
 }
 
 pub fn needs_health_check(service: &Value) -> bool {
-    kind(service) == "LoadBalancer" && text(&service["spec"]["externalTrafficPolicy"]) == "Local"
+    service_type(service) == "LoadBalancer" && text(&service["spec"]["externalTrafficPolicy"]) == "Local"
 }
 
 pub fn needs_node_port(service: &Value) -> bool {
-    matches!(kind(service), "NodePort" | "LoadBalancer")
+    matches!(service_type(service), "NodePort" | "LoadBalancer")
 }
 
 pub fn needs_cluster_ip(service: &Value) -> bool {
-    kind(service) != "ExternalName"
+    service_type(service) != "ExternalName"
 }
 
 fn default(service: &mut Value) {
     let spec = members(service, "spec");
-    fill_text(spec, "sessionAffinity", "None");
+    set_if_empty(spec, "sessionAffinity", "None");
     match text(&spec["sessionAffinity"]) {
         "None" => _ = spec.remove("sessionAffinityConfig"),
         "ClientIP" => {
@@ -81,26 +83,26 @@ fn default(service: &mut Value) {
         }
         _ => {}
     }
-    fill_text(spec, "type", "ClusterIP");
+    set_if_empty(spec, "type", "ClusterIP");
     for port in maps_mut(&mut service["spec"], "ports") {
-        fill_text(port, "protocol", "TCP");
+        set_if_empty(port, "protocol", "TCP");
         let number = port.get("port").cloned().unwrap_or_else(|| 0.into());
         let target = port.get("targetPort").unwrap_or(&Value::Null);
-        if empty(target) || target.as_i64() == Some(0) {
+        if is_empty_value(target) || target.as_i64() == Some(0) {
             port.insert("targetPort".to_owned(), number);
         }
     }
-    if externally_accessible(service) {
-        fill_text(members(service, "spec"), "externalTrafficPolicy", "Cluster");
+    if is_externally_accessible(service) {
+        set_if_empty(members(service, "spec"), "externalTrafficPolicy", "Cluster");
     }
-    if matches!(kind(service), "NodePort" | "LoadBalancer" | "ClusterIP") {
-        fill(members(service, "spec"), "internalTrafficPolicy", "Cluster");
+    if matches!(service_type(service), "NodePort" | "LoadBalancer" | "ClusterIP") {
+        set_if_absent(members(service, "spec"), "internalTrafficPolicy", "Cluster");
     }
-    if kind(service) == "LoadBalancer" {
-        fill(members(service, "spec"), "allocateLoadBalancerNodePorts", true);
+    if service_type(service) == "LoadBalancer" {
+        set_if_absent(members(service, "spec"), "allocateLoadBalancerNodePorts", true);
         if let Some(balancer) = service.get_mut("status").and_then(|s| s.get_mut("loadBalancer")) {
             for point in maps_mut(balancer, "ingress").filter(|point| point.contains_key("ip")) {
-                fill(point, "ipMode", "VIP");
+                set_if_absent(point, "ipMode", "VIP");
             }
         }
     }
@@ -113,7 +115,7 @@ fn update(new: &mut Value, old: &Value) {
     let same = |field: &str| before["spec"][field] == old["spec"][field];
     let (gained, lost) = (&before, old);
     let was = |holds: fn(&Value) -> bool| holds(lost) && !holds(gained);
-    let balanced = |service: &Value| kind(service) == "LoadBalancer";
+    let balanced = |service: &Value| service_type(service) == "LoadBalancer";
     let mut drop = Vec::new();
     if was(needs_cluster_ip) {
         if same("clusterIP") && same("clusterIPs") {
@@ -129,7 +131,7 @@ fn update(new: &mut Value, old: &Value) {
             ["allocateLoadBalancerNodePorts", "loadBalancerClass"].into_iter().filter(|field| same(field)),
         );
     }
-    if was(externally_accessible) && same("externalTrafficPolicy") {
+    if was(is_externally_accessible) && same("externalTrafficPolicy") {
         drop.push("externalTrafficPolicy");
     }
     let known: HashSet<i64> = node_ports(old).into_iter().collect();
@@ -143,15 +145,15 @@ fn update(new: &mut Value, old: &Value) {
             port.remove("nodePort");
         }
     }
-    no_internal_policy(new);
+    drop_internal_traffic_policy(new);
     if !balanced(new) {
         members(new, "status").insert("loadBalancer".to_owned(), Value::Object(Map::new()));
     }
 }
 
 /// An `ExternalName` Service has no internal traffic.
-fn no_internal_policy(service: &mut Value) {
-    if kind(service) == "ExternalName" {
+fn drop_internal_traffic_policy(service: &mut Value) {
+    if service_type(service) == "ExternalName" {
         members(service, "spec").remove("internalTrafficPolicy");
     }
 }
@@ -163,22 +165,22 @@ pub fn node_ports(service: &Value) -> Vec<i64> {
 }
 
 fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
-    let root = At::root(service);
+    let root = PathValue::root(service);
     let spec = root.get("spec");
     let mut errs = FieldErrors::new();
     topology_annotations(&root, &mut errs);
-    shape_of_type(service, &spec, &mut errs);
-    ports(&spec.get("ports"), &mut errs);
+    validate_type_fields(service, &spec, &mut errs);
+    validate_ports(&spec.get("ports"), &mut errs);
     check::labels(&spec.get("selector"), &mut errs);
-    affinity(&spec, &mut errs);
+    validate_session_affinity(&spec, &mut errs);
     errs.extend(addresses::validate(service, old));
 
     let known: HashSet<_> = old.into_iter().flat_map(|old| texts(&old["spec"]["externalIPs"])).collect();
     for address in spec.get("externalIPs").items() {
         let before = errs.len();
-        ip::legacy(&address, &known, &mut errs);
+        ip::validate_legacy_ip(&address, &known, &mut errs);
         if errs.len() == before {
-            ip::endpoint(&address, &mut errs);
+            ip::validate_endpoint_ip(&address, &mut errs);
         }
     }
     check::required_one_of(
@@ -186,20 +188,20 @@ fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
         &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
         &mut errs,
     );
-    port_clashes(&spec, &mut errs);
-    source_ranges(&root, old, &mut errs);
-    let balanced = kind(service) == "LoadBalancer";
+    validate_port_conflicts(&spec, &mut errs);
+    validate_source_ranges(&root, old, &mut errs);
+    let balanced = service_type(service) == "LoadBalancer";
     let allocate = spec.get("allocateLoadBalancerNodePorts");
     if allocate.exists() && !balanced {
         errs.push(FieldError::forbidden(&allocate.path, "may only be used when `type` is 'LoadBalancer'"));
     }
-    class(service, &mut errs);
-    traffic(service, &spec, &mut errs);
+    validate_load_balancer_class(service, &mut errs);
+    validate_traffic_policies(service, &spec, &mut errs);
     errs
 }
 
-fn topology_annotations(root: &At, errs: &mut FieldErrors) {
-    let annotations = root.down("metadata.annotations");
+fn topology_annotations(root: &PathValue, errs: &mut FieldErrors) {
+    let annotations = root.nested("metadata.annotations");
     let old = annotations.key("service.kubernetes.io/topology-aware-hints");
     let mode = annotations.key("service.kubernetes.io/topology-mode");
     if old.exists() && mode.exists() && old.text() != mode.text() {
@@ -209,9 +211,9 @@ fn topology_annotations(root: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn shape_of_type(service: &Value, spec: &At, errs: &mut FieldErrors) {
-    let kind = kind(service);
-    let headless = headless(service);
+fn validate_type_fields(service: &Value, spec: &PathValue, errs: &mut FieldErrors) {
+    let kind = service_type(service);
+    let headless = is_headless(service);
     if spec.get("ports").is_empty() && !headless && kind != "ExternalName" {
         errs.push(FieldError::required(&spec.get("ports").path, ""));
     }
@@ -239,7 +241,7 @@ fn shape_of_type(service: &Value, spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn ports(ports: &At, errs: &mut FieldErrors) {
+fn validate_ports(ports: &PathValue, errs: &mut FieldErrors) {
     let mut names = HashSet::new();
     for port in ports.items() {
         let name = port.get("name");
@@ -262,12 +264,12 @@ fn ports(ports: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn affinity(spec: &At, errs: &mut FieldErrors) {
+fn validate_session_affinity(spec: &PathValue, errs: &mut FieldErrors) {
     check::required_one_of(&spec.get("sessionAffinity"), &["ClientIP", "None"], errs);
     let config = spec.get("sessionAffinityConfig");
     match spec.get("sessionAffinity").text() {
         "ClientIP" => {
-            let timeout = config.down("clientIP.timeoutSeconds");
+            let timeout = config.nested("clientIP.timeoutSeconds");
             let missing =
                 [&config, &config.get("clientIP"), &timeout].into_iter().find(|at| !at.exists()).cloned();
             if let Some(at) = missing {
@@ -285,7 +287,7 @@ fn affinity(spec: &At, errs: &mut FieldErrors) {
 }
 
 /// Duplicate ports, and node ports where none are allowed.
-fn port_clashes(spec: &At, errs: &mut FieldErrors) {
+fn validate_port_conflicts(spec: &PathValue, errs: &mut FieldErrors) {
     let (mut nodes, mut numbers) = (HashSet::new(), HashSet::new());
     let clustered = spec.get("type").text() == "ClusterIP";
     for port in spec.get("ports").items() {
@@ -313,62 +315,62 @@ fn port_clashes(spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn source_ranges(root: &At, old: Option<&Value>, errs: &mut FieldErrors) {
+fn validate_source_ranges(root: &PathValue, old: Option<&Value>, errs: &mut FieldErrors) {
     const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-    const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
+    const LOAD_BALANCER_ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
     let spec = root.get("spec");
     let balanced = spec.get("type").text() == "LoadBalancer";
     let ranges = spec.get("loadBalancerSourceRanges");
-    let annotation = root.down("metadata.annotations").key(ANNOTATION);
+    let annotation = root.nested("metadata.annotations").key(ANNOTATION);
     if !ranges.is_empty() {
         // The path has a capital letter in Kubernetes.
         let path = spec.path.field("LoadBalancerSourceRanges");
         if !balanced {
-            errs.push(FieldError::forbidden(&path, ONLY_BALANCED));
+            errs.push(FieldError::forbidden(&path, LOAD_BALANCER_ONLY));
         }
         let known = old.map(|old| texts(&old["spec"]["loadBalancerSourceRanges"]).map(str::trim).collect());
         let known: HashSet<_> = known.unwrap_or_default();
         for (at, range) in ranges.items().enumerate() {
-            ip::legacy_range(range.text().trim(), &path.index(at), &known, errs);
+            ip::validate_legacy_cidr(range.text().trim(), &path.index(at), &known, errs);
         }
     } else if annotation.exists() {
         if !balanced {
-            errs.push(FieldError::forbidden(&annotation.path, ONLY_BALANCED));
+            errs.push(FieldError::forbidden(&annotation.path, LOAD_BALANCER_ONLY));
         }
         let known = old.map(|old| text(&old["metadata"]["annotations"][ANNOTATION]));
         let given = annotation.text().trim();
         if known != Some(annotation.text()) && !given.is_empty() {
             for range in given.split(',') {
-                ip::legacy_range(range.trim(), &annotation.path, &HashSet::<&str>::new(), errs);
+                ip::validate_legacy_cidr(range.trim(), &annotation.path, &HashSet::<&str>::new(), errs);
             }
         }
     }
 }
 
-fn class_change(new: &Value, old: &Value, errs: &mut FieldErrors) {
+fn validate_load_balancer_class_update(new: &Value, old: &Value, errs: &mut FieldErrors) {
     let (now, was) = (&new["spec"]["loadBalancerClass"], &old["spec"]["loadBalancerClass"]);
-    if kind(new) == "LoadBalancer" && kind(old) == "LoadBalancer" && now != was {
+    if service_type(new) == "LoadBalancer" && service_type(old) == "LoadBalancer" && now != was {
         let path = Path::new("spec.loadBalancerClass");
         errs.push(FieldError::invalid(&path, now.clone(), "may not change once set"));
     }
 }
 
-fn class(service: &Value, errs: &mut FieldErrors) {
-    let root = At::root(service);
-    let class = root.down("spec.loadBalancerClass");
+fn validate_load_balancer_class(service: &Value, errs: &mut FieldErrors) {
+    let root = PathValue::root(service);
+    let class = root.nested("spec.loadBalancerClass");
     if !class.exists() {
         return;
     }
-    if kind(service) == "LoadBalancer" {
+    if service_type(service) == "LoadBalancer" {
         check::text(&class, check::qualified_name, errs);
     } else {
         errs.push(FieldError::forbidden(&class.path, "may only be used when `type` is 'LoadBalancer'"));
     }
 }
 
-fn traffic(service: &Value, spec: &At, errs: &mut FieldErrors) {
+fn validate_traffic_policies(service: &Value, spec: &PathValue, errs: &mut FieldErrors) {
     let policy = spec.get("externalTrafficPolicy");
-    if externally_accessible(service) {
+    if is_externally_accessible(service) {
         check::required_one_of(&policy, &["Cluster", "Local"], errs);
     } else if !policy.is_empty() {
         let words = "may only be set for externally-accessible services";
@@ -388,7 +390,7 @@ fn traffic(service: &Value, spec: &At, errs: &mut FieldErrors) {
     let policy = spec.get("internalTrafficPolicy");
     if policy.exists() {
         check::one_of(&policy, &["Cluster", "Local"], errs);
-    } else if matches!(kind(service), "NodePort" | "LoadBalancer" | "ClusterIP") {
+    } else if matches!(service_type(service), "NodePort" | "LoadBalancer" | "ClusterIP") {
         errs.push(FieldError::required(&policy.path, ""));
     }
     let distribution = spec.get("trafficDistribution");
@@ -398,10 +400,10 @@ fn traffic(service: &Value, spec: &At, errs: &mut FieldErrors) {
 }
 
 fn validate_status(new: &Value, old: &Value) -> FieldErrors {
-    let root = At::root(new);
-    let points = root.down("status.loadBalancer.ingress");
+    let root = PathValue::root(new);
+    let points = root.nested("status.loadBalancer.ingress");
     let mut errs = FieldErrors::new();
-    if kind(new) != "LoadBalancer" && !points.is_empty() {
+    if service_type(new) != "LoadBalancer" && !points.is_empty() {
         errs.push(FieldError::forbidden(&points.path, "may only be used when `spec.type` is 'LoadBalancer'"));
         return errs;
     }
@@ -410,7 +412,7 @@ fn validate_status(new: &Value, old: &Value) -> FieldErrors {
     for point in points.items() {
         let (address, mode, host) = (point.get("ip"), point.get("ipMode"), point.get("hostname"));
         if !address.is_empty() {
-            ip::legacy(&address, &known, &mut errs);
+            ip::validate_legacy_ip(&address, &known, &mut errs);
         }
         match (address.is_empty(), mode.exists()) {
             (false, false) => {
@@ -434,9 +436,9 @@ fn validate_status(new: &Value, old: &Value) -> FieldErrors {
 }
 
 fn warnings(service: &Value) -> Vec<String> {
-    let root = At::root(service);
+    let root = PathValue::root(service);
     let spec = root.get("spec");
-    let kind = kind(service);
+    let kind = service_type(service);
     let headless = kind == "ClusterIP" && spec.get("clusterIP").text() == "None";
     let mut told = Vec::new();
     let mut tell = |holds: bool, words: &str| {
@@ -445,7 +447,7 @@ fn warnings(service: &Value) -> Vec<String> {
         }
     };
     tell(
-        root.down("metadata.annotations").has("service.kubernetes.io/topology-aware-hints"),
+        root.nested("metadata.annotations").has("service.kubernetes.io/topology-aware-hints"),
         "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead",
     );
     let outside = !spec.get("externalIPs").is_empty();
@@ -472,10 +474,10 @@ fn warnings(service: &Value) -> Vec<String> {
         "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"",
     );
     for field in ["clusterIPs", "externalIPs"] {
-        told.extend(spec.get(field).items().filter_map(|at| ip::warning(&at)));
+        told.extend(spec.get(field).items().filter_map(|at| ip::ip_warning(&at)));
     }
-    told.extend(ip::warning(&spec.get("loadBalancerIP")));
-    told.extend(spec.get("loadBalancerSourceRanges").items().flat_map(|at| ip::range_warnings(&at)));
+    told.extend(ip::ip_warning(&spec.get("loadBalancerIP")));
+    told.extend(spec.get("loadBalancerSourceRanges").items().flat_map(|at| ip::cidr_warnings(&at)));
     told
 }
 
@@ -484,7 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_follow_the_type() {
+    fn service_defaults_follow_type() {
         let mut service = json!({"spec": {"ports": [{"port": 80}, {"port": 81, "targetPort": "x"}]}});
         default(&mut service);
         assert_eq!(
@@ -505,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_type_drops_what_it_leaves_behind() {
+    fn service_type_change_drops_fields_of_old_type() {
         let old = json!({"spec": {"type": "NodePort", "clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"],
             "externalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
             "ports": [{"port": 1, "nodePort": 30_001}]}});
@@ -527,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_services_are_told_why() {
+    fn invalid_services_have_kubernetes_messages() {
         let table = [
             (json!({"type": "ClusterIP"}), "spec.ports: Required value"),
             (

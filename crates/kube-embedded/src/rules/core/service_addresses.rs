@@ -8,37 +8,37 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::rules::check::{self, At};
+use crate::rules::accessors::{items, text, texts};
+use crate::rules::check::{self, PathValue};
 use crate::rules::network::ip;
-use crate::rules::read::{items, text, texts};
 
 /// `clusterIPs` is only `None`.
-pub fn headless(service: &Value) -> bool {
+pub fn is_headless(service: &Value) -> bool {
     matches!(items(&service["spec"]["clusterIPs"]), [only] if text(only) == "None")
 }
 
-fn external_name(service: &Value) -> bool {
+fn is_external_name(service: &Value) -> bool {
     text(&service["spec"]["type"]) == "ExternalName"
 }
 
 /// Errors of `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy`.
 pub fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    if external_name(service) {
+    if is_external_name(service) {
         return errs;
     }
-    let root = At::root(service);
+    let root = PathValue::root(service);
     let spec = root.get("spec");
     let (first, all, families) = (spec.get("clusterIP"), spec.get("clusterIPs"), spec.get("ipFamilies"));
     match (first.text(), all.items().next()) {
         ("", Some(_)) => {
             let words = "must be empty when `clusterIP` is not specified";
-            errs.push(FieldError::invalid(&all.path, all.json(), words));
+            errs.push(FieldError::invalid(&all.path, all.to_json(), words));
         }
         ("", None) => {}
         (_, None) => errs.push(FieldError::required(&all.path, "")),
         (first, Some(listed)) if first != listed.text() => {
-            errs.push(FieldError::invalid(&all.path, all.json(), "first value must match `clusterIP`"));
+            errs.push(FieldError::invalid(&all.path, all.to_json(), "first value must match `clusterIP`"));
         }
         _ => {}
     }
@@ -54,26 +54,26 @@ pub fn validate(service: &Value, old: Option<&Value>) -> FieldErrors {
     if policy.exists() {
         check::one_of(&policy, &["PreferDualStack", "RequireDualStack", "SingleStack"], &mut errs);
     }
-    listed_addresses(&all, old, &families, &mut errs);
+    validate_cluster_ips(&all, old, &families, &mut errs);
     errs
 }
 
-fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut FieldErrors) {
+fn validate_cluster_ips(all: &PathValue, old: Option<&Value>, families: &PathValue, errs: &mut FieldErrors) {
     let known: HashSet<_> = old.into_iter().flat_map(|old| texts(&old["spec"]["clusterIPs"])).collect();
     let before = errs.len();
     for (at, address) in all.items().enumerate() {
         if at == 0 && address.text() == "None" {
             if all.len() > 1 {
                 let words = "'None' must be the first and only value";
-                errs.push(FieldError::invalid(&all.path, all.json(), words));
+                errs.push(FieldError::invalid(&all.path, all.to_json(), words));
             }
             continue;
         }
-        ip::legacy(&address, &known, errs);
+        ip::validate_legacy_ip(&address, &known, errs);
     }
     let broken = errs.len() != before;
     if all.len() > 2 {
-        errs.push(FieldError::invalid(&all.path, all.json(), "may only hold up to 2 values"));
+        errs.push(FieldError::invalid(&all.path, all.to_json(), "may only hold up to 2 values"));
     }
     if broken {
         return;
@@ -81,7 +81,7 @@ fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut Fie
     let versions: Vec<_> = all.items().map(|address| ip::is_v6(address.text())).collect();
     if versions.len() > 1 && !(versions.contains(&true) && versions.contains(&false)) {
         let words = "may specify no more than one IP for each IP family";
-        errs.push(FieldError::invalid(&all.path, all.json(), words));
+        errs.push(FieldError::invalid(&all.path, all.to_json(), words));
     }
     for ((address, v6), (at, family)) in all.items().zip(versions).zip(families.items().enumerate()) {
         let wanted = match (family.text(), v6) {
@@ -97,22 +97,22 @@ fn listed_addresses(all: &At, old: Option<&Value>, families: &At, errs: &mut Fie
 /// Errors of a change of addresses or families: the first of each is immutable, the second may be added or removed.
 pub fn validate_change(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    if external_name(new) || external_name(old) {
+    if is_external_name(new) || is_external_name(old) {
         return errs;
     }
-    match (headless(old), headless(new)) {
+    match (is_headless(old), is_headless(new)) {
         (true, true) => {}
         (was, is) => {
-            change(new, old, "clusterIPs", "clusterIP", &mut errs);
+            validate_list_change(new, old, "clusterIPs", "clusterIP", &mut errs);
             if !was && !is {
-                change(new, old, "ipFamilies", "ipFamily", &mut errs);
+                validate_list_change(new, old, "ipFamilies", "ipFamily", &mut errs);
             }
         }
     }
     errs
 }
 
-fn change(new: &Value, old: &Value, field: &str, one: &str, errs: &mut FieldErrors) {
+fn validate_list_change(new: &Value, old: &Value, field: &str, one: &str, errs: &mut FieldErrors) {
     let path = Path::new("spec").field(field);
     let (now, was) = (&new["spec"][field], &old["spec"][field]);
     let (now_list, was_list) = (items(now), items(was));
@@ -146,10 +146,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::field::told;
+    use crate::field::error_messages;
 
     #[test]
-    fn addresses_and_families_must_agree() {
+    fn cluster_ips_must_match_families() {
         let table = [
             (json!({"clusterIP": "None", "clusterIPs": ["None"], "ipFamilies": ["IPv6"]}), vec![]),
             (
@@ -164,18 +164,18 @@ mod tests {
             ),
         ];
         for (spec, expected) in table {
-            assert_eq!(told(&validate(&json!({"spec": spec}), None)), expected);
+            assert_eq!(error_messages(&validate(&json!({"spec": spec}), None)), expected);
         }
     }
 
     #[test]
-    fn the_first_address_stays() {
+    fn first_cluster_ip_is_immutable() {
         let service = |list: Value| json!({"spec": {"clusterIPs": list, "ipFamilies": ["IPv4"]}});
         let old = service(json!(["10.96.0.1"]));
         assert_eq!(
-            told(&validate_change(&service(json!(["10.96.0.2"])), &old)),
+            error_messages(&validate_change(&service(json!(["10.96.0.2"])), &old)),
             ["spec.clusterIPs[0]: Invalid value: [\"10.96.0.2\"]: may not change once set"]
         );
-        assert_eq!(told(&validate_change(&old, &old)), Vec::<String>::new());
+        assert_eq!(error_messages(&validate_change(&old, &old)), Vec::<String>::new());
     }
 }

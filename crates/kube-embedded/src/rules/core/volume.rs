@@ -4,30 +4,32 @@ use serde_json::{Map, Value, json};
 
 use crate::field::{FieldError, FieldErrors, Path};
 use crate::quantity::Quantity;
-use crate::rules::check::{self, At, quantity};
-use crate::rules::read::{empty, fill, fill_text, go_names, list_mut, members, text};
+use crate::rules::accessors::{
+    go_names, is_empty_value, list_mut, members, set_if_absent, set_if_empty, text,
+};
+use crate::rules::check::{self, PathValue, quantity};
 use crate::rules::workloads::{scheduling, volume};
-use crate::rules::{Naming, PLAIN, Rules, go_structs, meta};
+use crate::rules::{DEFAULT_RULES, KindRules, NamePolicy, go_structs, meta};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: "",
         kind: "PersistentVolume",
         default: |volume| {
-            fill_text(members(volume, "status"), "phase", "Pending");
+            set_if_empty(members(volume, "status"), "phase", "Pending");
             let spec = members(volume, "spec");
-            fill_text(spec, "persistentVolumeReclaimPolicy", "Retain");
-            fill(spec, "volumeMode", "Filesystem");
+            set_if_empty(spec, "persistentVolumeReclaimPolicy", "Retain");
+            set_if_absent(spec, "volumeMode", "Filesystem");
             if let Some(Value::Object(path)) = spec.get_mut("hostPath") {
-                fill(path, "type", "");
+                set_if_absent(path, "type", "");
             }
             if let Some(Value::Object(iscsi)) = spec.get_mut("iscsi") {
-                fill_text(iscsi, "iscsiInterface", "default");
+                set_if_empty(iscsi, "iscsiInterface", "default");
             }
         },
-        create: |volume| {
+        prepare_for_create: |volume| {
             // The phase begins at the creation.
             let mut status = json!({"phase": "Pending"});
             if let Some(made) = volume["metadata"].get("creationTimestamp") {
@@ -37,60 +39,60 @@ pub const RULES: &[Rules] = &[
         },
         validate: validate_volume,
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], false, Naming::Subdomain);
+            let mut errs = meta::validate_create(&new["metadata"], false, NamePolicy::Subdomain);
             // Kubernetes validates the whole object before the change check, and again with it.
             errs.extend(validate_volume(new));
             errs.extend(validate_volume(new));
-            errs.extend(validate_volume_change(new, old));
+            errs.extend(validate_volume_update(new, old));
             errs
         },
         warnings: |volume, _| volume_warnings(volume),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "",
         kind: "PersistentVolumeClaim",
         default: |claim| {
-            fill_text(members(claim, "status"), "phase", "Pending");
-            fill(members(claim, "spec"), "volumeMode", "Filesystem");
+            set_if_empty(members(claim, "status"), "phase", "Pending");
+            set_if_absent(members(claim, "spec"), "volumeMode", "Filesystem");
         },
-        create: |claim| {
+        prepare_for_create: |claim| {
             claim["status"] = json!({"phase": "Pending"});
             let spec = members(claim, "spec");
-            if spec.get("dataSource").is_some_and(|source| !known_source(source)) {
+            if spec.get("dataSource").is_some_and(|source| !is_allowed_data_source(source)) {
                 spec.remove("dataSource");
             }
-            join_sources(spec);
+            sync_data_sources(spec);
         },
-        update: |new, old| {
+        prepare_for_update: |new, old| {
             let spec = members(new, "spec");
             let kept = !old["spec"]["dataSource"].is_null() || !old["spec"]["dataSourceRef"].is_null();
-            if !kept && spec.get("dataSource").is_some_and(|source| !known_source(source)) {
+            if !kept && spec.get("dataSource").is_some_and(|source| !is_allowed_data_source(source)) {
                 spec.remove("dataSource");
             }
-            join_sources(spec);
+            sync_data_sources(spec);
         },
-        validate: |claim| validate_claim(&At::root(claim).get("spec")),
+        validate: |claim| validate_claim(&PathValue::root(claim).get("spec")),
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
-            errs.extend(validate_claim(&At::root(new).get("spec")));
-            errs.extend(validate_claim_change(new, old));
+            let mut errs = meta::validate_create(&new["metadata"], true, NamePolicy::Subdomain);
+            errs.extend(validate_claim(&PathValue::root(new).get("spec")));
+            errs.extend(validate_claim_update(new, old));
             errs
         },
         validate_status: |new, _| {
             let mut errs = FieldErrors::new();
-            for (_, amount) in At::root(new).down("status.capacity").entries() {
-                basic_amount(&amount, &mut errs);
+            for (_, amount) in PathValue::root(new).nested("status.capacity").entries() {
+                validate_storage_amount(&amount, &mut errs);
             }
             errs
         },
         warnings: |claim, _| claim_warnings(claim),
-        ..PLAIN
+        ..DEFAULT_RULES
     },
 ];
 
 /// Only these kinds are allowed in the older of the two fields.
-fn known_source(source: &Value) -> bool {
+fn is_allowed_data_source(source: &Value) -> bool {
     match (text(&source["apiGroup"]), text(&source["kind"])) {
         ("", kind) => kind == "PersistentVolumeClaim",
         (group, kind) => (group, kind) == ("snapshot.storage.k8s.io", "VolumeSnapshot"),
@@ -98,7 +100,7 @@ fn known_source(source: &Value) -> bool {
 }
 
 /// `dataSource` and `dataSourceRef` are equivalent; one is filled in from the other.
-fn join_sources(spec: &mut Map<String, Value>) {
+fn sync_data_sources(spec: &mut Map<String, Value>) {
     let copy = |from: &Value| -> Value {
         let fields = from.as_object().into_iter().flatten();
         let kept = fields.filter(|(field, _)| matches!(field.as_str(), "kind" | "name" | "apiGroup"));
@@ -107,17 +109,17 @@ fn join_sources(spec: &mut Map<String, Value>) {
     let (old, new) = (spec.get("dataSource").cloned(), spec.get("dataSourceRef").cloned());
     match (old, new) {
         (Some(old), None) => _ = spec.insert("dataSourceRef".to_owned(), copy(&old)),
-        (None, Some(new)) if empty(&new["namespace"]) => {
+        (None, Some(new)) if is_empty_value(&new["namespace"]) => {
             spec.insert("dataSource".to_owned(), copy(&new));
         }
         _ => {}
     }
 }
 
-fn access_modes(modes: &At, errs: &mut FieldErrors) {
+fn access_modes(modes: &PathValue, errs: &mut FieldErrors) {
     const MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     for mode in modes.items() {
-        check::one_of(&mode.named(modes.path.clone()), MODES, errs);
+        check::one_of(&mode.with_path(modes.path.clone()), MODES, errs);
     }
     let alone = modes.items().any(|mode| mode.text() == "ReadWriteOncePod");
     let others = modes.items().any(|mode| MODES[..3].contains(&mode.text()));
@@ -127,14 +129,14 @@ fn access_modes(modes: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn basic_amount(at: &At, errs: &mut FieldErrors) {
-    let amount = at.value.and_then(Quantity::of).unwrap_or_default();
+fn validate_storage_amount(at: &PathValue, errs: &mut FieldErrors) {
+    let amount = at.value.and_then(Quantity::from_value).unwrap_or_default();
     if amount.value() < 0 {
         errs.push(FieldError::invalid(&at.path, amount.value(), "must be a valid resource quantity"));
     }
 }
 
-fn class_name(at: &At, errs: &mut FieldErrors) {
+fn class_name(at: &PathValue, errs: &mut FieldErrors) {
     if !at.is_empty() {
         check::text(at, check::dns_subdomain, errs);
     }
@@ -154,7 +156,7 @@ const SOURCES: &[(&str, &[&str])] = &[
 ];
 
 fn validate_volume(volume: &Value) -> FieldErrors {
-    let root = At::root(volume);
+    let root = PathValue::root(volume);
     let spec = root.get("spec");
     let mut errs = FieldErrors::new();
     let modes = spec.get("accessModes");
@@ -163,10 +165,10 @@ fn validate_volume(volume: &Value) -> FieldErrors {
     let capacity = spec.get("capacity");
     check::required(&capacity, &mut errs);
     if !capacity.has("storage") || capacity.len() > 1 {
-        errs.push(FieldError::unsupported(&capacity.path, capacity.json(), &["storage"]));
+        errs.push(FieldError::unsupported(&capacity.path, capacity.to_json(), &["storage"]));
     }
     for (_, amount) in capacity.entries() {
-        basic_amount(&amount, &mut errs);
+        validate_storage_amount(&amount, &mut errs);
         quantity::positive(&amount, &mut errs);
     }
     let policy = spec.get("persistentVolumeReclaimPolicy");
@@ -177,7 +179,7 @@ fn validate_volume(volume: &Value) -> FieldErrors {
     if affinity.exists() {
         node_affinity(&affinity, &mut errs);
     }
-    sources(&spec, &mut errs);
+    validate_sources(&spec, &mut errs);
     class_name(&spec.get("storageClassName"), &mut errs);
     let mode = spec.get("volumeMode");
     if mode.exists() {
@@ -197,7 +199,7 @@ fn validate_volume(volume: &Value) -> FieldErrors {
     errs
 }
 
-fn sources(spec: &At, errs: &mut FieldErrors) {
+fn validate_sources(spec: &PathValue, errs: &mut FieldErrors) {
     let given: Vec<_> = SOURCES.iter().filter(|(source, _)| spec.has(source)).collect();
     let Some((first, rest)) = given.split_first() else {
         errs.push(FieldError::required(&spec.path, "must specify a volume type"));
@@ -242,7 +244,7 @@ fn sources(spec: &At, errs: &mut FieldErrors) {
 }
 
 /// The secrets passed to a driver, each by name and namespace.
-fn secrets(csi: &At, errs: &mut FieldErrors) {
+fn secrets(csi: &PathValue, errs: &mut FieldErrors) {
     for name in [
         "controllerPublishSecretRef",
         "controllerExpandSecretRef",
@@ -258,7 +260,7 @@ fn secrets(csi: &At, errs: &mut FieldErrors) {
 }
 
 /// The name of a CSI driver, if it is set.
-pub fn driver_name(at: &At, errs: &mut FieldErrors) {
+pub fn driver_name(at: &PathValue, errs: &mut FieldErrors) {
     if at.is_empty() {
         return;
     }
@@ -269,23 +271,23 @@ pub fn driver_name(at: &At, errs: &mut FieldErrors) {
     errs.extend(words.map(|words| FieldError::invalid(&at.path, at.text(), words)));
 }
 
-fn node_affinity(affinity: &At, errs: &mut FieldErrors) {
+fn node_affinity(affinity: &PathValue, errs: &mut FieldErrors) {
     let required = affinity.get("required");
     if !required.exists() {
         errs.push(FieldError::required(&required.path, "must specify required node constraints"));
         return;
     }
-    scheduling::node_selector(&required, errs);
+    scheduling::validate_node_selector(&required, errs);
 }
 
-fn validate_volume_change(new: &Value, old: &Value) -> FieldErrors {
+fn validate_volume_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let source = |volume: &Value| {
         let spec = volume["spec"].as_object().into_iter().flatten();
         let parts = spec.filter(|(field, _)| SOURCES.iter().any(|(source, _)| source == field));
         let mut source: Map<String, Value> = parts.map(|(k, v)| (k.clone(), v.clone())).collect();
         // A secret for expansion may be added later.
-        if empty(&old["spec"]["csi"]["controllerExpandSecretRef"])
+        if is_empty_value(&old["spec"]["csi"]["controllerExpandSecretRef"])
             && let Some(Value::Object(csi)) = source.get_mut("csi")
         {
             csi.remove("controllerExpandSecretRef");
@@ -299,7 +301,7 @@ fn validate_volume_change(new: &Value, old: &Value) -> FieldErrors {
         );
         errs.push(FieldError::forbidden(&Path::new("spec.persistentvolumesource"), words));
     }
-    unchanged_mode(new, old, &mut errs);
+    validate_immutable_volume_mode(new, old, &mut errs);
     let class = |volume: &Value| volume["spec"]["volumeAttributesClassName"].is_string();
     if class(old) && !class(new) {
         let words = "update from non-nil value to nil is forbidden";
@@ -315,7 +317,7 @@ fn validate_volume_change(new: &Value, old: &Value) -> FieldErrors {
     errs
 }
 
-fn unchanged_mode(new: &Value, old: &Value, errs: &mut FieldErrors) {
+fn validate_immutable_volume_mode(new: &Value, old: &Value, errs: &mut FieldErrors) {
     let (now, was) = (&new["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
     if now != was {
         errs.push(FieldError::invalid(&Path::new("volumeMode"), now.clone(), check::IMMUTABLE));
@@ -323,7 +325,7 @@ fn unchanged_mode(new: &Value, old: &Value, errs: &mut FieldErrors) {
 }
 
 /// Errors of the spec of a claim, also in `StatefulSet`s and ephemeral volumes.
-pub fn validate_claim(spec: &At) -> FieldErrors {
+pub fn validate_claim(spec: &PathValue) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let modes = spec.get("accessModes");
     if modes.is_empty() {
@@ -332,7 +334,7 @@ pub fn validate_claim(spec: &At) -> FieldErrors {
     check::label_selector(&spec.get("selector"), &mut errs);
     access_modes(&modes, &mut errs);
     let resources = spec.get("resources");
-    let storage = resources.down("requests.storage").named(resources.path.key("storage"));
+    let storage = resources.nested("requests.storage").with_path(resources.path.key("storage"));
     if storage.exists() {
         quantity::positive(&storage, &mut errs);
     } else {
@@ -361,7 +363,7 @@ pub fn validate_claim(spec: &At) -> FieldErrors {
     errs
 }
 
-fn data_source(at: &At, errs: &mut FieldErrors) {
+fn data_source(at: &PathValue, errs: &mut FieldErrors) {
     check::required(&at.get("name"), errs);
     check::required(&at.get("kind"), errs);
     let (group, kind) = (at.get("apiGroup"), at.get("kind"));
@@ -378,12 +380,12 @@ fn data_source(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn validate_claim_change(new: &Value, old: &Value) -> FieldErrors {
+fn validate_claim_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let (mut now, mut was) = (new["spec"].clone(), old["spec"].clone());
     let class = |claim: &Value| claim["metadata"]["annotations"].get(CLASS_ANNOTATION).cloned();
     let (class_now, class_was) = (class(new), class(old));
-    if empty(&was["volumeName"]) {
+    if is_empty_value(&was["volumeName"]) {
         was["volumeName"] = now["volumeName"].clone();
     }
     let (named, unnamed) = (now["storageClassName"].is_string(), was["storageClassName"].is_null());
@@ -419,8 +421,8 @@ fn validate_claim_change(new: &Value, old: &Value) -> FieldErrors {
         );
         errs.push(FieldError::forbidden(&Path::new("spec"), words));
     }
-    shrunk(new, old, &mut errs);
-    unchanged_mode(new, old, &mut errs);
+    validate_shrink(new, old, &mut errs);
+    validate_immutable_volume_mode(new, old, &mut errs);
     errs
 }
 
@@ -431,8 +433,8 @@ fn without_nulls(spec: &mut Value) {
 }
 
 /// A request may be reduced only down to the current capacity.
-fn shrunk(new: &Value, old: &Value, errs: &mut FieldErrors) {
-    let amount = |value: &Value| Quantity::of(value).unwrap_or_default();
+fn validate_shrink(new: &Value, old: &Value, errs: &mut FieldErrors) {
+    let amount = |value: &Value| Quantity::from_value(value).unwrap_or_default();
     let asked = |claim: &Value| amount(&claim["spec"]["resources"]["requests"]["storage"]);
     if asked(new) < asked(old) && asked(new) <= amount(&old["status"]["capacity"]["storage"]) {
         let path = Path::new("spec.resources.requests.storage");
@@ -441,9 +443,9 @@ fn shrunk(new: &Value, old: &Value, errs: &mut FieldErrors) {
 }
 
 fn claim_warnings(claim: &Value) -> Vec<String> {
-    let root = At::root(claim);
+    let root = PathValue::root(claim);
     let mut told = Vec::new();
-    let class = root.down("metadata.annotations").key(CLASS_ANNOTATION);
+    let class = root.nested("metadata.annotations").key(CLASS_ANNOTATION);
     if class.exists() {
         told.push(format!(
             "{}: deprecated since v1.8; use \"storageClassName\" attribute instead",
@@ -451,8 +453,8 @@ fn claim_warnings(claim: &Value) -> Vec<String> {
         ));
     }
     for field in ["requests", "limits"] {
-        let amount = root.down("spec.resources").get(field).key("storage");
-        if amount.value.and_then(Quantity::of).is_some_and(|amount| !amount.is_whole()) {
+        let amount = root.nested("spec.resources").get(field).key("storage");
+        if amount.value.and_then(Quantity::from_value).is_some_and(|amount| !amount.is_whole()) {
             let (path, shown) = (&amount.path, amount.text());
             told.push(format!("{path}: fractional byte value {shown:?} is invalid, must be an integer"));
         }
@@ -461,7 +463,7 @@ fn claim_warnings(claim: &Value) -> Vec<String> {
 }
 
 fn volume_warnings(volume: &Value) -> Vec<String> {
-    const SINCE: &[(&str, &str, &str)] = &[
+    const DEPRECATED_SINCE: &[(&str, &str, &str)] = &[
         ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
         ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
         ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
@@ -469,8 +471,8 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
         ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
         ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
     ];
-    let root = At::root(volume);
-    let annotations = root.down("metadata.annotations");
+    let root = PathValue::root(volume);
+    let annotations = root.nested("metadata.annotations");
     let mut told = Vec::new();
     for (key, words) in [
         (CLASS_ANNOTATION, "deprecated since v1.8; use \"storageClassName\" attribute instead"),
@@ -483,20 +485,20 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
             told.push(format!("{}: {words}", annotations.key(key).path));
         }
     }
-    let policy = root.down("spec.persistentVolumeReclaimPolicy");
+    let policy = root.nested("spec.persistentVolumeReclaimPolicy");
     if policy.text() == "Recycle" {
         told.push(format!(
             "{}: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.",
             policy.path
         ));
     }
-    let given = SINCE.iter().filter(|(field, _, _)| root.get("spec").has(field));
+    let given = DEPRECATED_SINCE.iter().filter(|(field, _, _)| root.get("spec").has(field));
     told.extend(given.map(|(_, shown, words)| format!("spec.{shown}: {words}")));
     told
 }
 
 /// Adds the finalizer that protects a volume or a claim in use.
-pub fn protect(object: &mut Value, finalizer: &str) {
+pub fn add_protection_finalizer(object: &mut Value, finalizer: &str) {
     members(object, "metadata").entry("finalizers").or_insert_with(|| json!([]));
     let Some(list) = list_mut(&mut object["metadata"], "finalizers") else { return };
     if !list.iter().any(|held| text(held) == finalizer) {
@@ -507,12 +509,12 @@ pub fn protect(object: &mut Value, finalizer: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::told;
+    use crate::field::error_messages;
 
     #[test]
-    fn a_claim_asks_for_modes_and_storage() {
+    fn claim_requires_access_modes_and_storage() {
         assert_eq!(
-            told(&validate_claim(&At { value: Some(&json!({})), path: Path::new("spec") })),
+            error_messages(&validate_claim(&PathValue { value: Some(&json!({})), path: Path::new("spec") })),
             [
                 "spec.accessModes: Required value: at least 1 access mode is required",
                 "spec.resources[storage]: Required value"
@@ -521,28 +523,31 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_claim_grows_and_nothing_else() {
+    fn bound_claim_can_only_grow() {
         let claim = |size: &str, phase: &str| {
             json!({"spec": {"volumeMode": "Filesystem", "resources": {"requests": {"storage": size}}},
                    "status": {"phase": phase, "capacity": {"storage": "1Gi"}}})
         };
-        assert_eq!(told(&validate_claim_change(&claim("2Gi", "Bound"), &claim("1Gi", "Bound"))), [""; 0]);
-        assert_eq!(validate_claim_change(&claim("2Gi", "Pending"), &claim("1Gi", "Pending")).len(), 1);
         assert_eq!(
-            told(&validate_claim_change(&claim("1Gi", "Bound"), &claim("2Gi", "Bound"))),
+            error_messages(&validate_claim_update(&claim("2Gi", "Bound"), &claim("1Gi", "Bound"))),
+            [""; 0]
+        );
+        assert_eq!(validate_claim_update(&claim("2Gi", "Pending"), &claim("1Gi", "Pending")).len(), 1);
+        assert_eq!(
+            error_messages(&validate_claim_update(&claim("1Gi", "Bound"), &claim("2Gi", "Bound"))),
             ["spec.resources.requests.storage: Forbidden: field can not be less than status.capacity"]
         );
         let mut named = claim("1Gi", "Pending");
         named["spec"]["storageClassName"] = "a".into();
-        assert_eq!(told(&validate_claim_change(&named, &claim("1Gi", "Pending"))), [""; 0]);
+        assert_eq!(error_messages(&validate_claim_update(&named, &claim("1Gi", "Pending"))), [""; 0]);
     }
 
     #[test]
-    fn a_volume_has_one_source() {
+    fn volume_requires_exactly_one_source() {
         let spec = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
                           "hostPath": {"path": "/a/../b"}, "nfs": {"server": "s", "path": "p"}});
         assert_eq!(
-            told(&validate_volume(&json!({"spec": spec}))),
+            error_messages(&validate_volume(&json!({"spec": spec}))),
             [
                 "spec.nfs: Forbidden: may not specify more than 1 volume type",
                 "spec.hostPath.path: Invalid value: \"/a/../b\": must not contain '..'",

@@ -6,23 +6,23 @@ use serde_json::{Value, json};
 
 use super::ip;
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::rules::check::{self, At};
-use crate::rules::read::{fill, items, members, text};
-use crate::rules::{Generation, Naming, PLAIN, Rules, meta};
+use crate::rules::accessors::{items, members, set_if_absent, text};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, GenerationPolicy, KindRules, NamePolicy, meta};
 
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: "networking.k8s.io",
         kind: "Ingress",
-        generation: Generation::Content,
-        create: |ingress| ingress["status"] = json!({"loadBalancer": {}}),
+        generation: GenerationPolicy::Content,
+        prepare_for_create: |ingress| ingress["status"] = json!({"loadBalancer": {}}),
         validate: |ingress| {
-            let root = At::root(ingress);
-            let mut errs = spec(&root.get("spec"), None);
-            let annotation = root.down("metadata.annotations").get(CLASS_ANNOTATION);
-            let class = root.down("spec.ingressClassName");
+            let root = PathValue::root(ingress);
+            let mut errs = validate_spec(&root.get("spec"), None);
+            let annotation = root.nested("metadata.annotations").get(CLASS_ANNOTATION);
+            let class = root.nested("spec.ingressClassName");
             if annotation.exists() && class.exists() && annotation.text() != class.text() {
                 // The path lacks `metadata` in Kubernetes.
                 let path = Path::new("annotations").field(CLASS_ANNOTATION);
@@ -32,8 +32,8 @@ pub const RULES: &[Rules] = &[
             errs
         },
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], true, Naming::Subdomain);
-            errs.extend(spec(&At::root(new).get("spec"), Some(old)));
+            let mut errs = meta::validate_create(&new["metadata"], true, NamePolicy::Subdomain);
+            errs.extend(validate_spec(&PathValue::root(new).get("spec"), Some(old)));
             errs
         },
         validate_status: |new, old| {
@@ -41,14 +41,14 @@ pub const RULES: &[Rules] = &[
                 items(&old["status"]["loadBalancer"]["ingress"]).iter().map(|point| text(&point["ip"]));
             let known: HashSet<_> = known.collect();
             let mut errs = FieldErrors::new();
-            for point in At::root(new).down("status.loadBalancer.ingress").items() {
+            for point in PathValue::root(new).nested("status.loadBalancer.ingress").items() {
                 let (address, host) = (point.get("ip"), point.get("hostname"));
                 if !address.is_empty() {
-                    ip::legacy(&address, &known, &mut errs);
+                    ip::validate_legacy_ip(&address, &known, &mut errs);
                 }
                 if !host.is_empty() {
                     check::text(&host, check::dns_subdomain, &mut errs);
-                    no_address(&host, &mut errs);
+                    validate_not_ip(&host, &mut errs);
                 }
             }
             errs
@@ -62,31 +62,31 @@ pub const RULES: &[Rules] = &[
                 "annotation {CLASS_ANNOTATION:?} is deprecated, please use 'spec.ingressClassName' instead"
             )]
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "networking.k8s.io",
         kind: "IngressClass",
-        generation: Generation::Content,
+        generation: GenerationPolicy::Content,
         default: |class| {
             if let Some(Value::Object(parameters)) = members(class, "spec").get_mut("parameters") {
-                fill(parameters, "scope", "Cluster");
+                set_if_absent(parameters, "scope", "Cluster");
             }
         },
-        validate: |class| class_spec(&At::root(class).get("spec")),
+        validate: |class| validate_class_spec(&PathValue::root(class).get("spec")),
         validate_update: |new, old| {
             let mut errs = FieldErrors::new();
-            let (now, was) = (At::root(new), At::root(old));
-            check::immutable(&now.down("spec.controller"), &was.down("spec.controller"), &mut errs);
-            errs.extend(meta::validate_create(&new["metadata"], false, Naming::Subdomain));
-            errs.extend(class_spec(&now.get("spec")));
+            let (now, was) = (PathValue::root(new), PathValue::root(old));
+            check::immutable(&now.nested("spec.controller"), &was.nested("spec.controller"), &mut errs);
+            errs.extend(meta::validate_create(&new["metadata"], false, NamePolicy::Subdomain));
+            errs.extend(validate_class_spec(&now.get("spec")));
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
 ];
 
-fn no_address(host: &At, errs: &mut FieldErrors) {
+fn validate_not_ip(host: &PathValue, errs: &mut FieldErrors) {
     if ip::parse(host.text()).is_some() {
         let words = "must be a DNS name, not an IP address";
         errs.push(FieldError::invalid(&host.path, host.text(), words));
@@ -94,38 +94,38 @@ fn no_address(host: &At, errs: &mut FieldErrors) {
 }
 
 /// A host name, whose first label may be `*`.
-fn host(host: &At, errs: &mut FieldErrors) {
+fn validate_host(host: &PathValue, errs: &mut FieldErrors) {
     let wildcard = host.text().contains('*');
     check::text(host, if wildcard { check::dns_wildcard } else { check::dns_subdomain }, errs);
 }
 
-fn spec(spec: &At, old: Option<&Value>) -> FieldErrors {
+fn validate_spec(spec: &PathValue, old: Option<&Value>) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let (rules, backend_at) = (spec.get("rules"), spec.get("defaultBackend"));
     if rules.is_empty() && !backend_at.exists() {
         let words = "either `defaultBackend` or `rules` must be specified";
-        errs.push(FieldError::invalid(&spec.path, rules.json(), words));
+        errs.push(FieldError::invalid(&spec.path, rules.to_json(), words));
     }
     if backend_at.exists() {
-        backend(&backend_at, &mut errs);
+        validate_backend(&backend_at, &mut errs);
     }
     // Values that older versions accepted must not block other changes.
     let lax = old.is_some_and(|old| {
-        let rules = At::root(old);
-        rules.down("spec.rules").items().any(|rule| {
+        let rules = PathValue::root(old);
+        rules.nested("spec.rules").items().any(|rule| {
             let mut errs = FieldErrors::new();
-            http(&rule.get("http"), &mut errs);
+            validate_http(&rule.get("http"), &mut errs);
             rule.get("host").text().contains('*') && !errs.is_empty()
         })
     });
     for rule in rules.items() {
         let name = rule.get("host");
         if !name.is_empty() {
-            no_address(&name, &mut errs);
-            host(&name, &mut errs);
+            validate_not_ip(&name, &mut errs);
+            validate_host(&name, &mut errs);
         }
         if !(lax && name.text().contains('*')) {
-            http(&rule.get("http"), &mut errs);
+            validate_http(&rule.get("http"), &mut errs);
         }
     }
     let bad_secret = |name: &str| !name.is_empty() && !check::dns_subdomain(name).is_empty();
@@ -133,7 +133,7 @@ fn spec(spec: &At, old: Option<&Value>) -> FieldErrors {
         .is_some_and(|old| items(&old["spec"]["tls"]).iter().any(|tls| bad_secret(text(&tls["secretName"]))));
     for tls in spec.get("tls").items() {
         for name in tls.get("hosts").items() {
-            host(&name, &mut errs);
+            validate_host(&name, &mut errs);
         }
         let secret = tls.get("secretName");
         if !secret.is_empty() && !lax {
@@ -147,18 +147,18 @@ fn spec(spec: &At, old: Option<&Value>) -> FieldErrors {
     errs
 }
 
-fn http(http: &At, errs: &mut FieldErrors) {
+fn validate_http(http: &PathValue, errs: &mut FieldErrors) {
     if !http.exists() {
         return;
     }
     let paths = http.get("paths");
     check::required(&paths, errs);
     for path in paths.items() {
-        http_path(&path, errs);
+        validate_http_path(&path, errs);
     }
 }
 
-fn http_path(path: &At, errs: &mut FieldErrors) {
+fn validate_http_path(path: &PathValue, errs: &mut FieldErrors) {
     let (kind, text) = (path.get("pathType"), path.get("path"));
     if !kind.exists() {
         errs.push(FieldError::required(&kind.path, "pathType must be specified"));
@@ -188,16 +188,16 @@ fn http_path(path: &At, errs: &mut FieldErrors) {
         "ImplementationSpecific" => {}
         _ => check::one_of(&kind, &["Exact", "ImplementationSpecific", "Prefix"], errs),
     }
-    backend(&path.get("backend"), errs);
+    validate_backend(&path.get("backend"), errs);
 }
 
-fn backend(backend: &At, errs: &mut FieldErrors) {
+fn validate_backend(backend: &PathValue, errs: &mut FieldErrors) {
     let (resource, service) = (backend.get("resource"), backend.get("service"));
     let mut refuse = |words: &str| errs.push(FieldError::invalid(&backend.path, "", words));
     match (resource.exists(), service.exists()) {
         (true, true) => refuse("cannot set both resource and service backends"),
         (false, false) => refuse("resource or service backend is required"),
-        (true, false) => reference(&resource, errs),
+        (true, false) => validate_reference(&resource, errs),
         (false, true) => {
             check::required_text(&service.get("name"), check::dns_label, errs);
             let port = service.get("port");
@@ -219,7 +219,7 @@ fn backend(backend: &At, errs: &mut FieldErrors) {
 }
 
 /// A reference to an object by group, kind and name.
-fn reference(at: &At, errs: &mut FieldErrors) {
+fn validate_reference(at: &PathValue, errs: &mut FieldErrors) {
     let group = at.get("apiGroup");
     if group.exists() {
         check::text(&group, check::dns_subdomain, errs);
@@ -228,19 +228,19 @@ fn reference(at: &At, errs: &mut FieldErrors) {
     check::required_text(&at.get("name"), check::path_segment, errs);
 }
 
-fn class_spec(spec: &At) -> FieldErrors {
-    const MOST: usize = 250;
+fn validate_class_spec(spec: &PathValue) -> FieldErrors {
+    const MAX_CONTROLLER_LEN: usize = 250;
     let mut errs = FieldErrors::new();
     let controller = spec.get("controller");
-    if controller.len() > MOST {
-        errs.push(FieldError::too_long(&controller.path, MOST));
+    if controller.len() > MAX_CONTROLLER_LEN {
+        errs.push(FieldError::too_long(&controller.path, MAX_CONTROLLER_LEN));
     }
-    domain_path(&controller, &mut errs);
+    validate_domain_path(&controller, &mut errs);
     let parameters = spec.get("parameters");
     if !parameters.exists() {
         return errs;
     }
-    reference(&parameters, &mut errs);
+    validate_reference(&parameters, &mut errs);
     let (scope, namespace) = (parameters.get("scope"), parameters.get("namespace"));
     match scope.text() {
         "" if !scope.exists() => errs.push(FieldError::required(&scope.path, "")),
@@ -258,7 +258,7 @@ fn class_spec(spec: &At) -> FieldErrors {
 }
 
 /// A domain-prefixed path: `example.com/controller`.
-fn domain_path(at: &At, errs: &mut FieldErrors) {
+fn validate_domain_path(at: &PathValue, errs: &mut FieldErrors) {
     let text = at.text();
     if text.is_empty() {
         errs.push(FieldError::required(&at.path, ""));
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defects_of_an_ingress() {
+    fn ingress_validation_errors() {
         let table = [
             (json!({}), "spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"),
             (
@@ -303,7 +303,7 @@ mod tests {
             ),
         ];
         for (given, expected) in table {
-            let errs = spec(&At { value: Some(&given), path: Path::new("spec") }, None);
+            let errs = validate_spec(&PathValue { value: Some(&given), path: Path::new("spec") }, None);
             assert_eq!(errs.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), expected);
         }
     }

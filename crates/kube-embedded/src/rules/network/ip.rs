@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::rules::check::At;
+use crate::rules::check::PathValue;
 
 /// Parses an address leniently: leading zeros are skipped.
 pub fn parse(text: &str) -> Option<IpAddr> {
@@ -35,12 +35,12 @@ pub fn is_v6(text: &str) -> bool {
 
 /// A CIDR: address and prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct Cidr {
     pub ip: IpAddr,
     pub prefix: u8,
 }
 
-impl Range {
+impl Cidr {
     /// Parses leniently, as [`parse`].
     pub fn parse(text: &str) -> Option<Self> {
         let (ip, prefix) = text.split_once('/')?;
@@ -55,7 +55,7 @@ impl Range {
     }
 
     /// The first address of the range.
-    pub fn base(self) -> IpAddr {
+    pub fn network_address(self) -> IpAddr {
         match self.ip {
             IpAddr::V4(ip) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
@@ -69,16 +69,17 @@ impl Range {
     }
 
     pub fn contains(self, ip: IpAddr) -> bool {
-        ip.is_ipv4() == self.ip.is_ipv4() && Self { ip, prefix: self.prefix }.base() == self.base()
+        ip.is_ipv4() == self.ip.is_ipv4()
+            && Self { ip, prefix: self.prefix }.network_address() == self.network_address()
     }
 
     pub fn canonical(self) -> String {
-        format!("{}/{}", self.base(), self.prefix)
+        format!("{}/{}", self.network_address(), self.prefix)
     }
 }
 
 /// Errors of an address that must be strict.
-fn judge(text: &str) -> Vec<&'static str> {
+fn strict_ip_errors(text: &str) -> Vec<&'static str> {
     let Some(ip) = parse(text) else {
         return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"];
     };
@@ -92,17 +93,19 @@ fn judge(text: &str) -> Vec<&'static str> {
 }
 
 /// An address in a legacy field; `known` are the previous values.
-pub fn legacy(at: &At, known: &HashSet<&str, impl BuildHasher>, errs: &mut FieldErrors) {
+pub fn validate_legacy_ip(at: &PathValue, known: &HashSet<&str, impl BuildHasher>, errs: &mut FieldErrors) {
     if known.contains(at.text()) {
         return;
     }
-    errs.extend(judge(at.text()).into_iter().map(|words| FieldError::invalid(&at.path, at.text(), words)));
+    errs.extend(
+        strict_ip_errors(at.text()).into_iter().map(|words| FieldError::invalid(&at.path, at.text(), words)),
+    );
 }
 
 /// An address in its canonical form.
-pub fn strict(at: &At, errs: &mut FieldErrors) {
+pub fn validate_strict_ip(at: &PathValue, errs: &mut FieldErrors) {
     let before = errs.len();
-    legacy(at, &HashSet::<&str>::new(), errs);
+    validate_legacy_ip(at, &HashSet::<&str>::new(), errs);
     let canonical = parse(at.text()).map(canonical).unwrap_or_default();
     if errs.len() == before && canonical != at.text() {
         let words = format!("must be in canonical form ({canonical:?})");
@@ -111,7 +114,7 @@ pub fn strict(at: &At, errs: &mut FieldErrors) {
 }
 
 /// An address that can be an endpoint.
-pub fn endpoint(at: &At, errs: &mut FieldErrors) {
+pub fn validate_endpoint_ip(at: &PathValue, errs: &mut FieldErrors) {
     let text = at.text();
     let mut refuse = |words: String| errs.push(FieldError::invalid(&at.path, text, words));
     let Some(ip) = parse(text).map(|ip| ip.to_canonical()) else {
@@ -139,8 +142,8 @@ pub fn endpoint(at: &At, errs: &mut FieldErrors) {
 }
 
 /// The error of a CIDR that must be strict.
-fn judge_range(text: &str) -> Option<&'static str> {
-    let Some(range) = Range::parse(text) else {
+fn strict_cidr_error(text: &str) -> Option<&'static str> {
+    let Some(range) = Cidr::parse(text) else {
         return Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
     };
     let (ip, prefix) = text.split_once('/').unwrap_or((text, ""));
@@ -150,26 +153,26 @@ fn judge_range(text: &str) -> Option<&'static str> {
     if range.ip.is_ipv6() && range.ip.to_canonical().is_ipv4() {
         return Some("must not have an IPv4-mapped IPv6 address");
     }
-    (range.base() != range.ip).then_some("must not have bits set beyond the prefix length")
+    (range.network_address() != range.ip).then_some("must not have bits set beyond the prefix length")
 }
 
 /// A CIDR in a legacy field; `known` are the previous values.
-pub fn legacy_range(
+pub fn validate_legacy_cidr(
     text: &str,
     path: &Path,
     known: &HashSet<&str, impl BuildHasher>,
     errs: &mut FieldErrors,
 ) {
     if !known.contains(text) {
-        errs.extend(judge_range(text).map(|words| FieldError::invalid(path, text, words)));
+        errs.extend(strict_cidr_error(text).map(|words| FieldError::invalid(path, text, words)));
     }
 }
 
 /// A CIDR in its canonical form.
-pub fn strict_range(at: &At, errs: &mut FieldErrors) {
+pub fn validate_strict_cidr(at: &PathValue, errs: &mut FieldErrors) {
     let before = errs.len();
-    legacy_range(at.text(), &at.path, &HashSet::<&str>::new(), errs);
-    let canonical = Range::parse(at.text()).map(Range::canonical).unwrap_or_default();
+    validate_legacy_cidr(at.text(), &at.path, &HashSet::<&str>::new(), errs);
+    let canonical = Cidr::parse(at.text()).map(Cidr::canonical).unwrap_or_default();
     if errs.len() == before && canonical != at.text() {
         let words = format!("must be in canonical form ({canonical:?})");
         errs.push(FieldError::invalid(&at.path, at.text(), words));
@@ -177,7 +180,7 @@ pub fn strict_range(at: &At, errs: &mut FieldErrors) {
 }
 
 /// A warning about an address in a non-standard notation.
-pub fn warning(at: &At) -> Option<String> {
+pub fn ip_warning(at: &PathValue) -> Option<String> {
     let (path, text) = (&at.path, at.text());
     let ip = parse(text)?;
     let odd = text.parse::<IpAddr>().is_err() || ip.is_ipv6() && ip.to_canonical().is_ipv4();
@@ -191,13 +194,13 @@ pub fn warning(at: &At) -> Option<String> {
 }
 
 /// Warnings about a CIDR in a non-standard notation.
-pub fn range_warnings(at: &At) -> Vec<String> {
+pub fn cidr_warnings(at: &PathValue) -> Vec<String> {
     let (path, text) = (&at.path, at.text());
-    let Some(range) = Range::parse(text) else { return Vec::new() };
+    let Some(range) = Cidr::parse(text) else { return Vec::new() };
     let mut told = Vec::new();
     let canonical = range.canonical();
-    if range.base() != range.ip {
-        let alone = format!("{}/{}", range.ip, Range::bits(range.ip));
+    if range.network_address() != range.ip {
+        let alone = format!("{}/{}", range.ip, Cidr::bits(range.ip));
         told.push(format!(
             "{path}: CIDR value {text:?} is ambiguous in this context (should be {canonical:?} or {alone:?}?)"
         ));
@@ -222,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_leniently_and_judged_strictly() {
+    fn addresses_are_parsed_leniently_and_validated_strictly() {
         assert_eq!(parse("010.1.1.1"), Some(Ipv4Addr::new(10, 1, 1, 1).into()));
         for bad in ["", "1.2.3", "1.2.3.4.5", "256.1.1.1", "a::b::c", "fe80::1%eth0", "+1.2.3.4"] {
             assert_eq!(parse(bad), None, "{bad}");
@@ -233,7 +236,7 @@ mod tests {
             ("::ffff:1.2.3.4", Some("must not be an IPv4-mapped IPv6 address")),
         ];
         for (text, words) in table {
-            assert_eq!(judge(text).first().copied(), words, "{text}");
+            assert_eq!(strict_ip_errors(text).first().copied(), words, "{text}");
         }
         let table = [
             ("10.0.0.0/8", None),
@@ -243,9 +246,9 @@ mod tests {
             ("::/0", None),
         ];
         for (text, words) in table {
-            assert_eq!(judge_range(text), words, "{text}");
+            assert_eq!(strict_cidr_error(text), words, "{text}");
         }
-        assert!(Range::parse("10.96.0.0/16").unwrap().contains("10.96.255.1".parse().unwrap()));
-        assert!(!Range::parse("10.96.0.0/16").unwrap().contains("10.97.0.1".parse().unwrap()));
+        assert!(Cidr::parse("10.96.0.0/16").unwrap().contains("10.96.255.1".parse().unwrap()));
+        assert!(!Cidr::parse("10.96.0.0/16").unwrap().contains("10.97.0.1".parse().unwrap()));
     }
 }

@@ -6,89 +6,95 @@ use serde_json::{Value, json};
 
 use super::ip;
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::rules::check::{self, At};
-use crate::rules::read::{empty, fill, go_names, items, list_mut, maps_mut, members, text, texts};
-use crate::rules::{Generation, Naming, PLAIN, Rules, meta};
+use crate::rules::accessors::{
+    go_names, is_empty_value, items, list_mut, maps_mut, members, set_if_absent, text, texts,
+};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, GenerationPolicy, KindRules, NamePolicy, meta};
 
-pub const RULES: &[Rules] = &[
-    Rules {
+pub const RULES: &[KindRules] = &[
+    KindRules {
         group: "networking.k8s.io",
         kind: "NetworkPolicy",
-        generation: Generation::Content,
+        generation: GenerationPolicy::Content,
         default: default_policy,
         validate: |policy| validate_policy(policy, &HashSet::new()),
         validate_update: |new, old| {
             let known: HashSet<_> =
-                blocks(old).flat_map(|block| ranges(&block)).map(|at| at.text()).collect();
+                ip_blocks(old).flat_map(|block| block_cidrs(&block)).map(|at| at.text()).collect();
             validate_policy(new, &known)
         },
         warnings: |policy, _| {
-            blocks(policy)
-                .flat_map(|block| ranges(&block))
-                .flat_map(|range| ip::range_warnings(&range))
+            ip_blocks(policy)
+                .flat_map(|block| block_cidrs(&block))
+                .flat_map(|range| ip::cidr_warnings(&range))
                 .collect()
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "discovery.k8s.io",
         kind: "EndpointSlice",
-        generation: Generation::ContentAndLabels,
+        generation: GenerationPolicy::ContentAndLabels,
         default: |slice| {
             for port in maps_mut(slice, "ports") {
-                fill(port, "name", "");
-                fill(port, "protocol", "TCP");
+                set_if_absent(port, "name", "");
+                set_if_absent(port, "protocol", "TCP");
             }
         },
-        create: |slice| drop_topology(slice, None),
-        update: |new, old| drop_topology(new, Some(old)),
+        prepare_for_create: |slice| drop_deprecated_topology(slice, None),
+        prepare_for_update: |new, old| drop_deprecated_topology(new, Some(old)),
         validate: |slice| validate_slice(slice, None),
         validate_update: |new, old| {
             let mut errs = validate_slice(new, Some(old));
-            check::immutable(&At::root(new).get("addressType"), &At::root(old).get("addressType"), &mut errs);
+            check::immutable(
+                &PathValue::root(new).get("addressType"),
+                &PathValue::root(old).get("addressType"),
+                &mut errs,
+            );
             errs
         },
         warnings: slice_warnings,
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "networking.k8s.io",
         kind: "IPAddress",
-        naming: Naming::PathSegment,
+        naming: NamePolicy::PathSegment,
         validate: validate_address,
         validate_update: |new, old| {
-            let mut errs = meta::validate_create(&new["metadata"], false, Naming::PathSegment);
+            let mut errs = meta::validate_create(&new["metadata"], false, NamePolicy::PathSegment);
             errs.extend(validate_address(new));
-            let (now, was) = (At::root(new), At::root(old));
-            let parent = now.down("spec.parentRef");
-            if parent.json() != was.down("spec.parentRef").json() {
-                let shown = go_names(&parent.json());
+            let (now, was) = (PathValue::root(new), PathValue::root(old));
+            let parent = now.nested("spec.parentRef");
+            if parent.to_json() != was.nested("spec.parentRef").to_json() {
+                let shown = go_names(&parent.to_json());
                 errs.push(FieldError::invalid(&parent.path, shown, check::IMMUTABLE));
             }
             errs
         },
-        ..PLAIN
+        ..DEFAULT_RULES
     },
-    Rules {
+    KindRules {
         group: "networking.k8s.io",
         kind: "ServiceCIDR",
-        validate: |object| service_ranges(&At::root(object).down("spec.cidrs")),
-        validate_update: service_ranges_change,
-        ..PLAIN
+        validate: |object| validate_service_cidrs(&PathValue::root(object).nested("spec.cidrs")),
+        validate_update: validate_service_cidrs_update,
+        ..DEFAULT_RULES
     },
 ];
 
 fn default_policy(policy: &mut Value) {
     let spec = members(policy, "spec");
-    if spec.get("policyTypes").is_none_or(empty) {
-        let egress = spec.get("egress").is_some_and(|egress| !empty(egress));
+    if spec.get("policyTypes").is_none_or(is_empty_value) {
+        let egress = spec.get("egress").is_some_and(|egress| !is_empty_value(egress));
         let types = if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
         spec.insert("policyTypes".to_owned(), types);
     }
     for direction in ["ingress", "egress"] {
         for rule in list_mut(&mut policy["spec"], direction).into_iter().flatten() {
             for port in maps_mut(rule, "ports") {
-                fill(port, "protocol", "TCP");
+                set_if_absent(port, "protocol", "TCP");
             }
         }
     }
@@ -98,31 +104,33 @@ fn default_policy(policy: &mut Value) {
 const DIRECTIONS: &[(&str, &str)] = &[("ingress", "from"), ("egress", "to")];
 
 /// Every `ipBlock` of a policy.
-fn blocks(policy: &Value) -> impl Iterator<Item = At<'_>> {
-    let spec = At::root(policy).get("spec");
+fn ip_blocks(policy: &Value) -> impl Iterator<Item = PathValue<'_>> {
+    let spec = PathValue::root(policy).get("spec");
     DIRECTIONS.iter().flat_map(move |(direction, peers)| {
         let rules = spec.get(direction).items();
-        rules.flat_map(|rule| rule.get(peers).items().map(|peer| peer.get("ipBlock"))).filter(At::exists)
+        rules
+            .flat_map(|rule| rule.get(peers).items().map(|peer| peer.get("ipBlock")))
+            .filter(PathValue::exists)
     })
 }
 
 /// The CIDRs of a block: its own, then the exceptions.
-fn ranges<'a>(block: &At<'a>) -> impl Iterator<Item = At<'a>> + use<'a> {
+fn block_cidrs<'a>(block: &PathValue<'a>) -> impl Iterator<Item = PathValue<'a>> + use<'a> {
     std::iter::once(block.get("cidr")).chain(block.get("except").items())
 }
 
 fn validate_policy(policy: &Value, known: &HashSet<&str>) -> FieldErrors {
-    let root = At::root(policy);
+    let root = PathValue::root(policy);
     let spec = root.get("spec");
     let mut errs = FieldErrors::new();
     check::label_selector(&spec.get("podSelector"), &mut errs);
     for (direction, peers) in DIRECTIONS {
         for rule in spec.get(direction).items() {
             for port in rule.get("ports").items() {
-                policy_port(&port, &mut errs);
+                validate_policy_port(&port, &mut errs);
             }
             for peer in rule.get(peers).items() {
-                policy_peer(&peer, known, &mut errs);
+                validate_policy_peer(&peer, known, &mut errs);
             }
         }
     }
@@ -130,7 +138,7 @@ fn validate_policy(policy: &Value, known: &HashSet<&str>) -> FieldErrors {
     if types.len() > 2 {
         errs.push(FieldError::invalid(
             &types.path,
-            types.json(),
+            types.to_json(),
             "may not specify more than two policyTypes",
         ));
         return errs;
@@ -141,7 +149,7 @@ fn validate_policy(policy: &Value, known: &HashSet<&str>) -> FieldErrors {
     errs
 }
 
-fn policy_port(port: &At, errs: &mut FieldErrors) {
+fn validate_policy_port(port: &PathValue, errs: &mut FieldErrors) {
     let (protocol, number, end) = (port.get("protocol"), port.get("port"), port.get("endPort"));
     if protocol.exists() {
         check::one_of(&protocol, &["TCP", "UDP", "SCTP"], errs);
@@ -169,13 +177,13 @@ fn policy_port(port: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn policy_peer(peer: &At, known: &HashSet<&str>, errs: &mut FieldErrors) {
+fn validate_policy_peer(peer: &PathValue, known: &HashSet<&str>, errs: &mut FieldErrors) {
     let (pods, namespaces, block) =
         (peer.get("podSelector"), peer.get("namespaceSelector"), peer.get("ipBlock"));
     check::label_selector(&pods, errs);
     check::label_selector(&namespaces, errs);
     if block.exists() {
-        policy_block(&block, known, errs);
+        validate_ip_block(&block, known, errs);
     }
     let selected = pods.exists() || namespaces.exists();
     match (selected, block.exists()) {
@@ -187,25 +195,25 @@ fn policy_peer(peer: &At, known: &HashSet<&str>, errs: &mut FieldErrors) {
     }
 }
 
-fn policy_block(block: &At, known: &HashSet<&str>, errs: &mut FieldErrors) {
+fn validate_ip_block(block: &PathValue, known: &HashSet<&str>, errs: &mut FieldErrors) {
     let range = block.get("cidr");
     if range.is_empty() {
         errs.push(FieldError::required(&range.path, ""));
         return;
     }
-    ip::legacy_range(range.text(), &range.path, known, errs);
-    let Some(whole) = ip::Range::parse(range.text()) else { return };
+    ip::validate_legacy_cidr(range.text(), &range.path, known, errs);
+    let Some(whole) = ip::Cidr::parse(range.text()) else { return };
     for except in block.get("except").items() {
-        ip::legacy_range(except.text(), &except.path, known, errs);
-        let Some(part) = ip::Range::parse(except.text()) else { continue };
-        if !whole.contains(part.base()) || whole.prefix >= part.prefix {
+        ip::validate_legacy_cidr(except.text(), &except.path, known, errs);
+        let Some(part) = ip::Cidr::parse(except.text()) else { continue };
+        if !whole.contains(part.network_address()) || whole.prefix >= part.prefix {
             errs.push(FieldError::invalid(&except.path, except.text(), "must be a strict subset of `cidr`"));
         }
     }
 }
 
 /// Drops a legacy field that is not accepted any more.
-fn drop_topology(slice: &mut Value, old: Option<&Value>) {
+fn drop_deprecated_topology(slice: &mut Value, old: Option<&Value>) {
     if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
         return;
     }
@@ -215,20 +223,20 @@ fn drop_topology(slice: &mut Value, old: Option<&Value>) {
 }
 
 fn validate_slice(slice: &Value, old: Option<&Value>) -> FieldErrors {
-    let root = At::root(slice);
+    let root = PathValue::root(slice);
     let mut errs = FieldErrors::new();
     check::required_one_of(&root.get("addressType"), &["FQDN", "IPv4", "IPv6"], &mut errs);
-    slice_ports(&root.get("ports"), &mut errs);
+    validate_slice_ports(&root.get("ports"), &mut errs);
     if old.is_none_or(|old| old["endpoints"] != slice["endpoints"]) {
-        slice_endpoints(&root, &mut errs);
+        validate_slice_endpoints(&root, &mut errs);
     }
     errs
 }
 
-fn slice_ports(ports: &At, errs: &mut FieldErrors) {
-    const MOST: usize = 20_000;
-    if ports.len() > MOST {
-        errs.push(FieldError::too_many(&ports.path, ports.len(), MOST));
+fn validate_slice_ports(ports: &PathValue, errs: &mut FieldErrors) {
+    const MAX_PORTS: usize = 20_000;
+    if ports.len() > MAX_PORTS {
+        errs.push(FieldError::too_many(&ports.path, ports.len(), MAX_PORTS));
         return;
     }
     let mut names = std::collections::HashSet::new();
@@ -248,12 +256,12 @@ fn slice_ports(ports: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn slice_endpoints(root: &At, errs: &mut FieldErrors) {
-    const MOST: usize = 1000;
-    const MOST_ADDRESSES: usize = 100;
+fn validate_slice_endpoints(root: &PathValue, errs: &mut FieldErrors) {
+    const MAX_ENDPOINTS: usize = 1000;
+    const MAX_ADDRESSES: usize = 100;
     let endpoints = root.get("endpoints");
-    if endpoints.len() > MOST {
-        errs.push(FieldError::too_many(&endpoints.path, endpoints.len(), MOST));
+    if endpoints.len() > MAX_ENDPOINTS {
+        errs.push(FieldError::too_many(&endpoints.path, endpoints.len(), MAX_ENDPOINTS));
         return;
     }
     let family = root.get("addressType").text();
@@ -261,11 +269,11 @@ fn slice_endpoints(root: &At, errs: &mut FieldErrors) {
         let addresses = endpoint.get("addresses");
         if addresses.is_empty() {
             errs.push(FieldError::required(&addresses.path, "must contain at least 1 address"));
-        } else if addresses.len() > MOST_ADDRESSES {
-            errs.push(FieldError::too_many(&addresses.path, addresses.len(), MOST_ADDRESSES));
+        } else if addresses.len() > MAX_ADDRESSES {
+            errs.push(FieldError::too_many(&addresses.path, addresses.len(), MAX_ADDRESSES));
         }
         for address in addresses.items() {
-            slice_address(&address, family, &addresses.path, errs);
+            validate_slice_address(&address, family, &addresses.path, errs);
         }
         let (node, host) = (endpoint.get("nodeName"), endpoint.get("hostname"));
         if node.exists() {
@@ -274,18 +282,18 @@ fn slice_endpoints(root: &At, errs: &mut FieldErrors) {
         if host.exists() {
             check::text(&host, check::dns_label, errs);
         }
-        hints(&endpoint.get("hints").get("forZones"), check::label_value, errs);
-        hints(&endpoint.get("hints").get("forNodes"), check::dns_subdomain, errs);
+        validate_hints(&endpoint.get("hints").get("forZones"), check::label_value, errs);
+        validate_hints(&endpoint.get("hints").get("forNodes"), check::dns_subdomain, errs);
     }
 }
 
-fn slice_address(address: &At, family: &str, list: &Path, errs: &mut FieldErrors) {
+fn validate_slice_address(address: &PathValue, family: &str, list: &Path, errs: &mut FieldErrors) {
     let before = errs.len();
     match family {
-        "IPv4" => ip::legacy(address, &HashSet::<&str>::new(), errs),
-        "IPv6" => ip::strict(address, errs),
+        "IPv4" => ip::validate_legacy_ip(address, &HashSet::<&str>::new(), errs),
+        "IPv6" => ip::validate_strict_ip(address, errs),
         "FQDN" => {
-            domain_name(address, errs);
+            validate_domain_name(address, errs);
             return;
         }
         _ => return,
@@ -296,11 +304,11 @@ fn slice_address(address: &At, family: &str, list: &Path, errs: &mut FieldErrors
     if ip::is_v6(address.text()) != (family == "IPv6") {
         errs.push(FieldError::invalid(list, address.text(), format!("must be an {family} address")));
     }
-    ip::endpoint(address, errs);
+    ip::validate_endpoint_ip(address, errs);
 }
 
 /// A domain name of at least two labels; a trailing dot is ignored.
-fn domain_name(at: &At, errs: &mut FieldErrors) {
+fn validate_domain_name(at: &PathValue, errs: &mut FieldErrors) {
     let name = at.text();
     if name.is_empty() {
         errs.push(FieldError::required(&at.path, ""));
@@ -323,10 +331,10 @@ fn domain_name(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn hints(list: &At, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
-    const MOST: usize = 8;
-    if list.len() > MOST {
-        errs.push(FieldError::too_many(&list.path, list.len(), MOST));
+fn validate_hints(list: &PathValue, judge: fn(&str) -> Vec<String>, errs: &mut FieldErrors) {
+    const MAX_HINTS: usize = 8;
+    if list.len() > MAX_HINTS {
+        errs.push(FieldError::too_many(&list.path, list.len(), MAX_HINTS));
         return;
     }
     let mut seen = HashSet::new();
@@ -350,18 +358,18 @@ fn slice_warnings(slice: &Value, old: Option<&Value>) -> Vec<String> {
     if manager.starts_with("endpointslice") && manager.ends_with("controller.k8s.io") {
         return told;
     }
-    let endpoints = At::root(slice).get("endpoints").items();
+    let endpoints = PathValue::root(slice).get("endpoints").items();
     told.extend(
-        endpoints.flat_map(|e| e.get("addresses").items()).filter_map(|address| ip::warning(&address)),
+        endpoints.flat_map(|e| e.get("addresses").items()).filter_map(|address| ip::ip_warning(&address)),
     );
     told
 }
 
 fn validate_address(object: &Value) -> FieldErrors {
-    let root = At::root(object);
+    let root = PathValue::root(object);
     let mut errs = FieldErrors::new();
-    ip::strict(&root.down("metadata.name"), &mut errs);
-    let parent = root.down("spec.parentRef");
+    ip::validate_strict_ip(&root.nested("metadata.name"), &mut errs);
+    let parent = root.nested("spec.parentRef");
     if !parent.exists() {
         errs.push(FieldError::required(&parent.path, ""));
         return errs;
@@ -378,23 +386,23 @@ fn validate_address(object: &Value) -> FieldErrors {
     errs
 }
 
-fn service_ranges(ranges: &At) -> FieldErrors {
+fn validate_service_cidrs(ranges: &PathValue) -> FieldErrors {
     let mut errs = FieldErrors::new();
     if ranges.is_empty() {
         errs.push(FieldError::required(&ranges.path, "at least one CIDR required"));
         return errs;
     }
     if ranges.len() > 2 {
-        let shown = json!({"CIDRs": ranges.json()});
+        let shown = json!({"CIDRs": ranges.to_json()});
         errs.push(FieldError::invalid(&ranges.path, shown, "may only hold up to 2 values"));
         return errs;
     }
     for range in ranges.items() {
-        ip::strict_range(&range, &mut errs);
+        ip::validate_strict_cidr(&range, &mut errs);
     }
     let families: Vec<_> = ranges
         .items()
-        .filter_map(|range| ip::Range::parse(range.text()))
+        .filter_map(|range| ip::Cidr::parse(range.text()))
         .map(|range| range.ip.is_ipv4())
         .collect();
     if let [first, second] = families[..]
@@ -402,12 +410,12 @@ fn service_ranges(ranges: &At) -> FieldErrors {
     {
         let words =
             "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-        errs.push(FieldError::invalid(&ranges.path, ranges.json(), words));
+        errs.push(FieldError::invalid(&ranges.path, ranges.to_json(), words));
     }
     errs
 }
 
-fn service_ranges_change(new: &Value, old: &Value) -> FieldErrors {
+fn validate_service_cidrs_update(new: &Value, old: &Value) -> FieldErrors {
     let path = Path::new("spec.cidrs");
     let (now, was) = (&new["spec"]["cidrs"], &old["spec"]["cidrs"]);
     let changed = texts(now).zip(texts(was)).enumerate().filter(|(_, (now, was))| now != was);
@@ -415,7 +423,7 @@ fn service_ranges_change(new: &Value, old: &Value) -> FieldErrors {
         changed.map(|(at, (now, _))| FieldError::invalid(&path.index(at), now, check::IMMUTABLE)).collect();
     match (items(was).len(), items(now).len()) {
         (was, now) if was == now => {}
-        (1, 2) => errs.extend(service_ranges(&At::root(new).down("spec.cidrs"))),
+        (1, 2) => errs.extend(validate_service_cidrs(&PathValue::root(new).nested("spec.cidrs"))),
         _ => errs = FieldError::invalid(&path, now.clone(), check::IMMUTABLE).into(),
     }
     errs
@@ -424,10 +432,10 @@ fn service_ranges_change(new: &Value, old: &Value) -> FieldErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::told;
+    use crate::field::error_messages;
 
     #[test]
-    fn a_policy_without_types_is_about_ingress_and_what_it_mentions() {
+    fn network_policy_types_default_to_ingress_and_used_directions() {
         let mut policy = json!({"spec": {"podSelector": {}, "egress": [{"ports": [{"port": 1}]}]}});
         default_policy(&mut policy);
         assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
@@ -435,11 +443,11 @@ mod tests {
     }
 
     #[test]
-    fn blocks_contain_their_exceptions() {
+    fn ip_block_must_contain_exceptions() {
         let peer = json!({"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16", "11.0.0.0/16", "10.0.0.0/8"]}});
         let policy = json!({"spec": {"ingress": [{"from": [peer, {}]}]}});
         assert_eq!(
-            told(&validate_policy(&policy, &HashSet::new())),
+            error_messages(&validate_policy(&policy, &HashSet::new())),
             [
                 "spec.ingress[0].from[0].ipBlock.except[1]: Invalid value: \"11.0.0.0/16\": must be a strict subset of `cidr`",
                 "spec.ingress[0].from[0].ipBlock.except[2]: Invalid value: \"10.0.0.0/8\": must be a strict subset of `cidr`",
@@ -449,16 +457,16 @@ mod tests {
     }
 
     #[test]
-    fn slices_hold_addresses_of_their_family() {
+    fn endpoint_slice_addresses_match_address_type() {
         let slice = |family: &str, address: &str| json!({"addressType": family, "endpoints": [{"addresses": [address]}]});
-        assert_eq!(told(&validate_slice(&slice("IPv4", "10.0.0.1"), None)), [""; 0]);
-        assert_eq!(told(&validate_slice(&slice("FQDN", "a.b."), None)), [""; 0]);
+        assert_eq!(error_messages(&validate_slice(&slice("IPv4", "10.0.0.1"), None)), [""; 0]);
+        assert_eq!(error_messages(&validate_slice(&slice("FQDN", "a.b."), None)), [""; 0]);
         assert_eq!(
-            told(&validate_slice(&slice("IPv4", "2001:db8::1"), None)),
+            error_messages(&validate_slice(&slice("IPv4", "2001:db8::1"), None)),
             ["endpoints[0].addresses: Invalid value: \"2001:db8::1\": must be an IPv4 address"]
         );
         assert_eq!(
-            told(&validate_slice(&slice("IPv6", "::1"), None)),
+            error_messages(&validate_slice(&slice("IPv6", "::1"), None)),
             [
                 "endpoints[0].addresses[0]: Invalid value: \"::1\": may not be in the loopback range (127.0.0.0/8, ::1/128)"
             ]

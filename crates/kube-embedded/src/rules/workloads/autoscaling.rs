@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
 use crate::rules::check::quantity;
-use crate::rules::check::{self, At};
-use crate::rules::{PLAIN, Rules};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, KindRules};
 
 pub use super::autoscaling_v1::{from_v1, to_v1};
-use super::fill::{down, ensure, is_empty, missing, put};
+use super::defaulting::{default_if_absent, ensure_object, is_empty, nested_mut, set_field};
 use super::resources;
 
-pub const RULES: Rules = Rules {
+pub const RULES: KindRules = KindRules {
     group: "autoscaling",
     kind: "HorizontalPodAutoscaler",
     default,
@@ -21,15 +21,15 @@ pub const RULES: Rules = Rules {
     validate_status: |new, _| {
         let mut errs = FieldErrors::new();
         for name in ["currentReplicas", "desiredReplicas"] {
-            check::not_negative(&At::root(new).get("status").get(name), &mut errs);
+            check::not_negative(&PathValue::root(new).get("status").get(name), &mut errs);
         }
         errs
     },
-    ..PLAIN
+    ..DEFAULT_RULES
 };
 
 /// The metric sources: the value of `type`, and the field of the source.
-const SOURCES: &[(&str, &str)] = &[
+const METRIC_SOURCES: &[(&str, &str)] = &[
     ("ContainerResource", "containerResource"),
     ("External", "external"),
     ("Object", "object"),
@@ -38,22 +38,22 @@ const SOURCES: &[(&str, &str)] = &[
 ];
 
 fn default(object: &mut Value) {
-    let Some(spec) = ensure(object, "spec") else { return };
-    missing(spec, "minReplicas", 1);
+    let Some(spec) = ensure_object(object, "spec") else { return };
+    default_if_absent(spec, "minReplicas", 1);
     if is_empty(spec, "metrics") {
-        put(spec, "metrics", json!([cpu_metric(80)]));
+        set_field(spec, "metrics", json!([cpu_metric(80)]));
     }
-    if let Some(behavior) = down(spec, "behavior") {
+    if let Some(behavior) = nested_mut(spec, "behavior") {
         let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
         let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
-        if let Some(up) = ensure(behavior, "scaleUp") {
-            missing(up, "stabilizationWindowSeconds", 0);
-            missing(up, "selectPolicy", "Max");
-            missing(up, "policies", json!([pods, percent]));
+        if let Some(up) = ensure_object(behavior, "scaleUp") {
+            default_if_absent(up, "stabilizationWindowSeconds", 0);
+            default_if_absent(up, "selectPolicy", "Max");
+            default_if_absent(up, "policies", json!([pods, percent]));
         }
-        if let Some(down) = ensure(behavior, "scaleDown") {
-            missing(down, "selectPolicy", "Max");
-            missing(down, "policies", json!([percent]));
+        if let Some(down) = ensure_object(behavior, "scaleDown") {
+            default_if_absent(down, "selectPolicy", "Max");
+            default_if_absent(down, "policies", json!([percent]));
         }
     }
 }
@@ -66,8 +66,8 @@ pub fn cpu_metric(percent: i64) -> Value {
 
 fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let spec = At::root(object).get("spec");
-    let before = old.map(|old| At::root(old).get("spec"));
+    let spec = PathValue::root(object).get("spec");
+    let before = old.map(|old| PathValue::root(old).get("spec"));
     let (least, most) = (spec.get("minReplicas"), spec.get("maxReplicas"));
     // Zero needs a disabled feature gate, unless it is stored already.
     let was_zero = before.as_ref().is_some_and(|spec| spec.get("minReplicas").number() == Some(0));
@@ -91,10 +91,10 @@ fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
         ["apiVersion", "kind"].iter().all(|name| before.get(name).text() == target.get(name).text())
     });
     let empty_group = target.get("kind").text() == "ReplicationController";
-    reference(&target, same, empty_group, &mut errs);
+    validate_reference(&target, same, empty_group, &mut errs);
     let metrics = spec.get("metrics");
     metrics.items().for_each(|metric| validate_metric(&metric, &mut errs));
-    let from_outside = |metric: At| matches!(metric.get("type").text(), "Object" | "External");
+    let from_outside = |metric: PathValue| matches!(metric.get("type").text(), "Object" | "External");
     if least.number() == Some(0) && !metrics.items().any(from_outside) {
         let words = "must specify at least one Object or External metric to support scaling to zero replicas";
         errs.push(FieldError::forbidden(&metrics.path, words));
@@ -102,14 +102,14 @@ fn validate(object: &Value, old: Option<&Value>) -> FieldErrors {
     for name in ["scaleUp", "scaleDown"] {
         let rules = spec.get("behavior").get(name);
         if rules.exists() {
-            scaling_rules(&rules, &mut errs);
+            validate_scaling_rules(&rules, &mut errs);
         }
     }
     errs
 }
 
 /// A reference to an object by kind, name and version.
-fn reference(at: &At, any_version: bool, empty_group: bool, errs: &mut FieldErrors) {
+fn validate_reference(at: &PathValue, any_version: bool, empty_group: bool, errs: &mut FieldErrors) {
     check::required_text(&at.get("kind"), check::path_segment, errs);
     check::required_text(&at.get("name"), check::path_segment, errs);
     let version = at.get("apiVersion");
@@ -126,13 +126,13 @@ fn reference(at: &At, any_version: bool, empty_group: bool, errs: &mut FieldErro
     errs.push(FieldError::invalid(&version.path, version.text(), words));
 }
 
-fn validate_metric(metric: &At, errs: &mut FieldErrors) {
+fn validate_metric(metric: &PathValue, errs: &mut FieldErrors) {
     let kind = metric.get("type");
-    let names: Vec<_> = SOURCES.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = METRIC_SOURCES.iter().map(|(name, _)| *name).collect();
     if kind.is_empty() {
         errs.push(FieldError::required(&kind.path, "must specify a metric source type"));
     }
-    let expected = SOURCES.iter().find(|(name, _)| *name == kind.text()).map(|(_, field)| *field);
+    let expected = METRIC_SOURCES.iter().find(|(name, _)| *name == kind.text()).map(|(_, field)| *field);
     if expected.is_none() {
         // Kubernetes reports this twice: for the type, and for the missing source.
         errs.push(FieldError::unsupported(&kind.path, kind.text(), &names));
@@ -143,7 +143,7 @@ fn validate_metric(metric: &At, errs: &mut FieldErrors) {
         .filter(|name| metric.has(name))
         .collect();
     if let Some(first) = present.first() {
-        source(first, &metric.get(first), errs);
+        validate_source(first, &metric.get(first), errs);
     }
     if let Some(expected) = expected.filter(|expected| !metric.has(expected)) {
         let words = "must populate information for the given metric source";
@@ -157,15 +157,15 @@ fn validate_metric(metric: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn source(kind: &str, at: &At, errs: &mut FieldErrors) {
+fn validate_source(kind: &str, at: &PathValue, errs: &mut FieldErrors) {
     let target = at.get("target");
     let (value, average) = (target.get("value"), target.get("averageValue"));
     let utilization = target.get("averageUtilization");
     if kind == "object" {
-        reference(&at.get("describedObject"), false, true, errs);
+        validate_reference(&at.get("describedObject"), false, true, errs);
     }
     if matches!(kind, "object" | "external" | "pods") {
-        let name = at.down("metric.name");
+        let name = at.nested("metric.name");
         if name.is_empty() {
             errs.push(FieldError::required(&name.path, "must specify a metric name"));
         } else {
@@ -174,7 +174,7 @@ fn source(kind: &str, at: &At, errs: &mut FieldErrors) {
     } else if at.get("name").is_empty() {
         errs.push(FieldError::required(&at.get("name").path, "must specify a resource name"));
     } else if kind == "containerResource" {
-        resources::container_name(at.get("name").text(), &at.get("name").path, errs);
+        resources::validate_container_resource_name(at.get("name").text(), &at.get("name").path, errs);
     }
     if kind == "containerResource" {
         let container = at.get("container");
@@ -184,7 +184,7 @@ fn source(kind: &str, at: &At, errs: &mut FieldErrors) {
             check::text(&container, check::dns_label, errs);
         }
     }
-    metric_target(&target, errs);
+    validate_metric_target(&target, errs);
     match kind {
         "object" if !value.exists() && !average.exists() => {
             let words = "must set either a target value or averageValue";
@@ -216,7 +216,7 @@ fn source(kind: &str, at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn metric_target(target: &At, errs: &mut FieldErrors) {
+fn validate_metric_target(target: &PathValue, errs: &mut FieldErrors) {
     let kind = target.get("type");
     if kind.is_empty() {
         errs.push(FieldError::required(&kind.path, "must specify a metric target type"));
@@ -227,8 +227,8 @@ fn metric_target(target: &At, errs: &mut FieldErrors) {
     }
     for name in ["value", "averageValue"] {
         let at = target.get(name);
-        if at.value.and_then(Quantity::of).is_some_and(|amount| amount <= Quantity::default()) {
-            errs.push(FieldError::invalid(&at.path, at.json(), "must be positive"));
+        if at.value.and_then(Quantity::from_value).is_some_and(|amount| amount <= Quantity::default()) {
+            errs.push(FieldError::invalid(&at.path, at.to_json(), "must be positive"));
         }
     }
     let utilization = target.get("averageUtilization");
@@ -237,7 +237,7 @@ fn metric_target(target: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn scaling_rules(rules: &At, errs: &mut FieldErrors) {
+fn validate_scaling_rules(rules: &PathValue, errs: &mut FieldErrors) {
     let window = rules.get("stabilizationWindowSeconds");
     if window.int() < 0 {
         let words = "must be greater than or equal to zero";

@@ -3,16 +3,16 @@
 use serde_json::{Map, Value, json};
 
 use super::autoscaling::cpu_metric;
-use super::fill::{down, ensure, missing, put};
-use crate::rules::check::At;
+use super::defaulting::{default_if_absent, ensure_object, nested_mut, set_field};
+use crate::rules::check::PathValue;
 
-const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
-const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
-const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
+const METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const CURRENT_METRICS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const BEHAVIOR_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/behavior";
+const CONDITIONS_ANNOTATION: &str = "autoscaling.alpha.kubernetes.io/conditions";
 
 fn take(object: &mut Value, owner: &str, name: &str) -> Option<Value> {
-    down(object, owner)?.as_object_mut()?.remove(name).filter(|value| !value.is_null())
+    nested_mut(object, owner)?.as_object_mut()?.remove(name).filter(|value| !value.is_null())
 }
 
 fn list(value: Option<Value>) -> Vec<Value> {
@@ -22,7 +22,7 @@ fn list(value: Option<Value>) -> Vec<Value> {
     }
 }
 
-fn utilization<'a>(metric: &At<'a>, of: &str) -> Option<&'a Value> {
+fn utilization<'a>(metric: &PathValue<'a>, of: &str) -> Option<&'a Value> {
     let resource = metric.get("resource");
     let cpu = metric.get("type").text() == "Resource" && resource.get("name").text() == "cpu";
     resource.get(of).peek("averageUtilization").filter(|_| cpu)
@@ -30,56 +30,58 @@ fn utilization<'a>(metric: &At<'a>, of: &str) -> Option<&'a Value> {
 
 /// From `autoscaling/v2` to `autoscaling/v1`.
 pub fn to_v1(object: &mut Value) {
-    put(object, "apiVersion", "autoscaling/v1");
+    set_field(object, "apiVersion", "autoscaling/v1");
     let metrics = list(take(object, "spec", "metrics"));
-    let by_cpu = |metric: &Value| utilization(&At::root(metric), "target").cloned();
+    let by_cpu = |metric: &Value| utilization(&PathValue::root(metric), "target").cloned();
     let percent = metrics.iter().find_map(by_cpu);
     let others: Vec<_> = metrics.iter().filter(|metric| by_cpu(metric).is_none()).map(spec_to_v1).collect();
     let behavior = take(object, "spec", "behavior");
     let current = list(take(object, "status", "currentMetrics"));
     let conditions = list(take(object, "status", "conditions"));
     if let Some(percent) = percent
-        && let Some(spec) = ensure(object, "spec")
+        && let Some(spec) = ensure_object(object, "spec")
     {
-        put(spec, "targetCPUUtilizationPercentage", percent);
+        set_field(spec, "targetCPUUtilizationPercentage", percent);
     }
-    let now = current.iter().rev().find_map(|metric| utilization(&At::root(metric), "current").cloned());
+    let now =
+        current.iter().rev().find_map(|metric| utilization(&PathValue::root(metric), "current").cloned());
     if let Some(now) = now
-        && let Some(status) = ensure(object, "status")
+        && let Some(status) = ensure_object(object, "status")
     {
-        put(status, "currentCPUUtilizationPercentage", now);
+        set_field(status, "currentCPUUtilizationPercentage", now);
     }
     // Version 1 always has `currentReplicas`.
-    if let Some(status) = ensure(object, "status") {
-        missing(status, "currentReplicas", 0);
+    if let Some(status) = ensure_object(object, "status") {
+        default_if_absent(status, "currentReplicas", 0);
     }
     let current: Vec<_> = current.iter().map(status_to_v1).collect();
     let notes = [
-        (METRICS, (!others.is_empty()).then_some(Value::Array(others))),
-        (CURRENT_METRICS, (!current.is_empty()).then_some(Value::Array(current))),
-        (BEHAVIOR, behavior.map(behavior_as_go_writes_it)),
-        (CONDITIONS, (!conditions.is_empty()).then_some(Value::Array(conditions))),
+        (METRICS_ANNOTATION, (!others.is_empty()).then_some(Value::Array(others))),
+        (CURRENT_METRICS_ANNOTATION, (!current.is_empty()).then_some(Value::Array(current))),
+        (BEHAVIOR_ANNOTATION, behavior.map(behavior_to_go)),
+        (CONDITIONS_ANNOTATION, (!conditions.is_empty()).then_some(Value::Array(conditions))),
     ];
     for (name, value) in notes {
         if let Some(value) = value
-            && let Some(metadata) = ensure(object, "metadata")
-            && let Some(annotations) = ensure(metadata, "annotations")
+            && let Some(metadata) = ensure_object(object, "metadata")
+            && let Some(annotations) = ensure_object(metadata, "annotations")
         {
-            put(annotations, name, as_go_writes(&value));
+            set_field(annotations, name, to_go_json(&value));
         }
     }
 }
 
 /// From `autoscaling/v1` to `autoscaling/v2`.
 pub fn from_v1(object: &mut Value) {
-    put(object, "apiVersion", "autoscaling/v2");
+    set_field(object, "apiVersion", "autoscaling/v2");
     let mut note = |name: &str| -> Option<Value> {
         let text = take(object, "metadata.annotations", name)?;
         serde_json::from_str(text.as_str()?).ok()
     };
-    let (others, current) = (note(METRICS), note(CURRENT_METRICS));
-    let (behavior, conditions) = (note(BEHAVIOR), note(CONDITIONS));
-    let empty = At::root(object).down("metadata.annotations").value.is_some_and(|notes| notes == &json!({}));
+    let (others, current) = (note(METRICS_ANNOTATION), note(CURRENT_METRICS_ANNOTATION));
+    let (behavior, conditions) = (note(BEHAVIOR_ANNOTATION), note(CONDITIONS_ANNOTATION));
+    let empty =
+        PathValue::root(object).nested("metadata.annotations").value.is_some_and(|notes| notes == &json!({}));
     if empty {
         take(object, "metadata", "annotations");
     }
@@ -90,11 +92,11 @@ pub fn from_v1(object: &mut Value) {
         metrics.push(cpu_metric(80));
     }
     let now = take(object, "status", "currentCPUUtilizationPercentage");
-    if let Some(spec) = ensure(object, "spec") {
-        missing(spec, "minReplicas", 1);
-        put(spec, "metrics", metrics);
+    if let Some(spec) = ensure_object(object, "spec") {
+        default_if_absent(spec, "minReplicas", 1);
+        set_field(spec, "metrics", metrics);
         if let Some(behavior) = behavior.map(behavior_from_go).filter(|behavior| *behavior != json!({})) {
-            put(spec, "behavior", behavior);
+            set_field(spec, "behavior", behavior);
         }
     }
     let current: Vec<_> = match current {
@@ -106,28 +108,28 @@ pub fn from_v1(object: &mut Value) {
     };
     for (name, value) in [("currentMetrics", current), ("conditions", list(conditions))] {
         if !value.is_empty()
-            && let Some(status) = ensure(object, "status")
+            && let Some(status) = ensure_object(object, "status")
         {
-            put(status, name, value);
+            set_field(status, name, value);
         }
     }
 }
 
 /// The annotation contains Go's internal type: capitalised names, and null for absent fields.
-fn behavior_as_go_writes_it(mut behavior: Value) -> Value {
+fn behavior_to_go(mut behavior: Value) -> Value {
     for rules in ["scaleUp", "scaleDown"] {
-        missing(&mut behavior, rules, Value::Null);
-        if let Some(rules) = down(&mut behavior, rules) {
+        default_if_absent(&mut behavior, rules, Value::Null);
+        if let Some(rules) = nested_mut(&mut behavior, rules) {
             for name in ["stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"] {
-                missing(rules, name, Value::Null);
+                default_if_absent(rules, name, Value::Null);
             }
         }
     }
-    rename(behavior, |name| name[..1].to_uppercase() + &name[1..])
+    rename_keys(behavior, |name| name[..1].to_uppercase() + &name[1..])
 }
 
 /// The fields in the annotations, in Go's order.
-const ORDER: &[&str] = &[
+const GO_FIELD_ORDER: &[&str] = &[
     "type",
     "kind",
     "status",
@@ -164,19 +166,20 @@ const ORDER: &[&str] = &[
     "PeriodSeconds",
 ];
 
-/// JSON with fields in the order of [`ORDER`]; labels are sorted by name.
-fn as_go_writes(value: &Value) -> String {
+/// JSON with fields in the order of [`GO_FIELD_ORDER`]; labels are sorted by name.
+fn to_go_json(value: &Value) -> String {
     match value {
         Value::Array(list) => {
-            let list: Vec<_> = list.iter().map(as_go_writes).collect();
+            let list: Vec<_> = list.iter().map(to_go_json).collect();
             format!("[{}]", list.join(","))
         }
         Value::Object(map) => {
             let mut members: Vec<_> = map.iter().collect();
-            members
-                .sort_by_key(|(name, _)| ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len()));
+            members.sort_by_key(|(name, _)| {
+                GO_FIELD_ORDER.iter().position(|known| known == name).unwrap_or(GO_FIELD_ORDER.len())
+            });
             let write = |(name, value): (&String, &Value)| {
-                let value = if name == "matchLabels" { value.to_string() } else { as_go_writes(value) };
+                let value = if name == "matchLabels" { value.to_string() } else { to_go_json(value) };
                 format!("{}:{value}", Value::from(name.as_str()))
             };
             let members: Vec<_> = members.into_iter().map(write).collect();
@@ -187,7 +190,7 @@ fn as_go_writes(value: &Value) -> String {
 }
 
 fn behavior_from_go(behavior: Value) -> Value {
-    let mut behavior = rename(behavior, |name| name[..1].to_lowercase() + &name[1..]);
+    let mut behavior = rename_keys(behavior, |name| name[..1].to_lowercase() + &name[1..]);
     drop_nulls(&mut behavior);
     behavior
 }
@@ -203,22 +206,22 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-fn rename(value: Value, how: fn(&str) -> String) -> Value {
+fn rename_keys(value: Value, how: fn(&str) -> String) -> Value {
     match value {
         Value::Object(map) => {
             let renamed = map.into_iter().map(|(name, value)| {
                 let first_is_ascii = name.as_bytes().first().is_some_and(u8::is_ascii);
-                (if first_is_ascii { how(&name) } else { name }, rename(value, how))
+                (if first_is_ascii { how(&name) } else { name }, rename_keys(value, how))
             });
             Value::Object(renamed.collect())
         }
-        Value::Array(list) => Value::Array(list.into_iter().map(|value| rename(value, how)).collect()),
+        Value::Array(list) => Value::Array(list.into_iter().map(|value| rename_keys(value, how)).collect()),
         other => other,
     }
 }
 
 /// The fields of a source: path in v2, name in v1.
-fn fields(kind: &str, target: &'static str) -> Vec<(String, &'static str)> {
+fn source_fields(kind: &str, target: &'static str) -> Vec<(String, &'static str)> {
     let raw = target == "target";
     let pairs: &[(&str, &'static str)] = match (kind, raw) {
         ("object", true) => &[
@@ -276,17 +279,17 @@ fn fields(kind: &str, target: &'static str) -> Vec<(String, &'static str)> {
 const SOURCES: [&str; 5] = ["object", "pods", "resource", "containerResource", "external"];
 
 fn convert(metric: &Value, target: &'static str, to_v1: bool) -> Value {
-    let at = At::root(metric);
+    let at = PathValue::root(metric);
     let mut converted = Map::new();
-    converted.insert("type".to_owned(), at.get("type").json());
+    converted.insert("type".to_owned(), at.get("type").to_json());
     for kind in SOURCES.into_iter().filter(|kind| at.has(kind)) {
         let source = at.get(kind);
         let mut made = json!({});
-        for (new, old) in fields(kind, target) {
+        for (new, old) in source_fields(kind, target) {
             let (from, to) = if to_v1 { (new.as_str(), old) } else { (old, new.as_str()) };
-            let found = source.down(from);
+            let found = source.nested(from);
             if found.exists() {
-                set_down(&mut made, to, found.json());
+                set_nested(&mut made, to, found.to_json());
             }
         }
         converted.insert(kind.to_owned(), made);
@@ -294,28 +297,28 @@ fn convert(metric: &Value, target: &'static str, to_v1: bool) -> Value {
     Value::Object(converted)
 }
 
-fn set_down(object: &mut Value, names: &str, value: Value) {
+fn set_nested(object: &mut Value, names: &str, value: Value) {
     match names.split_once('.') {
         Some((first, rest)) => {
-            if let Some(member) = ensure(object, first) {
-                set_down(member, rest, value);
+            if let Some(member) = ensure_object(object, first) {
+                set_nested(member, rest, value);
             }
         }
-        None => put(object, names, value),
+        None => set_field(object, names, value),
     }
 }
 
 fn spec_to_v1(metric: &Value) -> Value {
     let mut converted = convert(metric, "target", true);
-    always(&mut converted, &[("object", "targetValue"), ("pods", "targetAverageValue")]);
+    set_missing_quantities(&mut converted, &[("object", "targetValue"), ("pods", "targetAverageValue")]);
     converted
 }
 
 /// Quantities that v1 writes even if absent.
-fn always(metric: &mut Value, fields: &[(&str, &str)]) {
+fn set_missing_quantities(metric: &mut Value, fields: &[(&str, &str)]) {
     for (kind, field) in fields {
-        if let Some(source) = down(metric, kind) {
-            missing(source, field, "0");
+        if let Some(source) = nested_mut(metric, kind) {
+            default_if_absent(source, field, "0");
         }
     }
 }
@@ -329,7 +332,7 @@ fn status_to_v1(metric: &Value) -> Value {
         ("resource", "currentAverageValue"),
         ("containerResource", "currentAverageValue"),
     ];
-    always(&mut converted, &fields);
+    set_missing_quantities(&mut converted, &fields);
     converted
 }
 
@@ -341,8 +344,8 @@ fn status_from_v1(metric: &Value) -> Value {
 fn spec_from_v1(metric: &Value) -> Value {
     let mut converted = convert(metric, "target", false);
     for kind in SOURCES {
-        if let Some(source) = down(&mut converted, kind)
-            && let Some(target) = ensure(source, "target")
+        if let Some(source) = nested_mut(&mut converted, kind)
+            && let Some(target) = ensure_object(source, "target")
         {
             let sort = if target.get("averageUtilization").is_some() {
                 "Utilization"
@@ -353,7 +356,7 @@ fn spec_from_v1(metric: &Value) -> Value {
             } else {
                 "Value"
             };
-            put(target, "type", sort);
+            set_field(target, "type", sort);
             if sort == "AverageValue" && target.get("value").is_some_and(|value| value == "0") {
                 target.as_object_mut().map(|map| map.remove("value"));
             }
@@ -367,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_lost_on_the_way_to_v1_and_back() {
+    fn conversion_to_v1_round_trips() {
         let v2 = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
             "spec": {"minReplicas": 1, "maxReplicas": 4, "scaleTargetRef": {"kind": "Deployment", "name": "d"},
                 "behavior": {"scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 1, "periodSeconds": 15}]}},
@@ -383,7 +386,7 @@ mod tests {
         assert_eq!(object["spec"]["targetCPUUtilizationPercentage"], 50);
         assert_eq!(object["spec"].get("metrics"), None);
         assert_eq!(
-            object["metadata"]["annotations"][METRICS].as_str().unwrap(),
+            object["metadata"]["annotations"][METRICS_ANNOTATION].as_str().unwrap(),
             r#"[{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"5"}},{"type":"External","external":{"metricName":"q","metricSelector":{"matchLabels":{"a":"b"}},"targetValue":"30"}}]"#
         );
         from_v1(&mut object);

@@ -3,63 +3,68 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
 use super::{env, mount, probe, resources, security};
 
 /// The parts of a pod that the rules of its containers need.
-pub struct Surroundings<'a> {
+pub struct PodContext<'a> {
     /// The valid volumes, by name.
-    pub volumes: HashMap<&'a str, At<'a>>,
+    pub volumes: HashMap<&'a str, PathValue<'a>>,
     /// The names of the pod's resource claims, sorted.
     pub claims: Vec<&'a str>,
     /// `terminationGracePeriodSeconds`
-    pub grace: Option<i64>,
+    pub termination_grace_period: Option<i64>,
     pub restart_policy: &'a str,
     /// The pod uses the host's user namespace.
     pub host_users: bool,
 }
 
-const FOR_SIDECARS: &str = "may not be set for init containers without restartPolicy=Always";
+const SIDECAR_ONLY: &str = "may not be set for init containers without restartPolicy=Always";
 const NOT_EPHEMERAL: &str = "cannot be set for an Ephemeral Container";
 
 /// `spec.containers`
-pub fn regular(list: &At, pod: &Surroundings, errs: &mut FieldErrors) {
+pub fn validate_containers(list: &PathValue, pod: &PodContext, errs: &mut FieldErrors) {
     if list.is_empty() {
         errs.push(FieldError::required(&list.path, ""));
         return;
     }
     let mut names = HashSet::new();
     for container in list.items() {
-        common(&container, pod, errs);
-        unique_name(&container, &mut names, errs);
+        validate_common(&container, pod, errs);
+        validate_unique_name(&container, &mut names, errs);
         if container.has("lifecycle") {
-            probe::lifecycle(&container.get("lifecycle"), pod.grace, errs);
+            probe::validate_lifecycle(&container.get("lifecycle"), pod.termination_grace_period, errs);
         }
-        probe::probes(&container, pod.grace, errs);
-        restart_policy(&container, errs);
+        probe::validate_probes(&container, pod.termination_grace_period, errs);
+        validate_restart_policy(&container, errs);
     }
-    host_ports(list.items(), errs);
+    validate_host_ports(list.items(), errs);
 }
 
 /// `spec.initContainers`
-pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut FieldErrors) {
+pub fn validate_init_containers(
+    list: &PathValue,
+    regular: &PathValue,
+    pod: &PodContext,
+    errs: &mut FieldErrors,
+) {
     let mut names: HashSet<_> = regular.items().map(|container| container.get("name").text()).collect();
     for container in list.items() {
-        common(&container, pod, errs);
-        restart_policy(&container, errs);
-        unique_name(&container, &mut names, errs);
-        host_ports(std::iter::once(container.named(list.path.index(0))), errs);
+        validate_common(&container, pod, errs);
+        validate_restart_policy(&container, errs);
+        validate_unique_name(&container, &mut names, errs);
+        validate_host_ports(std::iter::once(container.with_path(list.path.index(0))), errs);
         let sidecar = container.get("restartPolicy").text() == "Always";
         if sidecar {
             if container.has("lifecycle") {
-                probe::lifecycle(&container.get("lifecycle"), pod.grace, errs);
+                probe::validate_lifecycle(&container.get("lifecycle"), pod.termination_grace_period, errs);
             }
-            probe::probes(&container, pod.grace, errs);
+            probe::validate_probes(&container, pod.termination_grace_period, errs);
         } else {
             for name in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
                 if container.has(name) {
-                    errs.push(FieldError::forbidden(&container.get(name).path, FOR_SIDECARS));
+                    errs.push(FieldError::forbidden(&container.get(name).path, SIDECAR_ONLY));
                 }
             }
             for policy in container.get("resizePolicy").items() {
@@ -74,14 +79,14 @@ pub fn init(list: &At, regular: &At, pod: &Surroundings, errs: &mut FieldErrors)
 }
 
 /// `spec.ephemeralContainers`
-pub fn ephemeral(spec: &At, pod: &Surroundings, errs: &mut FieldErrors) {
+pub fn validate_ephemeral_containers(spec: &PathValue, pod: &PodContext, errs: &mut FieldErrors) {
     let (regular, init) = (spec.get("containers"), spec.get("initContainers"));
     let others: HashSet<_> = regular.items().chain(init.items()).map(|c| c.get("name").text()).collect();
     let mut names = others.clone();
     for container in spec.get("ephemeralContainers").items() {
-        common(&container, pod, errs);
-        image_is_trimmed(&container, errs);
-        unique_name(&container, &mut names, errs);
+        validate_common(&container, pod, errs);
+        validate_trimmed_image(&container, errs);
+        validate_unique_name(&container, &mut names, errs);
         let target = container.get("targetContainerName");
         if !target.is_empty() && !others.contains(&target.text()) {
             errs.push(FieldError::not_found(&target.path, target.text()));
@@ -114,7 +119,7 @@ pub fn ephemeral(spec: &At, pod: &Surroundings, errs: &mut FieldErrors) {
 }
 
 /// Pods validate the image's name more strictly than templates.
-pub fn image_is_trimmed(container: &At, errs: &mut FieldErrors) {
+pub fn validate_trimmed_image(container: &PathValue, errs: &mut FieldErrors) {
     let image = container.get("image");
     if image.text().trim() != image.text() {
         let words = "must not have leading or trailing whitespace";
@@ -122,7 +127,7 @@ pub fn image_is_trimmed(container: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn unique_name<'a>(container: &At<'a>, names: &mut HashSet<&'a str>, errs: &mut FieldErrors) {
+fn validate_unique_name<'a>(container: &PathValue<'a>, names: &mut HashSet<&'a str>, errs: &mut FieldErrors) {
     let name = container.get("name");
     if names.contains(&name.text()) {
         errs.push(FieldError::duplicate(&name.path, name.text()));
@@ -131,24 +136,24 @@ fn unique_name<'a>(container: &At<'a>, names: &mut HashSet<&'a str>, errs: &mut 
     }
 }
 
-fn common(container: &At, pod: &Surroundings, errs: &mut FieldErrors) {
+fn validate_common(container: &PathValue, pod: &PodContext, errs: &mut FieldErrors) {
     check::required_text(&container.get("name"), check::dns_label, errs);
     check::required(&container.get("image"), errs);
     let message = container.get("terminationMessagePolicy");
     check::required_one_of(&message, &["File", "FallbackToLogsOnError"], errs);
-    ports(&container.get("ports"), errs);
-    env::variables(&container.get("env"), errs);
-    env::sources(&container.get("envFrom"), errs);
-    mount::mounts(container, pod, errs);
-    mount::devices(container, pod, errs);
+    validate_ports(&container.get("ports"), errs);
+    env::validate_variables(&container.get("env"), errs);
+    env::validate_env_from(&container.get("envFrom"), errs);
+    mount::validate_mounts(container, pod, errs);
+    mount::validate_devices(container, pod, errs);
     let pull = container.get("imagePullPolicy");
     check::required_one_of(&pull, &["Always", "IfNotPresent", "Never"], errs);
-    resources::container(&container.get("resources"), &pod.claims, errs);
-    resize_policy(&container.get("resizePolicy"), pod.restart_policy, errs);
-    security::container(&container.get("securityContext"), pod.host_users, errs);
+    resources::validate_container(&container.get("resources"), &pod.claims, errs);
+    validate_resize_policy(&container.get("resizePolicy"), pod.restart_policy, errs);
+    security::validate_container(&container.get("securityContext"), pod.host_users, errs);
 }
 
-fn ports(list: &At, errs: &mut FieldErrors) {
+fn validate_ports(list: &PathValue, errs: &mut FieldErrors) {
     let mut names = HashSet::new();
     for port in list.items() {
         let name = port.get("name");
@@ -177,7 +182,7 @@ fn ports(list: &At, errs: &mut FieldErrors) {
 }
 
 /// No two ports of these containers have the same host port.
-fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut FieldErrors) {
+fn validate_host_ports<'a>(containers: impl Iterator<Item = PathValue<'a>>, errs: &mut FieldErrors) {
     let mut taken = HashSet::new();
     for container in containers {
         for port in container.get("ports").items() {
@@ -196,7 +201,7 @@ fn host_ports<'a>(containers: impl Iterator<Item = At<'a>>, errs: &mut FieldErro
     }
 }
 
-fn resize_policy(list: &At, pod_restart_policy: &str, errs: &mut FieldErrors) {
+fn validate_resize_policy(list: &PathValue, pod_restart_policy: &str, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for policy in list.items() {
         let resource = policy.get("resourceName").text();
@@ -204,9 +209,9 @@ fn resize_policy(list: &At, pod_restart_policy: &str, errs: &mut FieldErrors) {
             errs.push(FieldError::duplicate(&policy.path, resource));
         }
         seen.insert(resource);
-        let restart = policy.get("restartPolicy").named(list.path.clone());
+        let restart = policy.get("restartPolicy").with_path(list.path.clone());
         check::required_one_of(
-            &policy.get("resourceName").named(list.path.clone()),
+            &policy.get("resourceName").with_path(list.path.clone()),
             &["cpu", "memory"],
             errs,
         );
@@ -218,7 +223,7 @@ fn resize_policy(list: &At, pod_restart_policy: &str, errs: &mut FieldErrors) {
     }
 }
 
-fn restart_policy(container: &At, errs: &mut FieldErrors) {
+fn validate_restart_policy(container: &PathValue, errs: &mut FieldErrors) {
     let (policy, rules) = (container.get("restartPolicy"), container.get("restartPolicyRules"));
     if policy.exists() {
         check::one_of(&policy, &["Always", "Never", "OnFailure"], errs);

@@ -3,32 +3,32 @@
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
-use crate::rules::{Generation, PLAIN, Rules};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, GenerationPolicy, KindRules};
 
-use super::fill::{ensure, missing, zero};
+use super::defaulting::{default_if_absent, default_if_zero, ensure_object};
 use super::{job, schedule, warnings};
 
-pub const RULES: Rules = Rules {
+pub const RULES: KindRules = KindRules {
     group: "batch",
     kind: "CronJob",
-    generation: Generation::Content,
+    generation: GenerationPolicy::Content,
     default: |cron| {
-        let Some(spec) = ensure(cron, "spec") else { return };
-        zero(spec, "concurrencyPolicy", "Allow");
-        missing(spec, "suspend", false);
-        missing(spec, "successfulJobsHistoryLimit", 3);
-        missing(spec, "failedJobsHistoryLimit", 1);
-        missing(spec, "jobTemplate", json!({}));
-        if let Some(template) = ensure(spec, "jobTemplate")
-            && let Some(spec) = ensure(template, "spec")
+        let Some(spec) = ensure_object(cron, "spec") else { return };
+        default_if_zero(spec, "concurrencyPolicy", "Allow");
+        default_if_absent(spec, "suspend", false);
+        default_if_absent(spec, "successfulJobsHistoryLimit", 3);
+        default_if_absent(spec, "failedJobsHistoryLimit", 1);
+        default_if_absent(spec, "jobTemplate", json!({}));
+        if let Some(template) = ensure_object(spec, "jobTemplate")
+            && let Some(spec) = ensure_object(template, "spec")
         {
-            job::pods(spec);
+            job::default_spec(spec);
         }
     },
     validate: |cron| {
         let mut errs = validate(cron, None);
-        let name = At::root(cron).down("metadata.name");
+        let name = PathValue::root(cron).nested("metadata.name");
         if name.len() > 52 {
             errs.push(FieldError::invalid(&name.path, name.text(), "must be no more than 52 characters"));
         }
@@ -36,23 +36,23 @@ pub const RULES: Rules = Rules {
     },
     validate_update: |new, old| validate(new, Some(old)),
     warnings: |new, old| {
-        let spec = At::root(new).get("spec");
-        let mut told = warnings::of_maker(new, old, "spec.jobTemplate.spec.template", true);
-        if old.is_none_or(|old| warnings::changes(new, old)) {
-            told.extend(job::too_many_to_track(&spec.down("jobTemplate.spec")));
+        let spec = PathValue::root(new).get("spec");
+        let mut told = warnings::for_controller(new, old, "spec.jobTemplate.spec.template", true);
+        if old.is_none_or(|old| warnings::changes_generation(new, old)) {
+            told.extend(job::too_many_to_track(&spec.nested("jobTemplate.spec")));
         }
         if old.is_some() && spec.get("schedule").text().contains("TZ") {
             told.push("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details".to_owned());
         }
         told
     },
-    ..PLAIN
+    ..DEFAULT_RULES
 };
 
 fn validate(cron: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let spec = At::root(cron).get("spec");
-    let before = old.map(|old| At::root(old).get("spec"));
+    let spec = PathValue::root(cron).get("spec");
+    let before = old.map(|old| PathValue::root(old).get("spec"));
     let (times, zone) = (spec.get("schedule"), spec.get("timeZone"));
     if times.is_empty() {
         errs.push(FieldError::required(&times.path, ""));
@@ -72,19 +72,19 @@ fn validate(cron: &Value, old: Option<&Value>) -> FieldErrors {
     }
     check::not_negative(&spec.get("startingDeadlineSeconds"), &mut errs);
     if zone.exists() && before.is_none_or(|spec| spec.peek("timeZone") != zone.value) {
-        time_zone(&zone, &mut errs);
+        validate_time_zone(&zone, &mut errs);
     }
     let policies = ["Allow", "Forbid", "Replace"];
     check::required_one_of(&spec.get("concurrencyPolicy"), &policies, &mut errs);
-    let template = spec.down("jobTemplate.spec");
+    let template = spec.nested("jobTemplate.spec");
     job::validate_spec(&template, &mut errs);
     let selector = template.get("selector");
     if selector.exists() {
         let words = "`selector` will be auto-generated";
-        errs.push(FieldError::invalid(&selector.path, selector.json(), words));
+        errs.push(FieldError::invalid(&selector.path, selector.to_json(), words));
     }
     let manual = template.get("manualSelector");
-    if manual.flag() {
+    if manual.bool_or_false() {
         errs.push(FieldError::unsupported(&manual.path, true, &["nil", "false"]));
     }
     check::not_negative(&spec.get("successfulJobsHistoryLimit"), &mut errs);
@@ -92,7 +92,7 @@ fn validate(cron: &Value, old: Option<&Value>) -> FieldErrors {
     errs
 }
 
-fn time_zone(zone: &At, errs: &mut FieldErrors) {
+fn validate_time_zone(zone: &PathValue, errs: &mut FieldErrors) {
     let name = zone.text();
     let mut bad = |words: String| errs.push(FieldError::invalid(&zone.path, name, words));
     if name.is_empty() {

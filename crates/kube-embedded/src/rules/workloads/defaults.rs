@@ -4,7 +4,9 @@
 
 use serde_json::{Value, json};
 
-use super::fill::{down, each, ensure, is_empty, missing, put, zero};
+use super::defaulting::{
+    default_if_absent, default_if_zero, ensure_object, is_empty, items_mut, nested_mut, set_field,
+};
 use crate::quantity::Quantity;
 
 /// The fields of a volume that are its source.
@@ -46,83 +48,84 @@ pub const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemer
 
 /// Sets the defaults of the pod template at `names`, if there is one.
 pub fn template(object: &mut Value, names: &str) {
-    if let Some(template) = down(object, names)
-        && let Some(spec) = ensure(template, "spec")
+    if let Some(template) = nested_mut(object, names)
+        && let Some(spec) = ensure_object(template, "spec")
     {
         pod_spec(spec);
     }
 }
 
 pub fn pod_spec(spec: &mut Value) {
-    zero(spec, "dnsPolicy", "ClusterFirst");
-    zero(spec, "restartPolicy", "Always");
-    missing(spec, "securityContext", json!({}));
-    missing(spec, "terminationGracePeriodSeconds", 30);
-    zero(spec, "schedulerName", "default-scheduler");
-    service_account(spec);
+    default_if_zero(spec, "dnsPolicy", "ClusterFirst");
+    default_if_zero(spec, "restartPolicy", "Always");
+    default_if_absent(spec, "securityContext", json!({}));
+    default_if_absent(spec, "terminationGracePeriodSeconds", 30);
+    default_if_zero(spec, "schedulerName", "default-scheduler");
+    sync_service_account(spec);
     for list in CONTAINER_LISTS {
-        each(spec, list).for_each(container);
+        items_mut(spec, list).for_each(container);
     }
-    each(spec, "volumes").for_each(volume);
+    items_mut(spec, "volumes").for_each(volume);
     resource_list(spec.get_mut("overhead"));
     resources(spec);
-    drop_closed(spec);
+    drop_disabled_fields(spec);
 }
 
 /// Drops fields of feature gates that are disabled in 1.36, without a warning.
-fn drop_closed(spec: &mut Value) {
+fn drop_disabled_fields(spec: &mut Value) {
     let drop_from = |owner: Option<&mut Value>, names: &[&str]| {
         if let Some(map) = owner.and_then(Value::as_object_mut) {
             map.retain(|name, _| !names.contains(&name.as_str()));
         }
     };
     for list in CONTAINER_LISTS {
-        each(spec, list).for_each(|container| drop_from(container.get_mut("lifecycle"), &["stopSignal"]));
+        items_mut(spec, list)
+            .for_each(|container| drop_from(container.get_mut("lifecycle"), &["stopSignal"]));
     }
-    for volume in each(spec, "volumes").filter_map(|volume| volume.get_mut("projected")) {
+    for volume in items_mut(spec, "volumes").filter_map(|volume| volume.get_mut("projected")) {
         let gated = ["clusterTrustBundle", "podCertificate"];
-        each(volume, "sources").for_each(|source| drop_from(Some(source), &gated));
+        items_mut(volume, "sources").for_each(|source| drop_from(Some(source), &gated));
     }
     drop_from(Some(spec), &["schedulingGroup"]);
 }
 
 /// Keeps the deprecated field for the service account equal to the new one.
-fn service_account(spec: &mut Value) {
+fn sync_service_account(spec: &mut Value) {
     let name = ["serviceAccountName", "serviceAccount"]
         .into_iter()
         .find_map(|field| spec.get(field).and_then(Value::as_str).filter(|name| !name.is_empty()));
     if let Some(name) = name.map(str::to_owned) {
-        put(spec, "serviceAccountName", name.clone());
-        put(spec, "serviceAccount", name);
+        set_field(spec, "serviceAccountName", name.clone());
+        set_field(spec, "serviceAccount", name);
     }
 }
 
 fn container(container: &mut Value) {
-    let policy = pull_policy(container.get("image").and_then(Value::as_str).unwrap_or_default());
-    zero(container, "imagePullPolicy", policy);
-    zero(container, "terminationMessagePath", "/dev/termination-log");
-    zero(container, "terminationMessagePolicy", "File");
-    for port in each(container, "ports") {
-        zero(port, "protocol", "TCP");
+    let policy = default_pull_policy(container.get("image").and_then(Value::as_str).unwrap_or_default());
+    default_if_zero(container, "imagePullPolicy", policy);
+    default_if_zero(container, "terminationMessagePath", "/dev/termination-log");
+    default_if_zero(container, "terminationMessagePolicy", "File");
+    for port in items_mut(container, "ports") {
+        default_if_zero(port, "protocol", "TCP");
     }
-    for variable in each(container, "env") {
-        if let Some(field) = down(variable, "valueFrom.fieldRef") {
-            zero(field, "apiVersion", "v1");
+    for variable in items_mut(container, "env") {
+        if let Some(field) = nested_mut(variable, "valueFrom.fieldRef") {
+            default_if_zero(field, "apiVersion", "v1");
         }
-        if let Some(resource) = down(variable, "valueFrom.resourceFieldRef") {
-            missing(resource, "divisor", "0");
+        if let Some(resource) = nested_mut(variable, "valueFrom.resourceFieldRef") {
+            default_if_absent(resource, "divisor", "0");
         }
-        if let Some(file) = down(variable, "valueFrom.fileKeyRef") {
-            missing(file, "optional", false);
+        if let Some(file) = nested_mut(variable, "valueFrom.fileKeyRef") {
+            default_if_absent(file, "optional", false);
         }
     }
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(found) = down(container, name) {
+        if let Some(found) = nested_mut(container, name) {
             probe(found);
         }
     }
     for name in ["lifecycle.postStart.httpGet", "lifecycle.preStop.httpGet"] {
-        if let Some(found) = down(container, name) {
+        if let Some(found) = nested_mut(container, name) {
             http_get(found);
         }
     }
@@ -130,94 +133,94 @@ fn container(container: &mut Value) {
 }
 
 fn probe(probe: &mut Value) {
-    zero(probe, "timeoutSeconds", 1);
-    zero(probe, "periodSeconds", 10);
-    zero(probe, "successThreshold", 1);
-    zero(probe, "failureThreshold", 3);
-    if let Some(found) = down(probe, "httpGet") {
+    default_if_zero(probe, "timeoutSeconds", 1);
+    default_if_zero(probe, "periodSeconds", 10);
+    default_if_zero(probe, "successThreshold", 1);
+    default_if_zero(probe, "failureThreshold", 3);
+    if let Some(found) = nested_mut(probe, "httpGet") {
         http_get(found);
     }
-    if let Some(found) = down(probe, "grpc") {
-        missing(found, "service", "");
+    if let Some(found) = nested_mut(probe, "grpc") {
+        default_if_absent(found, "service", "");
     }
 }
 
 fn http_get(action: &mut Value) {
-    zero(action, "path", "/");
-    zero(action, "scheme", "HTTP");
+    default_if_zero(action, "path", "/");
+    default_if_zero(action, "scheme", "HTTP");
 }
 
 fn volume(volume: &mut Value) {
     if VOLUME_SOURCES.iter().all(|source| volume.get(source).is_none_or(Value::is_null)) {
-        put(volume, "emptyDir", json!({}));
+        set_field(volume, "emptyDir", json!({}));
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
-        if let Some(found) = down(volume, source) {
-            missing(found, "defaultMode", 0o644);
+        if let Some(found) = nested_mut(volume, source) {
+            default_if_absent(found, "defaultMode", 0o644);
         }
     }
-    if let Some(found) = down(volume, "hostPath") {
-        missing(found, "type", "");
+    if let Some(found) = nested_mut(volume, "hostPath") {
+        default_if_absent(found, "type", "");
     }
-    if let Some(found) = down(volume, "image") {
-        let policy = pull_policy(found.get("reference").and_then(Value::as_str).unwrap_or_default());
-        zero(found, "pullPolicy", policy);
+    if let Some(found) = nested_mut(volume, "image") {
+        let policy = default_pull_policy(found.get("reference").and_then(Value::as_str).unwrap_or_default());
+        default_if_zero(found, "pullPolicy", policy);
     }
-    if let Some(found) = down(volume, "downwardAPI") {
-        each(found, "items").for_each(downward_file);
+    if let Some(found) = nested_mut(volume, "downwardAPI") {
+        items_mut(found, "items").for_each(downward_file);
     }
-    if let Some(found) = down(volume, "projected") {
-        for source in each(found, "sources") {
-            if let Some(token) = down(source, "serviceAccountToken") {
-                missing(token, "expirationSeconds", 3600);
+    if let Some(found) = nested_mut(volume, "projected") {
+        for source in items_mut(found, "sources") {
+            if let Some(token) = nested_mut(source, "serviceAccountToken") {
+                default_if_absent(token, "expirationSeconds", 3600);
             }
-            if let Some(downward) = down(source, "downwardAPI") {
-                each(downward, "items").for_each(downward_file);
+            if let Some(downward) = nested_mut(source, "downwardAPI") {
+                items_mut(downward, "items").for_each(downward_file);
             }
         }
     }
-    if let Some(found) = down(volume, "iscsi") {
-        zero(found, "iscsiInterface", "default");
+    if let Some(found) = nested_mut(volume, "iscsi") {
+        default_if_zero(found, "iscsiInterface", "default");
     }
-    if let Some(found) = down(volume, "rbd") {
-        zero(found, "pool", "rbd");
-        zero(found, "user", "admin");
-        zero(found, "keyring", "/etc/ceph/keyring");
+    if let Some(found) = nested_mut(volume, "rbd") {
+        default_if_zero(found, "pool", "rbd");
+        default_if_zero(found, "user", "admin");
+        default_if_zero(found, "keyring", "/etc/ceph/keyring");
     }
-    if let Some(found) = down(volume, "scaleIO") {
-        zero(found, "storageMode", "ThinProvisioned");
-        zero(found, "fsType", "xfs");
+    if let Some(found) = nested_mut(volume, "scaleIO") {
+        default_if_zero(found, "storageMode", "ThinProvisioned");
+        default_if_zero(found, "fsType", "xfs");
     }
-    if let Some(found) = down(volume, "azureDisk") {
-        missing(found, "cachingMode", "ReadWrite");
-        missing(found, "kind", "Shared");
-        missing(found, "fsType", "ext4");
-        missing(found, "readOnly", false);
+    if let Some(found) = nested_mut(volume, "azureDisk") {
+        default_if_absent(found, "cachingMode", "ReadWrite");
+        default_if_absent(found, "kind", "Shared");
+        default_if_absent(found, "fsType", "ext4");
+        default_if_absent(found, "readOnly", false);
     }
-    if let Some(template) = down(volume, "ephemeral.volumeClaimTemplate")
-        && let Some(spec) = ensure(template, "spec")
+    if let Some(template) = nested_mut(volume, "ephemeral.volumeClaimTemplate")
+        && let Some(spec) = ensure_object(template, "spec")
     {
         claim_spec(spec);
     }
 }
 
 fn downward_file(file: &mut Value) {
-    if let Some(field) = down(file, "fieldRef") {
-        zero(field, "apiVersion", "v1");
+    if let Some(field) = nested_mut(file, "fieldRef") {
+        default_if_zero(field, "apiVersion", "v1");
     }
-    if let Some(resource) = down(file, "resourceFieldRef") {
-        missing(resource, "divisor", "0");
+    if let Some(resource) = nested_mut(file, "resourceFieldRef") {
+        default_if_absent(resource, "divisor", "0");
     }
 }
 
 /// Sets the defaults of a claim's spec in a template.
 pub fn claim_spec(spec: &mut Value) {
-    missing(spec, "volumeMode", "Filesystem");
+    default_if_absent(spec, "volumeMode", "Filesystem");
     resources(spec);
 }
 
 /// `Always` for images with a mutable tag.
-fn pull_policy(image: &str) -> &'static str {
+fn default_pull_policy(image: &str) -> &'static str {
     let (rest, digest) = image.split_once('@').map_or((image, None), |(rest, digest)| (rest, Some(digest)));
     let (name, tag) = match rest.rsplit_once(':') {
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
@@ -258,7 +261,7 @@ fn resources(owner: &mut Value) {
 pub fn resource_list(list: Option<&mut Value>) {
     for amount in list.and_then(Value::as_object_mut).into_iter().flat_map(|map| map.values_mut()) {
         let fine = amount.as_str().is_some_and(|text| text.ends_with(['n', 'u']));
-        if fine && let Some(parsed) = Quantity::of(amount) {
+        if fine && let Some(parsed) = Quantity::from_value(amount) {
             *amount = parsed.round_up_to_milli().to_string().into();
         }
     }
@@ -266,12 +269,13 @@ pub fn resource_list(list: Option<&mut Value>) {
 
 /// Copies the labels of a template to an object without labels.
 pub fn labels_from_template(object: &mut Value, template: &str) {
-    let labels = down(object, template).and_then(|template| template.get("metadata")?.get("labels")).cloned();
+    let labels =
+        nested_mut(object, template).and_then(|template| template.get("metadata")?.get("labels")).cloned();
     if let Some(labels) = labels.filter(|labels| !is_empty(&json!({"l": labels}), "l"))
-        && let Some(metadata) = ensure(object, "metadata")
+        && let Some(metadata) = ensure_object(object, "metadata")
         && is_empty(metadata, "labels")
     {
-        put(metadata, "labels", labels);
+        set_field(metadata, "labels", labels);
     }
 }
 
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn only_movable_tags_are_always_pulled() {
+    fn mutable_image_tags_default_to_pull_policy_always() {
         for (image, policy) in [
             ("nginx", "Always"),
             ("nginx:latest", "Always"),
@@ -375,7 +379,7 @@ mod tests {
             ("", "IfNotPresent"),
             ("Not An Image", "IfNotPresent"),
         ] {
-            assert_eq!(pull_policy(image), policy, "{image}");
+            assert_eq!(default_pull_policy(image), policy, "{image}");
         }
     }
 }

@@ -3,52 +3,52 @@
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
-use crate::rules::{Generation, PLAIN, Rules};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, GenerationPolicy, KindRules};
 
-use super::fill::{ensure, missing, zero};
+use super::defaulting::{default_if_absent, default_if_zero, ensure_object};
 use super::{defaults, selector, status, template, warnings};
 
-pub const RULES: Rules = Rules {
+pub const RULES: KindRules = KindRules {
     group: "apps",
     kind: "Deployment",
-    generation: Generation::ContentAndAnnotations,
+    generation: GenerationPolicy::ContentAndAnnotations,
     default,
     validate,
-    validate_update: |new, old| selector::unchanged(validate(new), new, old),
+    validate_update: |new, old| selector::validate_immutable(validate(new), new, old),
     validate_status,
-    warnings: |new, old| warnings::of_maker(new, old, "spec.template", true),
-    ..PLAIN
+    warnings: |new, old| warnings::for_controller(new, old, "spec.template", true),
+    ..DEFAULT_RULES
 };
 
 fn default(deployment: &mut Value) {
-    let Some(spec) = ensure(deployment, "spec") else { return };
-    missing(spec, "replicas", 1);
-    missing(spec, "revisionHistoryLimit", 10);
-    missing(spec, "progressDeadlineSeconds", 600);
-    if let Some(strategy) = ensure(spec, "strategy") {
-        zero(strategy, "type", "RollingUpdate");
+    let Some(spec) = ensure_object(deployment, "spec") else { return };
+    default_if_absent(spec, "replicas", 1);
+    default_if_absent(spec, "revisionHistoryLimit", 10);
+    default_if_absent(spec, "progressDeadlineSeconds", 600);
+    if let Some(strategy) = ensure_object(spec, "strategy") {
+        default_if_zero(strategy, "type", "RollingUpdate");
         if strategy["type"] == "RollingUpdate"
-            && let Some(rolling) = ensure(strategy, "rollingUpdate")
+            && let Some(rolling) = ensure_object(strategy, "rollingUpdate")
         {
-            missing(rolling, "maxUnavailable", "25%");
-            missing(rolling, "maxSurge", "25%");
+            default_if_absent(rolling, "maxUnavailable", "25%");
+            default_if_absent(rolling, "maxSurge", "25%");
         }
     }
-    missing(spec, "template", json!({}));
+    default_if_absent(spec, "template", json!({}));
     defaults::template(spec, "template");
 }
 
 fn validate(deployment: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let spec = At::root(deployment).get("spec");
+    let spec = PathValue::root(deployment).get("spec");
     let chosen = spec.get("selector");
     check::not_negative(&spec.get("replicas"), &mut errs);
     if selector::validate(&chosen, "deployment", "invalid label selector", &mut errs) {
-        selector::fits(&chosen, &spec.get("template"), &mut errs);
-        template::validate_lasting(&spec.get("template"), "ReplicaSet", &mut errs);
+        selector::validate_matches_template(&chosen, &spec.get("template"), &mut errs);
+        template::validate_long_running(&spec.get("template"), "ReplicaSet", &mut errs);
     }
-    strategy(&spec.get("strategy"), &mut errs);
+    validate_strategy(&spec.get("strategy"), &mut errs);
     let ready = spec.get("minReadySeconds");
     check::not_negative(&ready, &mut errs);
     check::not_negative(&spec.get("revisionHistoryLimit"), &mut errs);
@@ -63,7 +63,7 @@ fn validate(deployment: &Value) -> FieldErrors {
     errs
 }
 
-fn strategy(strategy: &At, errs: &mut FieldErrors) {
+fn validate_strategy(strategy: &PathValue, errs: &mut FieldErrors) {
     let rolling = strategy.get("rollingUpdate");
     match strategy.get("type").text() {
         "Recreate" => {
@@ -76,26 +76,30 @@ fn strategy(strategy: &At, errs: &mut FieldErrors) {
             let (unavailable, surge) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
             check::number_or_percent(&unavailable, errs);
             check::number_or_percent(&surge, errs);
-            if amount(&unavailable) == 0 && amount(&surge) == 0 {
+            if int_or_percent(&unavailable) == 0 && int_or_percent(&surge) == 0 {
                 let words = "may not be 0 when `maxSurge` is 0";
-                errs.push(FieldError::invalid(&unavailable.path, unavailable.json(), words));
+                errs.push(FieldError::invalid(&unavailable.path, unavailable.to_json(), words));
             }
             check::at_most_hundred_percent(&unavailable, errs);
         }
         _ => {
-            errs.push(FieldError::unsupported(&strategy.path, strategy.go(), &["Recreate", "RollingUpdate"]));
+            errs.push(FieldError::unsupported(
+                &strategy.path,
+                strategy.to_go_names(),
+                &["Recreate", "RollingUpdate"],
+            ));
         }
     }
 }
 
 /// The number, or the number of a percentage; for other strings the number that they spell.
-pub fn amount(at: &At) -> i64 {
+pub fn int_or_percent(at: &PathValue) -> i64 {
     at.number().or_else(|| check::percent_of(at)).or_else(|| at.text().parse().ok()).unwrap_or_default()
 }
 
 fn validate_status(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let (new, old) = (At::root(new), At::root(old));
+    let (new, old) = (PathValue::root(new), PathValue::root(old));
     let now = new.get("status");
     let all = [
         "observedGeneration",
@@ -107,9 +111,14 @@ fn validate_status(new: &Value, old: &Value) -> FieldErrors {
         "terminatingReplicas",
         "collisionCount",
     ];
-    status::counters(&now, &all, &["updatedReplicas", "readyReplicas", "availableReplicas"], &mut errs);
-    status::available_are_ready(&now, "cannot be greater than readyReplicas", &mut errs);
-    status::collisions_only_grow(&new, &old, &mut errs);
+    status::validate_counters(
+        &now,
+        &all,
+        &["updatedReplicas", "readyReplicas", "availableReplicas"],
+        &mut errs,
+    );
+    status::validate_available(&now, "cannot be greater than readyReplicas", &mut errs);
+    status::validate_collision_count(&new, &old, &mut errs);
     errs
 }
 
@@ -138,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selector_stays() {
+    fn deployment_selector_is_immutable() {
         let with = |label: &str| {
             let mut deployment = json!({"spec": {"selector": {"matchLabels": {"a": label}},
                 "template": {"metadata": {"labels": {"a": label}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});

@@ -3,38 +3,38 @@
 use serde_json::Value;
 
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::rules::check::{self, At};
-use crate::rules::{Generation, PLAIN, Rules};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, GenerationPolicy, KindRules};
 
-use super::fill::missing;
+use super::defaulting::default_if_absent;
 
-pub const BUDGET: Rules = Rules {
+pub const BUDGET: KindRules = KindRules {
     group: "policy",
     kind: "PodDisruptionBudget",
-    any_finalizer: true,
-    generation: Generation::Content,
+    allows_any_finalizer: true,
+    generation: GenerationPolicy::Content,
     validate: validate_budget,
     validate_update: |new, _| validate_budget(new),
     validate_status: |new, _| {
         let mut errs = FieldErrors::new();
-        let status = At::root(new).get("status");
+        let status = PathValue::root(new).get("status");
         check::conditions(&status.get("conditions"), &mut errs);
         for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
             check::not_negative(&status.get(name), &mut errs);
         }
         errs
     },
-    ..PLAIN
+    ..DEFAULT_RULES
 };
 
-pub const PRIORITY_CLASS: Rules = Rules {
+pub const PRIORITY_CLASS: KindRules = KindRules {
     group: "scheduling.k8s.io",
     kind: "PriorityClass",
-    generation: Generation::Fixed,
-    default: |class| missing(class, "preemptionPolicy", "PreemptLowerPriority"),
+    generation: GenerationPolicy::Fixed,
+    default: |class| default_if_absent(class, "preemptionPolicy", "PreemptLowerPriority"),
     validate: validate_class,
     validate_update: |new, old| {
-        let (new, old) = (At::root(new), At::root(old));
+        let (new, old) = (PathValue::root(new), PathValue::root(old));
         let mut errs = FieldErrors::new();
         if new.get("value").int() != old.get("value").int() {
             errs.push(FieldError::forbidden(&Path::new("value"), "may not be changed in an update."));
@@ -42,21 +42,21 @@ pub const PRIORITY_CLASS: Rules = Rules {
         check::immutable(&new.get("preemptionPolicy"), &old.get("preemptionPolicy"), &mut errs);
         errs
     },
-    ..PLAIN
+    ..DEFAULT_RULES
 };
 
 /// The system priority classes.
 pub const SYSTEM_CLASSES: &[(&str, i64)] =
     &[("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
-const HIGHEST_FOR_USERS: i64 = 1_000_000_000;
+const MAX_USER_PRIORITY: i64 = 1_000_000_000;
 
 fn validate_budget(object: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let spec = At::root(object).get("spec");
+    let spec = PathValue::root(object).get("spec");
     let (available, unavailable) = (spec.get("minAvailable"), spec.get("maxUnavailable"));
     if available.exists() && unavailable.exists() {
         let words = "minAvailable and maxUnavailable cannot be both set";
-        errs.push(FieldError::invalid(&spec.path, spec.go(), words));
+        errs.push(FieldError::invalid(&spec.path, spec.to_go_names(), words));
     }
     for at in [available, unavailable].iter().filter(|at| at.exists()) {
         check::number_or_percent(at, &mut errs);
@@ -72,8 +72,8 @@ fn validate_budget(object: &Value) -> FieldErrors {
 
 fn validate_class(object: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let class = At::root(object);
-    let (name, value) = (class.down("metadata.name"), class.get("value"));
+    let class = PathValue::root(object);
+    let (name, value) = (class.nested("metadata.name"), class.get("value"));
     if name.text().starts_with("system-") {
         let known = SYSTEM_CLASSES.iter().find(|(known, _)| *known == name.text());
         let why = match known {
@@ -81,7 +81,7 @@ fn validate_class(object: &Value) -> FieldErrors {
             Some((name, known)) if value.int() != *known => {
                 Some(format!("value of {name} PriorityClass must be {known}"))
             }
-            Some((name, _)) if class.get("globalDefault").flag() => {
+            Some((name, _)) if class.get("globalDefault").bool_or_false() => {
                 Some(format!("globalDefault of {name} PriorityClass must be false"))
             }
             Some(_) => None,
@@ -92,8 +92,8 @@ fn validate_class(object: &Value) -> FieldErrors {
             );
             errs.push(FieldError::forbidden(&name.path, words));
         }
-    } else if value.int() > HIGHEST_FOR_USERS {
-        let words = format!("maximum allowed value of a user defined priority is {HIGHEST_FOR_USERS}");
+    } else if value.int() > MAX_USER_PRIORITY {
+        let words = format!("maximum allowed value of a user defined priority is {MAX_USER_PRIORITY}");
         errs.push(FieldError::forbidden(&value.path, words));
     }
     let policy = class.get("preemptionPolicy");
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_system_are_reserved() {
+    fn system_priority_class_names_are_reserved() {
         let class = |name: &str, value: i64| {
             let told = validate_class(&json!({"metadata": {"name": name}, "value": value}));
             told.iter().map(ToString::to_string).collect::<Vec<_>>()
@@ -123,7 +123,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            class("mine", HIGHEST_FOR_USERS + 1),
+            class("mine", MAX_USER_PRIORITY + 1),
             ["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"]
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
 const FIELDS_FOR_ENV: &[&str] = &[
     "metadata.name",
@@ -18,7 +18,7 @@ const FIELDS_FOR_ENV: &[&str] = &[
 pub const FIELDS_FOR_VOLUMES: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 /// Fields that references may name, if not everywhere.
-const FIELDS: &[&str] = &[
+const SUPPORTED_FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",
     "metadata.name",
@@ -45,17 +45,17 @@ const RESOURCES: &[&str] = &[
 const BYTE_UNITS: &[&str] =
     &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-pub fn variables(list: &At, errs: &mut FieldErrors) {
+pub fn validate_variables(list: &PathValue, errs: &mut FieldErrors) {
     for variable in list.items() {
         check::required_text(&variable.get("name"), check::env_name, errs);
         let from = variable.get("valueFrom");
         if from.exists() {
-            value_from(&from, !variable.get("value").is_empty(), errs);
+            validate_value_from(&from, !variable.get("value").is_empty(), errs);
         }
     }
 }
 
-fn value_from(from: &At, has_value: bool, errs: &mut FieldErrors) {
+fn validate_value_from(from: &PathValue, has_value: bool, errs: &mut FieldErrors) {
     let mut sources = 0;
     let mut source = |name: &str| {
         let at = from.get(name);
@@ -63,10 +63,10 @@ fn value_from(from: &At, has_value: bool, errs: &mut FieldErrors) {
         at.exists().then_some(at)
     };
     if let Some(at) = source("fieldRef") {
-        field_ref(&at, FIELDS_FOR_ENV, errs);
+        validate_field_ref(&at, FIELDS_FOR_ENV, errs);
     }
     if let Some(at) = source("resourceFieldRef") {
-        resource_ref(&at, false, errs);
+        validate_resource_ref(&at, false, errs);
     }
     for name in ["configMapKeyRef", "secretKeyRef"] {
         if let Some(at) = source(name) {
@@ -78,7 +78,7 @@ fn value_from(from: &At, has_value: bool, errs: &mut FieldErrors) {
         check::required_text(&at.get("key"), check::env_name, errs);
         check::required_text(&at.get("volumeName"), check::dns_label, errs);
         check::required(&at.get("path"), errs);
-        super::path::no_backsteps(&at.get("path"), errs);
+        super::paths::validate_no_backsteps(&at.get("path"), errs);
     }
     let words = match sources {
         0 => {
@@ -91,7 +91,7 @@ fn value_from(from: &At, has_value: bool, errs: &mut FieldErrors) {
     errs.push(FieldError::invalid(&from.path, "", words));
 }
 
-pub fn field_ref(at: &At, supported: &[&str], errs: &mut FieldErrors) {
+pub fn validate_field_ref(at: &PathValue, supported: &[&str], errs: &mut FieldErrors) {
     let (version, field) = (at.get("apiVersion"), at.get("fieldPath"));
     for needed in [&version, &field] {
         if needed.is_empty() {
@@ -114,7 +114,9 @@ pub fn field_ref(at: &At, supported: &[&str], errs: &mut FieldErrors) {
             check::label_name(&key, &at.path, errs);
         }
         Some(_) => errs.push(cannot(format!("field label does not support subscript: {text}"))),
-        None if !FIELDS.contains(&text) => errs.push(cannot(format!("field label not supported: {text}"))),
+        None if !SUPPORTED_FIELDS.contains(&text) => {
+            errs.push(cannot(format!("field label not supported: {text}")));
+        }
         None if !supported.contains(&text) => {
             errs.push(FieldError::unsupported(&field.path, text, supported));
         }
@@ -122,7 +124,7 @@ pub fn field_ref(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     }
 }
 
-pub fn resource_ref(at: &At, in_volume: bool, errs: &mut FieldErrors) {
+pub fn validate_resource_ref(at: &PathValue, in_volume: bool, errs: &mut FieldErrors) {
     let (container, resource) = (at.get("containerName"), at.get("resource"));
     let name = resource.text();
     let huge = name.starts_with("requests.hugepages-") || name.starts_with("limits.hugepages-");
@@ -135,7 +137,7 @@ pub fn resource_ref(at: &At, in_volume: bool, errs: &mut FieldErrors) {
     }
 
     let divisor = at.get("divisor");
-    if divisor.value.and_then(Quantity::of).is_none_or(|divisor| divisor.is_zero()) {
+    if divisor.value.and_then(Quantity::from_value).is_none_or(|divisor| divisor.is_zero()) {
         return;
     }
     let units = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the";
@@ -152,7 +154,7 @@ pub fn resource_ref(at: &At, in_volume: bool, errs: &mut FieldErrors) {
 }
 
 /// `envFrom`: errors about the number of sources are reported at the list.
-pub fn sources(list: &At, errs: &mut FieldErrors) {
+pub fn validate_env_from(list: &PathValue, errs: &mut FieldErrors) {
     for source in list.items() {
         let prefix = source.get("prefix");
         if !prefix.is_empty() {

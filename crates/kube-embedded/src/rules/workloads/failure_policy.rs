@@ -4,21 +4,21 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-use crate::field::{Complaint, FieldError, FieldErrors, Path};
-use crate::rules::check::{self, At};
+use crate::field::{FieldError, FieldErrorType, FieldErrors, Path};
+use crate::rules::check::{self, PathValue};
 
 /// Maximum number of rules, and of conditions per rule. Longer lists are not validated further.
-const MOST_RULES: usize = 20;
+const MAX_RULES: usize = 20;
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 
 /// `spec.podFailurePolicy`
-pub fn validate(spec: &At, errs: &mut FieldErrors) {
-    let rules = spec.down("podFailurePolicy.rules");
-    if rules.len() > MOST_RULES {
-        errs.push(FieldError::too_many(&rules.path, rules.len(), MOST_RULES));
+pub fn validate_failure_policy(spec: &PathValue, errs: &mut FieldErrors) {
+    let rules = spec.nested("podFailurePolicy.rules");
+    if rules.len() > MAX_RULES {
+        errs.push(FieldError::too_many(&rules.path, rules.len(), MAX_RULES));
         return;
     }
-    let pod = spec.down("template.spec");
+    let pod = spec.nested("template.spec");
     let (regular, init) = (pod.get("containers"), pod.get("initContainers"));
     let containers: HashSet<_> = regular.items().chain(init.items()).map(|c| c.get("name").text()).collect();
     for rule in rules.items() {
@@ -30,10 +30,10 @@ pub fn validate(spec: &At, errs: &mut FieldErrors) {
         }
         let (codes, conditions) = (rule.get("onExitCodes"), rule.get("onPodConditions"));
         if codes.exists() {
-            exit_codes(&codes, &containers, errs);
+            validate_exit_codes(&codes, &containers, errs);
         }
-        if conditions.len() > MOST_RULES {
-            errs.push(FieldError::too_many(&conditions.path, conditions.len(), MOST_RULES));
+        if conditions.len() > MAX_RULES {
+            errs.push(FieldError::too_many(&conditions.path, conditions.len(), MAX_RULES));
             continue;
         }
         for pattern in conditions.items() {
@@ -41,11 +41,11 @@ pub fn validate(spec: &At, errs: &mut FieldErrors) {
             required_one_of(&pattern.get("status"), &["False", "True", "Unknown"], errs);
         }
         match (codes.exists(), !conditions.is_empty()) {
-            (true, true) => errs.push(without_value(
+            (true, true) => errs.push(invalid_without_value(
                 &rule.path,
                 "specifying both OnExitCodes and OnPodConditions is not supported",
             )),
-            (false, false) => errs.push(without_value(
+            (false, false) => errs.push(invalid_without_value(
                 &rule.path,
                 "specifying one of OnExitCodes and OnPodConditions is required",
             )),
@@ -55,11 +55,16 @@ pub fn validate(spec: &At, errs: &mut FieldErrors) {
 }
 
 /// `path: Invalid value: detail`, without the value.
-pub fn without_value(path: &Path, detail: &str) -> FieldError {
-    FieldError { path: path.clone(), complaint: Complaint::Invalid, value: None, detail: detail.to_owned() }
+pub fn invalid_without_value(path: &Path, detail: &str) -> FieldError {
+    FieldError {
+        path: path.clone(),
+        error_type: FieldErrorType::Invalid,
+        value: None,
+        detail: detail.to_owned(),
+    }
 }
 
-fn required_one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
+fn required_one_of(at: &PathValue, supported: &[&str], errs: &mut FieldErrors) {
     if at.is_empty() {
         let quoted: Vec<_> = supported.iter().map(|word| format!("{word:?}")).collect();
         errs.push(FieldError::required(&at.path, format!("valid values: [{}]", quoted.join(" "))));
@@ -68,7 +73,7 @@ fn required_one_of(at: &At, supported: &[&str], errs: &mut FieldErrors) {
     }
 }
 
-fn exit_codes(codes: &At, containers: &HashSet<&str>, errs: &mut FieldErrors) {
+fn validate_exit_codes(codes: &PathValue, containers: &HashSet<&str>, errs: &mut FieldErrors) {
     let (operator, values, container) =
         (codes.get("operator"), codes.get("values"), codes.get("containerName"));
     required_one_of(&operator, &["In", "NotIn"], errs);
@@ -93,19 +98,19 @@ fn exit_codes(codes: &At, containers: &HashSet<&str>, errs: &mut FieldErrors) {
         seen.insert(value.int());
     }
     if !values.items().map(|value| value.int()).is_sorted() {
-        errs.push(FieldError::invalid(&values.path, values.json(), "must be ordered"));
+        errs.push(FieldError::invalid(&values.path, values.to_json(), "must be ordered"));
     }
 }
 
 /// `spec.successPolicy` of an indexed Job.
-pub fn success(spec: &At, errs: &mut FieldErrors) {
-    let rules = spec.down("successPolicy.rules");
+pub fn validate_success_policy(spec: &PathValue, errs: &mut FieldErrors) {
+    let rules = spec.nested("successPolicy.rules");
     if rules.is_empty() {
         let words = "at least one rules must be specified when the successPolicy is specified";
         errs.push(FieldError::required(&rules.path, words));
     }
-    if rules.len() > MOST_RULES {
-        errs.push(FieldError::too_many(&rules.path, rules.len(), MOST_RULES));
+    if rules.len() > MAX_RULES {
+        errs.push(FieldError::too_many(&rules.path, rules.len(), MAX_RULES));
         return;
     }
     let completions = spec.get("completions").int();
@@ -212,14 +217,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_rules_that_are_too_long_are_not_evaluated() {
+    fn overlong_rule_lists_are_not_evaluated() {
         let rules = vec![json!({}); 15_000];
         let spec = json!({"podFailurePolicy": {"rules": rules}, "successPolicy": {"rules": rules}});
         let mut errs = FieldErrors::new();
-        validate(&At::root(&spec), &mut errs);
-        success(&At::root(&spec), &mut errs);
+        validate_failure_policy(&PathValue::root(&spec), &mut errs);
+        validate_success_policy(&PathValue::root(&spec), &mut errs);
         assert_eq!(
-            crate::field::told(&errs),
+            crate::field::error_messages(&errs),
             [
                 "podFailurePolicy.rules: Too many: 15000: must have at most 20 items",
                 "successPolicy.rules: Too many: 15000: must have at most 20 items",
@@ -228,20 +233,20 @@ mod tests {
     }
 
     #[test]
-    fn rules_name_containers_of_the_template() {
+    fn failure_policy_rules_name_template_containers() {
         let rule = |name: &str| json!({"action": "FailJob", "onExitCodes": {"containerName": name, "operator": "In", "values": [1]}});
         let spec = json!({
             "podFailurePolicy": {"rules": [rule("a"), rule("b"), rule("c")]},
             "template": {"spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "b"}]}},
         });
         let mut errs = FieldErrors::new();
-        validate(&At::root(&spec), &mut errs);
+        validate_failure_policy(&PathValue::root(&spec), &mut errs);
         let places: Vec<_> = errs.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(places, ["podFailurePolicy.rules[2].onExitCodes.containerName"]);
     }
 
     #[test]
-    fn indexes_are_counted_in_order() {
+    fn index_lists_are_counted_in_order() {
         assert_eq!(count_indexes("0,2-4", 5), Ok(4));
         assert_eq!(count_indexes("", 5), Ok(0));
         assert_eq!(first_common_index("0,2-4", "1,3"), Some(3));

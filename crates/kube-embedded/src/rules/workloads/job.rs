@@ -3,53 +3,55 @@
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
-use crate::rules::{Generation, PLAIN, Rules};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, GenerationPolicy, KindRules};
 
-use super::fill::{down, each, ensure, is_empty, missing, put, zero};
+use super::defaulting::{
+    default_if_absent, default_if_zero, ensure_object, is_empty, items_mut, nested_mut, set_field,
+};
 use super::{defaults, failure_policy, job_status, selector, template, warnings};
 
-pub const RULES: Rules = Rules {
+pub const RULES: KindRules = KindRules {
     group: "batch",
     kind: "Job",
-    generation: Generation::Content,
+    generation: GenerationPolicy::Content,
     default,
-    create: generate_selector,
+    prepare_for_create: generate_selector,
     validate,
     validate_update,
     validate_status: job_status::validate,
     warnings: |new, old| {
-        let mut warnings = warnings::of_maker(new, old, "spec.template", true);
-        if old.is_none_or(|old| warnings::changes(new, old)) {
-            warnings.extend(too_many_to_track(&At::root(new).get("spec")));
+        let mut warnings = warnings::for_controller(new, old, "spec.template", true);
+        if old.is_none_or(|old| warnings::changes_generation(new, old)) {
+            warnings.extend(too_many_to_track(&PathValue::root(new).get("spec")));
         }
         warnings
     },
-    ..PLAIN
+    ..DEFAULT_RULES
 };
 
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 
 fn default(job: &mut Value) {
-    let Some(spec) = ensure(job, "spec") else { return };
+    let Some(spec) = ensure_object(job, "spec") else { return };
     if spec.get("parallelism").is_none_or(Value::is_null) {
-        missing(spec, "completions", 1);
-        put(spec, "parallelism", 1);
+        default_if_absent(spec, "completions", 1);
+        set_field(spec, "parallelism", 1);
     }
     let per_index = spec.get("backoffLimitPerIndex").is_some_and(Value::is_number);
-    missing(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
-    missing(spec, "completionMode", "NonIndexed");
-    missing(spec, "suspend", false);
+    default_if_absent(spec, "backoffLimit", if per_index { i32::MAX } else { 6 });
+    default_if_absent(spec, "completionMode", "NonIndexed");
+    default_if_absent(spec, "suspend", false);
     let replacement = if spec.get("podFailurePolicy").is_some_and(Value::is_object) {
         "Failed"
     } else {
         "TerminatingOrFailed"
     };
-    missing(spec, "podReplacementPolicy", replacement);
-    missing(spec, "manualSelector", false);
-    pods(spec);
-    // A Job without labels gets those of its pods. Before it has a selector, `create` does that, because the
+    default_if_absent(spec, "podReplacementPolicy", replacement);
+    default_if_absent(spec, "manualSelector", false);
+    default_spec(spec);
+    // A Job without labels gets those of its pods. Before it has a selector, `prepare_for_create` does that, because the
     // generated labels then belong to the Job as well.
     if spec.get("selector").is_some_and(Value::is_object) {
         defaults::labels_from_template(job, "spec.template");
@@ -57,36 +59,36 @@ fn default(job: &mut Value) {
 }
 
 /// Defaults of Jobs and of Job templates.
-pub fn pods(spec: &mut Value) {
-    missing(spec, "template", json!({}));
+pub fn default_spec(spec: &mut Value) {
+    default_if_absent(spec, "template", json!({}));
     defaults::template(spec, "template");
-    if let Some(policy) = down(spec, "podFailurePolicy") {
-        for rule in each(policy, "rules") {
-            for pattern in each(rule, "onPodConditions") {
-                zero(pattern, "status", "True");
+    if let Some(policy) = nested_mut(spec, "podFailurePolicy") {
+        for rule in items_mut(policy, "rules") {
+            for pattern in items_mut(rule, "onPodConditions") {
+                default_if_zero(pattern, "status", "True");
             }
         }
     }
 }
 
 fn generate_selector(job: &mut Value) {
-    let metadata = At::root(job).get("metadata");
+    let metadata = PathValue::root(job).get("metadata");
     let (uid, name) = (metadata.get("uid").text().to_owned(), metadata.get("name").text().to_owned());
     let manual = job["spec"]["manualSelector"] == true;
-    if !manual && let Some(spec) = ensure(job, "spec") {
-        if let Some(template) = ensure(spec, "template")
-            && let Some(metadata) = ensure(template, "metadata")
-            && let Some(labels) = ensure(metadata, "labels")
+    if !manual && let Some(spec) = ensure_object(job, "spec") {
+        if let Some(template) = ensure_object(spec, "template")
+            && let Some(metadata) = ensure_object(template, "metadata")
+            && let Some(labels) = ensure_object(metadata, "labels")
         {
             for (by_name, by_uid) in NAME_LABELS.into_iter().zip(UID_LABELS) {
-                missing(labels, by_name, name.clone());
-                missing(labels, by_uid, uid.clone());
+                default_if_absent(labels, by_name, name.clone());
+                default_if_absent(labels, by_uid, uid.clone());
             }
         }
-        if let Some(selector) = ensure(spec, "selector")
-            && let Some(labels) = ensure(selector, "matchLabels")
+        if let Some(selector) = ensure_object(spec, "selector")
+            && let Some(labels) = ensure_object(selector, "matchLabels")
         {
-            missing(labels, UID_LABELS[1], uid);
+            default_if_absent(labels, UID_LABELS[1], uid);
         }
     }
     if is_empty(&job["metadata"], "labels") {
@@ -96,13 +98,13 @@ fn generate_selector(job: &mut Value) {
 
 fn validate(job: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let job = At::root(job);
+    let job = PathValue::root(job);
     let spec = job.get("spec");
-    selector_is_generated(&job, &mut errs);
+    validate_generated_selector(&job, &mut errs);
     validate_spec(&spec, &mut errs);
     validate_selector(&spec, &mut errs);
     let completions = spec.get("completions").int();
-    let name = job.down("metadata.name");
+    let name = job.nested("metadata.name");
     if spec.get("completionMode").text() == "Indexed" && completions > 0 {
         let longest = format!("{}-{}", name.text(), completions - 1);
         if !check::dns_label(&longest).is_empty() {
@@ -113,15 +115,15 @@ fn validate(job: &Value) -> FieldErrors {
     errs
 }
 
-fn selector_is_generated(job: &At, errs: &mut FieldErrors) {
+fn validate_generated_selector(job: &PathValue, errs: &mut FieldErrors) {
     let (spec, metadata) = (job.get("spec"), job.get("metadata"));
     let selector = spec.get("selector");
-    if spec.get("manualSelector").flag() || !selector.exists() {
+    if spec.get("manualSelector").bool_or_false() || !selector.exists() {
         return;
     }
     let (uid, name) = (metadata.get("uid"), metadata.get("name"));
     check::required(&uid, errs);
-    let labels = spec.down("template.metadata.labels");
+    let labels = spec.nested("template.metadata.labels");
     let expected: Vec<_> = UID_LABELS
         .iter()
         .zip(NAME_LABELS)
@@ -132,33 +134,34 @@ fn selector_is_generated(job: &At, errs: &mut FieldErrors) {
         match labels.peek(label) {
             None => errs.push(FieldError::required(&labels.key(label).path, words)),
             Some(found) if found != value => {
-                errs.push(FieldError::invalid(&labels.key(label).path, labels.json(), words));
+                errs.push(FieldError::invalid(&labels.key(label).path, labels.to_json(), words));
             }
             Some(_) => {}
         }
     }
     let expected = expected.into_iter().map(|(label, value)| (label.to_owned(), Value::from(value)));
     let expected = Value::Object(expected.collect());
-    if selector::usable(&selector) && !check::selector_picks(&selector, &At::root(&expected)) {
-        errs.push(FieldError::invalid(&selector.path, selector.json(), "`selector` not auto-generated"));
+    if selector::is_parsable(&selector) && !check::selector_matches(&selector, &PathValue::root(&expected)) {
+        errs.push(FieldError::invalid(&selector.path, selector.to_json(), "`selector` not auto-generated"));
     }
 }
 
-fn validate_selector(spec: &At, errs: &mut FieldErrors) {
+fn validate_selector(spec: &PathValue, errs: &mut FieldErrors) {
     let (chosen, pods) = (spec.get("selector"), spec.get("template"));
     check::label_selector(&chosen, errs);
     if !chosen.exists() {
         errs.push(FieldError::required(&chosen.path, ""));
     }
     if !chosen.exists()
-        || selector::usable(&chosen) && !check::selector_picks(&chosen, &pods.down("metadata.labels"))
+        || selector::is_parsable(&chosen)
+            && !check::selector_matches(&chosen, &pods.nested("metadata.labels"))
     {
-        template::selector_misses(&pods, errs);
+        template::selector_mismatch(&pods, errs);
     }
 }
 
 /// Errors of a Job's spec, also inside a CronJob, without selector.
-pub fn validate_spec(spec: &At, errs: &mut FieldErrors) {
+pub fn validate_spec(spec: &PathValue, errs: &mut FieldErrors) {
     for name in [
         "parallelism",
         "completions",
@@ -175,14 +178,14 @@ pub fn validate_spec(spec: &At, errs: &mut FieldErrors) {
         errs.push(FieldError::required(&per_index.path, "when maxFailedIndexes is specified"));
     }
     if spec.has("managedBy") {
-        managed_by(&spec.get("managedBy"), errs);
+        validate_managed_by(&spec.get("managedBy"), errs);
     }
     let mode = spec.get("completionMode");
     if mode.exists() {
         check::one_of(&mode, &["NonIndexed", "Indexed"], errs);
     }
     match mode.text() {
-        "Indexed" => indexed(spec, errs),
+        "Indexed" => validate_indexed(spec, errs),
         // An empty mode is unsupported, without further errors.
         "" if mode.exists() => {}
         "NonIndexed" | "" => {
@@ -192,13 +195,17 @@ pub fn validate_spec(spec: &At, errs: &mut FieldErrors) {
         }
         _ => {}
     }
-    failure_policy::validate(spec, errs);
+    failure_policy::validate_failure_policy(spec, errs);
     let success = spec.get("successPolicy");
     if success.exists() {
         if mode.text() == "Indexed" {
-            failure_policy::success(spec, errs);
+            failure_policy::validate_success_policy(spec, errs);
         } else {
-            errs.push(FieldError::invalid(&success.path, success.go(), "requires indexed completion mode"));
+            errs.push(FieldError::invalid(
+                &success.path,
+                success.to_go_names(),
+                "requires indexed completion mode",
+            ));
         }
     }
     let replacement = spec.get("podReplacementPolicy");
@@ -208,7 +215,7 @@ pub fn validate_spec(spec: &At, errs: &mut FieldErrors) {
         check::one_of(&replacement, allowed, errs);
     }
     template::validate(&spec.get("template"), errs);
-    let restart = spec.down("template.spec.restartPolicy");
+    let restart = spec.nested("template.spec.restartPolicy");
     match restart.text() {
         "Always" | "" => {
             errs.push(FieldError::required(&restart.path, "valid values: \"OnFailure\", \"Never\""));
@@ -222,7 +229,7 @@ pub fn validate_spec(spec: &At, errs: &mut FieldErrors) {
 }
 
 /// `example.com/controller`
-fn managed_by(at: &At, errs: &mut FieldErrors) {
+fn validate_managed_by(at: &PathValue, errs: &mut FieldErrors) {
     match at.text().split_once('/') {
         _ if at.is_empty() => errs.push(FieldError::required(&at.path, "")),
         Some((host, path)) if !host.is_empty() && !path.is_empty() => {
@@ -245,13 +252,13 @@ fn managed_by(at: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn indexed(spec: &At, errs: &mut FieldErrors) {
+fn validate_indexed(spec: &PathValue, errs: &mut FieldErrors) {
     let (completions, parallelism) = (spec.get("completions"), spec.get("parallelism"));
     let max_failed = spec.get("maxFailedIndexes");
     if !completions.exists() {
         errs.push(FieldError::required(&completions.path, "when completion mode is Indexed"));
     }
-    let mut most = |at: &At, most: i64, more: &str| {
+    let mut most = |at: &PathValue, most: i64, more: &str| {
         if at.int() > most {
             let words = format!("must be less than or equal to {most}{more}");
             errs.push(FieldError::invalid(&at.path, at.int(), words));
@@ -277,7 +284,7 @@ fn indexed(spec: &At, errs: &mut FieldErrors) {
 
 fn validate_update(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = validate(new);
-    let (was, now) = (At::root(old), At::root(new).get("spec"));
+    let (was, now) = (PathValue::root(old), PathValue::root(new).get("spec"));
     let before = was.get("spec");
     // Kubernetes validates the spec once more for an update.
     validate_spec(&now, &mut errs);
@@ -293,7 +300,7 @@ fn validate_update(new: &Value, old: &Value) -> FieldErrors {
         errs.push(FieldError::invalid(&completions.path, completions.int(), words));
     }
     check::immutable(&now.get("selector"), &before.get("selector"), &mut errs);
-    template_change(&now, &was, &mut errs);
+    validate_template_update(&now, &was, &mut errs);
     for name in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
         check::immutable_structure(&now.get(name), &before.get(name), &mut errs);
     }
@@ -301,55 +308,56 @@ fn validate_update(new: &Value, old: &Value) -> FieldErrors {
 }
 
 /// The template of a Job is immutable, except the labels, annotations, scheduling fields and resources of a suspended one.
-fn template_change(now: &At, job: &At, errs: &mut FieldErrors) {
+fn validate_template_update(now: &PathValue, job: &PathValue, errs: &mut FieldErrors) {
     let was = job.get("spec");
     let pods = now.get("template");
-    let mut old = was.get("template").json();
-    let condition = job.down("status.conditions").items().find(|c| c.get("type").text() == "Suspended");
-    let suspended = was.get("suspend").flag()
+    let mut old = was.get("template").to_json();
+    let condition = job.nested("status.conditions").items().find(|c| c.get("type").text() == "Suspended");
+    let suspended = was.get("suspend").bool_or_false()
         && (!job.get("status").has("startTime")
             || condition.is_some_and(|c| c.get("status").text() == "True"));
     if suspended {
-        let copy = |old: &mut Value, name: &str, from: &At| match (from.peek(name), old.as_object_mut()) {
-            (Some(value), Some(map)) => drop(map.insert(name.to_owned(), value.clone())),
-            (None, Some(map)) => drop(map.remove(name)),
-            (_, None) => {}
-        };
-        if let Some(metadata) = ensure(&mut old, "metadata") {
+        let copy =
+            |old: &mut Value, name: &str, from: &PathValue| match (from.peek(name), old.as_object_mut()) {
+                (Some(value), Some(map)) => drop(map.insert(name.to_owned(), value.clone())),
+                (None, Some(map)) => drop(map.remove(name)),
+                (_, None) => {}
+            };
+        if let Some(metadata) = ensure_object(&mut old, "metadata") {
             copy(metadata, "annotations", &pods.get("metadata"));
             copy(metadata, "labels", &pods.get("metadata"));
         }
-        if let Some(spec) = ensure(&mut old, "spec") {
+        if let Some(spec) = ensure_object(&mut old, "spec") {
             for name in ["nodeSelector", "tolerations", "schedulingGates"] {
                 copy(spec, name, &pods.get("spec"));
             }
-            if let Some(affinity) = ensure(spec, "affinity") {
-                copy(affinity, "nodeAffinity", &pods.down("spec.affinity"));
+            if let Some(affinity) = ensure_object(spec, "affinity") {
+                copy(affinity, "nodeAffinity", &pods.nested("spec.affinity"));
             }
             if is_empty(spec, "affinity") && !pods.get("spec").has("affinity") {
                 spec.as_object_mut().map(|map| map.remove("affinity"));
             }
             for list in ["containers", "initContainers"] {
                 let newer = pods.get("spec").get(list);
-                for (container, newer) in each(spec, list).zip(newer.items()) {
+                for (container, newer) in items_mut(spec, list).zip(newer.items()) {
                     if container.get("name") == newer.peek("name") {
                         copy(container, "resources", &newer);
                     }
                 }
             }
         }
-        let (spec, old) = (pods.get("spec"), At::root(&old).get("spec").json());
-        if spec.json() != old {
+        let (spec, old) = (pods.get("spec"), PathValue::root(&old).get("spec").to_json());
+        if spec.to_json() != old {
             let path = now.path.field("template.spec");
-            errs.push(FieldError::invalid(&path, spec.go(), check::IMMUTABLE));
+            errs.push(FieldError::invalid(&path, spec.to_go_names(), check::IMMUTABLE));
         }
-    } else if pods.json() != old {
-        errs.push(template::immutable(&pods));
+    } else if pods.to_json() != old {
+        errs.push(template::immutable_template_error(&pods));
     }
 }
 
 /// A warning about Jobs so large that their indexes cannot be tracked.
-pub fn too_many_to_track(spec: &At) -> Option<String> {
+pub fn too_many_to_track(spec: &PathValue) -> Option<String> {
     let large = spec.get("completions").int() > 100_000 && spec.get("parallelism").int() > 10_000;
     (spec.get("completionMode").text() == "Indexed" && large).then(|| {
         format!("{}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail", spec.path)
@@ -370,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selector_is_made_from_the_uid() {
+    fn selector_is_generated_from_uid() {
         let bare = job(&Value::Null);
         assert_eq!(validate(&bare), []);
         assert_eq!(bare["metadata"]["labels"], bare["spec"]["template"]["metadata"]["labels"]);
@@ -380,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_stays_unless_suspended() {
+    fn template_is_immutable_unless_suspended() {
         let old = job(&Value::Null);
         let mut new = old.clone();
         new["spec"]["template"]["spec"]["nodeSelector"] = json!({"x": "y"});

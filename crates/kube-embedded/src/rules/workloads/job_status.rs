@@ -5,30 +5,30 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
-use super::failure_policy::{count_indexes, first_common_index, without_value};
+use super::failure_policy::{count_indexes, first_common_index, invalid_without_value};
 
-fn is_true(status: &At, condition: &str) -> bool {
+fn is_true(status: &PathValue, condition: &str) -> bool {
     let conditions = status.get("conditions");
     conditions.items().any(|c| c.get("type").text() == condition && c.get("status").text() == "True")
 }
 
 pub fn validate(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let (new, old) = (At::root(new), At::root(old));
+    let (new, old) = (PathValue::root(new), PathValue::root(old));
     let (spec, now, before) = (new.get("spec"), new.get("status"), old.get("status"));
     for name in ["active", "succeeded", "failed", "ready", "terminating"] {
         check::not_negative(&now.get(name), &mut errs);
     }
-    conditions(&now, &before, &mut errs);
+    validate_conditions(&now, &before, &mut errs);
     if spec.has("successPolicy") && is_true(&now, "Complete") && !is_true(&now, "SuccessCriteriaMet") {
         let words = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True";
-        errs.push(without_value(&now.get("conditions").path, words));
+        errs.push(invalid_without_value(&now.get("conditions").path, words));
     }
-    uncounted(&now.get("uncountedTerminatedPods"), &mut errs);
-    times(&spec, &now, &before, &mut errs);
-    indexes(&spec, &now, &mut errs);
+    validate_uncounted_pods(&now.get("uncountedTerminatedPods"), &mut errs);
+    validate_times(&spec, &now, &before, &mut errs);
+    validate_indexes(&spec, &now, &mut errs);
     if is_true(&now, "Complete") || is_true(&now, "Failed") {
         for name in ["active", "terminating"] {
             if now.get(name).int() > 0 {
@@ -39,7 +39,7 @@ pub fn validate(new: &Value, old: &Value) -> FieldErrors {
         let uncounted = now.get("uncountedTerminatedPods");
         if !uncounted.get("failed").is_empty() || !uncounted.get("succeeded").is_empty() {
             let words = "must be empty for finished job";
-            errs.push(FieldError::invalid(&uncounted.path, uncounted.go(), words));
+            errs.push(FieldError::invalid(&uncounted.path, uncounted.to_go_names(), words));
         }
     }
     let ready = now.get("ready");
@@ -58,9 +58,9 @@ pub fn validate(new: &Value, old: &Value) -> FieldErrors {
 }
 
 /// Pods that have terminated and are not counted yet, without duplicates.
-fn uncounted(pods: &At, errs: &mut FieldErrors) {
+fn validate_uncounted_pods(pods: &PathValue, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
-    for uid in ["succeeded", "failed"].map(|list| pods.get(list)).iter().flat_map(At::items) {
+    for uid in ["succeeded", "failed"].map(|list| pods.get(list)).iter().flat_map(PathValue::items) {
         if uid.is_empty() {
             errs.push(FieldError::invalid(&uid.path, "", "must not be empty"));
         } else if seen.contains(&uid.text()) {
@@ -71,13 +71,13 @@ fn uncounted(pods: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn conditions(now: &At, before: &At, errs: &mut FieldErrors) {
+fn validate_conditions(now: &PathValue, before: &PathValue, errs: &mut FieldErrors) {
     let is = |condition: &str| is_true(now, condition);
     let was = |condition: &str| is_true(before, condition);
     let path = &now.get("conditions").path;
     let mut refuse = |wrong: bool, words: &str| {
         if wrong {
-            errs.push(without_value(path, words));
+            errs.push(invalid_without_value(path, words));
         }
     };
     refuse(is("Complete") && is("Failed"), "cannot set Complete=True and Failed=true conditions");
@@ -115,34 +115,34 @@ fn conditions(now: &At, before: &At, errs: &mut FieldErrors) {
     );
 }
 
-fn times(spec: &At, now: &At, before: &At, errs: &mut FieldErrors) {
+fn validate_times(spec: &PathValue, now: &PathValue, before: &PathValue, errs: &mut FieldErrors) {
     let (start, end) = (now.get("startTime"), now.get("completionTime"));
     let complete = is_true(now, "Complete");
     if end.exists() && !complete {
         let words = "cannot set completionTime when there is no Complete=True condition";
-        errs.push(FieldError::invalid(&end.path, end.json(), words));
+        errs.push(FieldError::invalid(&end.path, end.to_json(), words));
     }
     if !end.exists() && complete {
         errs.push(FieldError::required(&end.path, "completionTime is required for Complete jobs"));
     }
     // Both are in UTC and in one format, so their strings compare as the times do.
     if start.exists() && end.exists() && end.text() < start.text() {
-        errs.push(FieldError::invalid(&end.path, end.json(), "must be equal to or after `startTime`"));
+        errs.push(FieldError::invalid(&end.path, end.to_json(), "must be equal to or after `startTime`"));
     }
     if !start.exists() && (complete || is_true(now, "Failed")) {
         errs.push(FieldError::required(&start.path, "startTime is required for finished job"));
     }
     if end.exists() && before.has("completionTime") && end.value != before.peek("completionTime") {
-        errs.push(FieldError::invalid(&end.path, end.json(), check::IMMUTABLE));
+        errs.push(FieldError::invalid(&end.path, end.to_json(), check::IMMUTABLE));
     }
     let moved = before.has("startTime") && start.value != before.peek("startTime");
-    if moved && !spec.get("suspend").flag() {
+    if moved && !spec.get("suspend").bool_or_false() {
         let words = "field is immutable for unsuspended job once set";
-        errs.push(FieldError::invalid(&start.path, start.json(), words));
+        errs.push(FieldError::invalid(&start.path, start.to_json(), words));
     }
 }
 
-fn indexes(spec: &At, now: &At, errs: &mut FieldErrors) {
+fn validate_indexes(spec: &PathValue, now: &PathValue, errs: &mut FieldErrors) {
     let (done, failed) = (now.get("completedIndexes"), now.get("failedIndexes"));
     let per_index = spec.has("backoffLimitPerIndex");
     if let Some(completions) = spec.get("completions").number() {

@@ -6,59 +6,60 @@ use serde_json::{Map, Value};
 
 use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
-use crate::rules::check::{self, At};
-use crate::rules::{PLAIN, Rules};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, KindRules};
 
-use super::fill::{down, each, missing};
+use super::defaulting::{default_if_absent, items_mut, nested_mut};
 use super::{defaults, resources};
 
-pub const LIMIT_RANGE: Rules = Rules {
+pub const LIMIT_RANGE: KindRules = KindRules {
     kind: "LimitRange",
     default: default_range,
     validate: validate_range,
     validate_update: |new, _| validate_range(new),
-    ..PLAIN
+    ..DEFAULT_RULES
 };
 
-pub const QUOTA: Rules = Rules {
+pub const QUOTA: KindRules = KindRules {
     kind: "ResourceQuota",
     default: |quota| {
         for list in ["spec.hard", "status.hard", "status.used"] {
-            defaults::resource_list(down(quota, list));
+            defaults::resource_list(nested_mut(quota, list));
         }
     },
     validate: validate_quota,
     validate_update: |new, old| {
         let mut errs = validate_quota(new);
-        let (new, old) = (At::root(new).down("spec.scopes"), At::root(old).down("spec.scopes"));
-        let set = |scopes: &At| {
+        let (new, old) =
+            (PathValue::root(new).nested("spec.scopes"), PathValue::root(old).nested("spec.scopes"));
+        let set = |scopes: &PathValue| {
             let mut scopes: Vec<_> = scopes.items().map(|scope| scope.text().to_owned()).collect();
             scopes.sort();
             scopes.dedup();
             scopes
         };
         if set(&new) != set(&old) {
-            errs.push(FieldError::invalid(&new.path, new.json(), check::IMMUTABLE));
+            errs.push(FieldError::invalid(&new.path, new.to_json(), check::IMMUTABLE));
         }
         errs
     },
     validate_status: |new, _| {
         let mut errs = FieldErrors::new();
         for list in ["status.hard", "status.used"] {
-            amounts(&At::root(new).down(list), &mut errs);
+            validate_amounts(&PathValue::root(new).nested(list), &mut errs);
         }
         errs
     },
     warnings: |new, old| if old.is_some() { Vec::new() } else { quota_warnings(new) },
-    ..PLAIN
+    ..DEFAULT_RULES
 };
 
-const AMOUNTS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
+const LIMIT_FIELDS: [&str; 5] = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
 
 fn default_range(range: &mut Value) {
-    let Some(spec) = down(range, "spec") else { return };
-    for item in each(spec, "limits") {
-        for list in AMOUNTS {
+    let Some(spec) = nested_mut(range, "spec") else { return };
+    for item in items_mut(spec, "limits") {
+        for list in LIMIT_FIELDS {
             defaults::resource_list(item.get_mut(list));
         }
         if item["type"] != "Container" {
@@ -69,9 +70,9 @@ fn default_range(range: &mut Value) {
             if amounts.is_empty() {
                 continue;
             }
-            missing(item, to, Map::new());
-            if let Some(target) = down(item, to) {
-                amounts.into_iter().for_each(|(name, amount)| missing(target, &name, amount));
+            default_if_absent(item, to, Map::new());
+            if let Some(target) = nested_mut(item, to) {
+                amounts.into_iter().for_each(|(name, amount)| default_if_absent(target, &name, amount));
             }
         }
     }
@@ -80,7 +81,7 @@ fn default_range(range: &mut Value) {
 fn validate_range(range: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
     let mut seen = HashSet::new();
-    for item in At::root(range).down("spec.limits").items() {
+    for item in PathValue::root(range).nested("spec.limits").items() {
         let kind = item.get("type");
         let before = errs.len();
         check::text(&kind, check::qualified_name, &mut errs);
@@ -98,10 +99,10 @@ fn validate_range(range: &Value) -> FieldErrors {
     errs
 }
 
-fn validate_item(item: &At, errs: &mut FieldErrors) {
+fn validate_item(item: &PathValue, errs: &mut FieldErrors) {
     let kind = item.get("type").text();
     let (mut names, mut known) = (Vec::new(), HashSet::new());
-    for list in AMOUNTS {
+    for list in LIMIT_FIELDS {
         let amounts = item.get(list);
         if kind == "Pod" && matches!(list, "default" | "defaultRequest") {
             if !amounts.is_empty() {
@@ -111,9 +112,9 @@ fn validate_item(item: &At, errs: &mut FieldErrors) {
         }
         for (name, at) in amounts.entries() {
             if matches!(kind, "Pod" | "Container") {
-                resources::container_name(name, &at.path, errs);
+                resources::validate_container_resource_name(name, &at.path, errs);
             } else {
-                resources::name(name, &at.path, errs);
+                resources::validate_name(name, &at.path, errs);
             }
             if known.insert(name) {
                 names.push(name);
@@ -126,31 +127,35 @@ fn validate_item(item: &At, errs: &mut FieldErrors) {
         errs.push(FieldError::required(&item.get("limits").path, words));
     }
     for name in names {
-        in_order(item, name, errs);
+        validate_order(item, name, errs);
     }
 }
 
 /// A quantity and its path.
-type Amount<'a> = Option<(Quantity, At<'a>)>;
+type QuantityValue<'a> = Option<(Quantity, PathValue<'a>)>;
 
 /// Checks min <= default request <= default <= max.
-fn in_order(item: &At, name: &str, errs: &mut FieldErrors) {
+fn validate_order(item: &PathValue, name: &str, errs: &mut FieldErrors) {
     let of = |list: &str| {
         let at = item.get(list).key(name);
         let pod = item.get("type").text() == "Pod" && list.starts_with("default");
-        at.value.and_then(Quantity::of).filter(|_| !pod).map(|amount| (amount, at))
+        at.value.and_then(Quantity::from_value).filter(|_| !pod).map(|amount| (amount, at))
     };
     let (min, max) = (of("min"), of("max"));
     let (usual, request, ratio) = (of("default"), of("defaultRequest"), of("maxLimitRequestRatio"));
     // Which value exceeds which; where it is reported, with which value and message.
-    let mut order = |less: &Amount, more: &Amount, told_at: &str, value: &Amount, words: [&str; 2]| {
+    let mut order = |less: &QuantityValue,
+                     more: &QuantityValue,
+                     told_at: &str,
+                     value: &QuantityValue,
+                     words: [&str; 2]| {
         if let (Some((low, a)), Some((high, b)), Some((_, value))) = (less, more, value)
             && low > high
         {
             let path = item.get(told_at).key(name).path;
             let words =
                 format!("{} value {} is greater than {} value {}", words[0], a.text(), words[1], b.text());
-            errs.push(FieldError::invalid(&path, value.json(), words));
+            errs.push(FieldError::invalid(&path, value.to_json(), words));
         }
     };
     order(&min, &max, "min", &min, ["min", "max"]);
@@ -162,13 +167,13 @@ fn in_order(item: &At, name: &str, errs: &mut FieldErrors) {
     if let Some((amount, at)) = &ratio {
         if amount.as_f64() < 1.0 {
             let words = format!("ratio {} is less than 1", at.text());
-            errs.push(FieldError::invalid(&at.path, at.json(), words));
+            errs.push(FieldError::invalid(&at.path, at.to_json(), words));
         }
         if let (Some((min, _)), Some((max, _))) = (&min, &max) {
             let most = max.as_f64() / min.as_f64();
             if amount.as_f64() > most {
                 let words = format!("ratio {} is greater than max/min = {most:.6}", at.text());
-                errs.push(FieldError::invalid(&at.path, at.json(), words));
+                errs.push(FieldError::invalid(&at.path, at.to_json(), words));
             }
         }
     }
@@ -178,55 +183,60 @@ fn in_order(item: &At, name: &str, errs: &mut FieldErrors) {
     {
         let words =
             format!("default value {} must equal to defaultRequest value {} in {name}", a.text(), b.text());
-        errs.push(FieldError::invalid(&b.path, b.json(), words));
+        errs.push(FieldError::invalid(&b.path, b.to_json(), words));
     }
 }
 
-fn amounts(list: &At, errs: &mut FieldErrors) {
+fn validate_amounts(list: &PathValue, errs: &mut FieldErrors) {
     for (name, at) in list.entries() {
-        resources::quota_name(name, &at.path, errs);
-        resources::amount(name, &at, errs);
+        resources::validate_quota_resource_name(name, &at.path, errs);
+        resources::validate_quantity(name, &at, errs);
     }
 }
 
 fn validate_quota(quota: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let spec = At::root(quota).get("spec");
-    amounts(&spec.get("hard"), &mut errs);
-    let mut unfit = Unfit { spec: &spec, counts: HashMap::new() };
+    let spec = PathValue::root(quota).get("spec");
+    validate_amounts(&spec.get("hard"), &mut errs);
+    let mut unfit = UnsupportedScopes { spec: &spec, counts: HashMap::new() };
     let scopes = spec.get("scopes");
     let list: Vec<_> = scopes.items().map(|scope| scope.text()).collect();
     for scope in &list {
         // Each message repeats all scopes.
-        if errs.len() >= MOST_REPEATS {
+        if errs.len() >= MAX_LIST_MESSAGES {
             break;
         }
         if !is_scope(scope) {
-            errs.push(FieldError::invalid(&scopes.path, scopes.json(), "unsupported scope"));
+            errs.push(FieldError::invalid(&scopes.path, scopes.to_json(), "unsupported scope"));
         }
-        for _ in 0..unfit.count(scope).min(MOST_REPEATS) {
+        for _ in 0..unfit.count(scope).min(MAX_LIST_MESSAGES) {
             let words = "unsupported scope applied to resource";
-            errs.push(FieldError::invalid(&scopes.path, scopes.json(), words));
+            errs.push(FieldError::invalid(&scopes.path, scopes.to_json(), words));
         }
     }
-    conflicts(&list, &scopes, &scopes, &mut errs);
+    validate_scope_conflicts(&list, &scopes, &scopes, &mut errs);
     let selector = spec.get("scopeSelector");
     let expressions = selector.get("matchExpressions");
     let list: Vec<_> = expressions.items().map(|expression| expression.get("scopeName").text()).collect();
     for expression in expressions.items() {
-        scope_expression(&expression.named(expressions.path.clone()), &selector, &mut unfit, &mut errs);
+        validate_scope_expression(
+            &expression.with_path(expressions.path.clone()),
+            &selector,
+            &mut unfit,
+            &mut errs,
+        );
     }
-    conflicts(&list, &expressions, &scopes, &mut errs);
+    validate_scope_conflicts(&list, &expressions, &scopes, &mut errs);
     errs
 }
 
 /// Maximum number of messages that repeat a whole list.
-const MOST_REPEATS: usize = 100;
+const MAX_LIST_MESSAGES: usize = 100;
 
-fn scope_expression<'a>(
-    expression: &At<'a>,
-    selector: &At,
-    unfit: &mut Unfit<'_, 'a>,
+fn validate_scope_expression<'a>(
+    expression: &PathValue<'a>,
+    selector: &PathValue,
+    unfit: &mut UnsupportedScopes<'_, 'a>,
     errs: &mut FieldErrors,
 ) {
     let (scope, operator, values) =
@@ -235,10 +245,10 @@ fn scope_expression<'a>(
         errs.push(FieldError::invalid(&scope.path, scope.text(), "unsupported scope"));
     }
     // Each message repeats the whole selector.
-    let most = MOST_REPEATS.saturating_sub(errs.len());
+    let most = MAX_LIST_MESSAGES.saturating_sub(errs.len());
     for _ in 0..unfit.count(scope.text()).min(most) {
         let words = "unsupported scope applied to resource";
-        errs.push(FieldError::invalid(&expression.path, selector.go(), words));
+        errs.push(FieldError::invalid(&expression.path, selector.to_go_names(), words));
     }
     let yes_or_no =
         ["BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"];
@@ -258,17 +268,17 @@ fn scope_expression<'a>(
             if !values.is_empty() {
                 let words =
                     "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
-                errs.push(FieldError::invalid(&values.path, values.json(), words));
+                errs.push(FieldError::invalid(&values.path, values.to_json(), words));
             }
         }
         other => errs.push(FieldError::invalid(&operator.path, other, "not a valid selector operator")),
     }
 }
 
-fn conflicts(scopes: &[&str], at: &At, shown: &At, errs: &mut FieldErrors) {
+fn validate_scope_conflicts(scopes: &[&str], at: &PathValue, shown: &PathValue, errs: &mut FieldErrors) {
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
         if pair.iter().all(|scope| scopes.contains(scope)) {
-            errs.push(FieldError::invalid(&at.path, shown.json(), "conflicting scopes"));
+            errs.push(FieldError::invalid(&at.path, shown.to_json(), "conflicting scopes"));
         }
     }
 }
@@ -287,12 +297,12 @@ fn is_scope(scope: &str) -> bool {
 }
 
 /// The number of resources of a quota that each scope cannot restrict, counted once per scope.
-struct Unfit<'s, 'a> {
-    spec: &'s At<'a>,
+struct UnsupportedScopes<'s, 'a> {
+    spec: &'s PathValue<'a>,
     counts: HashMap<&'a str, usize>,
 }
 
-impl<'a> Unfit<'_, 'a> {
+impl<'a> UnsupportedScopes<'_, 'a> {
     fn count(&mut self, scope: &'a str) -> usize {
         let fits: &[&str] = match scope {
             "Terminating"
@@ -314,7 +324,7 @@ impl<'a> Unfit<'_, 'a> {
 }
 
 fn quota_warnings(quota: &Value) -> Vec<String> {
-    let hard = At::root(quota).down("spec.hard");
+    let hard = PathValue::root(quota).nested("spec.hard");
     let mut warnings = Vec::new();
     for name in ["cpu", "memory", "ephemeral-storage"] {
         let mut requested = hard.get(&format!("requests.{name}"));
@@ -323,7 +333,7 @@ fn quota_warnings(quota: &Value) -> Vec<String> {
         }
         let limit = hard.get(&format!("limits.{name}"));
         if let (Some(request), Some(most)) =
-            (requested.value.and_then(Quantity::of), limit.value.and_then(Quantity::of))
+            (requested.value.and_then(Quantity::from_value), limit.value.and_then(Quantity::from_value))
             && request > most
         {
             let what = requested.path.as_str().trim_start_matches("spec.hard.");
@@ -344,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_maximum_is_also_the_default() {
+    fn limit_defaults_follow_max() {
         let mut range = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}}]}});
         default_range(&mut range);
         let item = &range["spec"]["limits"][0];

@@ -3,15 +3,16 @@
 //! From the inside out: the parts of a pod (`volume`, `container`, `scheduling`, ...), the pod's spec
 //! and its templates, then one file per controller. Each kind has one row in [`RULES`].
 
-mod claim;
+mod claim_spec;
 mod container;
+mod defaulting;
 mod defaults;
 mod env;
 mod failure_policy;
-mod fill;
 mod job_status;
+mod legacy_volume;
 mod mount;
-mod path;
+mod paths;
 pub mod podspec;
 mod probe;
 mod projected;
@@ -23,7 +24,6 @@ mod selector;
 mod status;
 mod template;
 pub mod volume;
-mod volume_old;
 mod warnings;
 
 pub mod autoscaling;
@@ -40,12 +40,12 @@ pub mod revision;
 pub mod statefulset;
 pub mod subresource;
 
-use super::Rules;
+use super::KindRules;
 
-pub use self::claim::spec as validate_claim_spec;
+pub use self::claim_spec::validate_spec as validate_claim_spec;
 pub use self::schedule::check as check_schedule;
 
-pub const RULES: &[Rules] = &[
+pub const RULES: &[KindRules] = &[
     pod::RULES,
     revision::POD_TEMPLATE,
     replicaset::REPLICATION_CONTROLLER,
@@ -68,7 +68,7 @@ mod tests {
     use super::RULES;
 
     #[test]
-    fn every_kind_has_one_row() {
+    fn rules_are_unique_per_workload_kind() {
         let mut kinds: Vec<_> = RULES.iter().map(|rules| (rules.group, rules.kind)).collect();
         kinds.sort_unstable();
         kinds.dedup();

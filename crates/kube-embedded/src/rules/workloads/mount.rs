@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
-use super::container::Surroundings;
-use super::path;
+use super::container::PodContext;
+use super::paths;
 
-pub fn mounts(container: &At, pod: &Surroundings, errs: &mut FieldErrors) {
+pub fn validate_mounts(container: &PathValue, pod: &PodContext, errs: &mut FieldErrors) {
     let (list, devices) = (container.get("volumeMounts"), container.get("volumeDevices"));
-    let privileged = container.down("securityContext.privileged").flag();
+    let privileged = container.nested("securityContext.privileged").bool_or_false();
     let field = |name: &str| -> HashSet<&str> { devices.items().map(|d| d.get(name).text()).collect() };
     let (device_names, device_paths) = (field("name"), field("devicePath"));
     let mut places = HashSet::new();
@@ -34,15 +34,15 @@ pub fn mounts(container: &At, pod: &Surroundings, errs: &mut FieldErrors) {
             errs.push(FieldError::invalid(&place.path, place.text(), words));
         }
 
-        let at_list = |name: &str| mount.get(name).named(list.path.field(name));
+        let at_list = |name: &str| mount.get(name).with_path(list.path.field(name));
         let (sub, expression) = (at_list("subPath"), at_list("subPathExpr"));
-        path::descending(&sub, errs);
+        paths::validate_descending_path(&sub, errs);
         if !expression.is_empty() {
             if !sub.is_empty() {
                 let words = "subPathExpr and subPath are mutually exclusive";
                 errs.push(FieldError::invalid(&mount.get("subPathExpr").path, expression.text(), words));
             }
-            path::descending(&expression, errs);
+            paths::validate_descending_path(&expression, errs);
         }
         let propagation = at_list("mountPropagation");
         if propagation.exists() {
@@ -52,17 +52,22 @@ pub fn mounts(container: &At, pod: &Surroundings, errs: &mut FieldErrors) {
                 errs.push(FieldError::forbidden(&propagation.path, words));
             }
         }
-        recursive_read_only(&mount, &at_list("recursiveReadOnly"), &propagation, errs);
+        validate_recursive_read_only(&mount, &at_list("recursiveReadOnly"), &propagation, errs);
     }
 }
 
-fn recursive_read_only(mount: &At, recursive: &At, propagation: &At, errs: &mut FieldErrors) {
+fn validate_recursive_read_only(
+    mount: &PathValue,
+    recursive: &PathValue,
+    propagation: &PathValue,
+    errs: &mut FieldErrors,
+) {
     if !recursive.exists() {
         return;
     }
     check::one_of(recursive, &["Disabled", "Enabled", "IfPossible"], errs);
     if matches!(recursive.text(), "Enabled" | "IfPossible") {
-        if !mount.get("readOnly").flag() {
+        if !mount.get("readOnly").bool_or_false() {
             let words = "may only be specified when readOnly is true";
             errs.push(FieldError::forbidden(&recursive.path, words));
         }
@@ -73,7 +78,7 @@ fn recursive_read_only(mount: &At, recursive: &At, propagation: &At, errs: &mut 
     }
 }
 
-pub fn devices(container: &At, pod: &Surroundings, errs: &mut FieldErrors) {
+pub fn validate_devices(container: &PathValue, pod: &PodContext, errs: &mut FieldErrors) {
     let mounts = container.get("volumeMounts");
     let field = |name: &str| -> HashSet<&str> { mounts.items().map(|m| m.get(name).text()).collect() };
     let (mount_names, mount_paths) = (field("name"), field("mountPath"));

@@ -1,18 +1,18 @@
 //! Probes and lifecycle hooks.
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
 const HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 
 /// The three probes of a container.
-pub fn probes(container: &At, grace: Option<i64>, errs: &mut FieldErrors) {
+pub fn validate_probes(container: &PathValue, grace: Option<i64>, errs: &mut FieldErrors) {
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let probe = container.get(name);
         if !probe.exists() {
             continue;
         }
-        handler(&probe, grace, errs);
+        validate_handler(&probe, grace, errs);
         for field in
             ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
         {
@@ -25,7 +25,7 @@ pub fn probes(container: &At, grace: Option<i64>, errs: &mut FieldErrors) {
         if name == "readinessProbe" {
             if own_grace.exists() {
                 let words = "must not be set for readinessProbes";
-                errs.push(FieldError::invalid(&own_grace.path, own_grace.json(), words));
+                errs.push(FieldError::invalid(&own_grace.path, own_grace.to_json(), words));
             }
         } else if probe.get("successThreshold").int() != 1 {
             let threshold = probe.get("successThreshold");
@@ -34,17 +34,17 @@ pub fn probes(container: &At, grace: Option<i64>, errs: &mut FieldErrors) {
     }
 }
 
-pub fn lifecycle(lifecycle: &At, grace: Option<i64>, errs: &mut FieldErrors) {
+pub fn validate_lifecycle(lifecycle: &PathValue, grace: Option<i64>, errs: &mut FieldErrors) {
     for name in ["postStart", "preStop"] {
         let hook = lifecycle.get(name);
         if hook.exists() {
-            handler(&hook, grace, errs);
+            validate_handler(&hook, grace, errs);
         }
     }
 }
 
 /// Exactly one handler, and a valid one.
-fn handler(at: &At, grace: Option<i64>, errs: &mut FieldErrors) {
+fn validate_handler(at: &PathValue, grace: Option<i64>, errs: &mut FieldErrors) {
     let mut given = HANDLERS.iter().map(|name| (*name, at.get(name))).filter(|(_, handler)| handler.exists());
     let Some((name, first)) = given.next() else {
         errs.push(FieldError::required(&at.path, "must specify a handler type"));
@@ -52,7 +52,7 @@ fn handler(at: &At, grace: Option<i64>, errs: &mut FieldErrors) {
     };
     match name {
         "exec" => check::required(&first.get("command"), errs),
-        "httpGet" => http_get(&first, errs),
+        "httpGet" => validate_http_get(&first, errs),
         "tcpSocket" | "grpc" => check::port(&first.get("port"), errs),
         _ => {
             let seconds = first.get("seconds").int();
@@ -68,12 +68,12 @@ fn handler(at: &At, grace: Option<i64>, errs: &mut FieldErrors) {
     }
 }
 
-fn http_get(at: &At, errs: &mut FieldErrors) {
+fn validate_http_get(at: &PathValue, errs: &mut FieldErrors) {
     check::required(&at.get("path"), errs);
     check::port(&at.get("port"), errs);
     check::one_of(&at.get("scheme"), &["HTTP", "HTTPS"], errs);
     let headers = at.get("httpHeaders");
     for header in headers.items() {
-        check::text(&header.get("name").named(headers.path.clone()), check::http_header_name, errs);
+        check::text(&header.get("name").with_path(headers.path.clone()), check::http_header_name, errs);
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
-use super::{path, volume};
+use super::{paths, volume};
 
-pub fn sources(projected: &At, errs: &mut FieldErrors) {
+pub fn validate_sources(projected: &PathValue, errs: &mut FieldErrors) {
     let mut used: HashSet<String> = HashSet::new();
     let mut take = |path: &str, value: &str, errs: &mut FieldErrors| {
         if path.is_empty() {
@@ -29,7 +29,7 @@ pub fn sources(projected: &At, errs: &mut FieldErrors) {
             kinds += 1;
             check::required(&at.get("name"), errs);
             for item in at.get("items").items() {
-                volume::key_to_path(&item, errs);
+                volume::validate_key_to_path(&item, errs);
                 take(item.get("path").text(), at.get("name").text(), errs);
             }
         }
@@ -37,14 +37,14 @@ pub fn sources(projected: &At, errs: &mut FieldErrors) {
         if downward.exists() {
             kinds += 1;
             for file in downward.get("items").items() {
-                volume::downward_file(&file.named(downward.path.clone()), errs);
+                volume::validate_downward_file(&file.with_path(downward.path.clone()), errs);
                 take(file.get("path").text(), file.get("path").text(), errs);
             }
         }
         let token = source.get("serviceAccountToken");
         if token.exists() {
             kinds += 1;
-            service_account_token(&token, projected, errs);
+            validate_service_account_token(&token, projected, errs);
         }
         if kinds > 1 {
             let words = "may not specify more than 1 volume type per source";
@@ -53,7 +53,7 @@ pub fn sources(projected: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn service_account_token(token: &At, projected: &At, errs: &mut FieldErrors) {
+fn validate_service_account_token(token: &PathValue, projected: &PathValue, errs: &mut FieldErrors) {
     let expiration = token.get("expirationSeconds");
     if expiration.int() < 600 {
         let words = "may not specify a duration less than 10 minutes";
@@ -63,7 +63,7 @@ fn service_account_token(token: &At, projected: &At, errs: &mut FieldErrors) {
         let words = "may not specify a duration larger than 2^32 seconds";
         errs.push(FieldError::invalid(&expiration.path, expiration.int(), words));
     }
-    let path = token.get("path").named(projected.path.field("path"));
+    let path = token.get("path").with_path(projected.path.field("path"));
     check::required(&path, errs);
-    path::not_reserved(&path, errs);
+    paths::validate_not_reserved(&path, errs);
 }

@@ -3,74 +3,74 @@
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
-use crate::rules::{Generation, PLAIN, Rules};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, GenerationPolicy, KindRules};
 
-use super::fill::{ensure, is_empty, missing, put};
+use super::defaulting::{default_if_absent, ensure_object, is_empty, set_field};
 use super::{defaults, selector, status, template, warnings};
 
-pub const REPLICA_SET: Rules = Rules {
+pub const REPLICA_SET: KindRules = KindRules {
     group: "apps",
     kind: "ReplicaSet",
-    generation: Generation::Content,
+    generation: GenerationPolicy::Content,
     default: |set| {
-        if let Some(spec) = ensure(set, "spec") {
-            missing(spec, "replicas", 1);
-            missing(spec, "template", json!({}));
+        if let Some(spec) = ensure_object(set, "spec") {
+            default_if_absent(spec, "replicas", 1);
+            default_if_absent(spec, "template", json!({}));
             defaults::template(spec, "template");
         }
     },
     validate,
-    validate_update: |new, old| selector::unchanged(validate(new), new, old),
+    validate_update: |new, old| selector::validate_immutable(validate(new), new, old),
     validate_status,
-    warnings: |new, old| warnings::of_maker(new, old, "spec.template", true),
-    ..PLAIN
+    warnings: |new, old| warnings::for_controller(new, old, "spec.template", true),
+    ..DEFAULT_RULES
 };
 
-pub const REPLICATION_CONTROLLER: Rules = Rules {
+pub const REPLICATION_CONTROLLER: KindRules = KindRules {
     kind: "ReplicationController",
-    generation: Generation::Content,
+    generation: GenerationPolicy::Content,
     default: default_controller,
     validate: validate_controller,
     validate_update: |new, _| validate_controller(new),
     validate_status,
-    warnings: |new, old| warnings::of_maker(new, old, "spec.template", true),
-    ..PLAIN
+    warnings: |new, old| warnings::for_controller(new, old, "spec.template", true),
+    ..DEFAULT_RULES
 };
 
 fn validate(set: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let spec = At::root(set).get("spec");
+    let spec = PathValue::root(set).get("spec");
     let chosen = spec.get("selector");
     check::not_negative(&spec.get("replicas"), &mut errs);
     check::not_negative(&spec.get("minReadySeconds"), &mut errs);
     // Kubernetes' message has "deployment" here as well.
     if selector::validate(&chosen, "deployment", "invalid label selector", &mut errs) {
-        selector::fits(&chosen, &spec.get("template"), &mut errs);
-        template::validate_lasting(&spec.get("template"), "ReplicaSet", &mut errs);
+        selector::validate_matches_template(&chosen, &spec.get("template"), &mut errs);
+        template::validate_long_running(&spec.get("template"), "ReplicaSet", &mut errs);
     }
     errs
 }
 
 fn validate_status(new: &Value, _: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let now = At::root(new).get("status");
+    let now = PathValue::root(new).get("status");
     let below = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     let all = ["replicas", "observedGeneration", "terminatingReplicas"];
-    status::counters(&now, &all, &[], &mut errs);
-    status::counters(&now, &below, &below, &mut errs);
-    status::available_are_ready(&now, "cannot be greater than readyReplicas", &mut errs);
+    status::validate_counters(&now, &all, &[], &mut errs);
+    status::validate_counters(&now, &below, &below, &mut errs);
+    status::validate_available(&now, "cannot be greater than readyReplicas", &mut errs);
     errs
 }
 
 fn default_controller(controller: &mut Value) {
-    if let Some(spec) = ensure(controller, "spec") {
-        missing(spec, "replicas", 1);
+    if let Some(spec) = ensure_object(controller, "spec") {
+        default_if_absent(spec, "replicas", 1);
         let labels = spec.get("template").and_then(|t| t.get("metadata")?.get("labels")).cloned();
         if let Some(labels) = labels
             && is_empty(spec, "selector")
         {
-            put(spec, "selector", labels);
+            set_field(spec, "selector", labels);
         }
         defaults::template(spec, "template");
     }
@@ -79,7 +79,7 @@ fn default_controller(controller: &mut Value) {
 
 fn validate_controller(controller: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let spec = At::root(controller).get("spec");
+    let spec = PathValue::root(controller).get("spec");
     let (chosen, pods) = (spec.get("selector"), spec.get("template"));
     check::not_negative(&spec.get("minReadySeconds"), &mut errs);
     check::required(&chosen, &mut errs);
@@ -88,10 +88,10 @@ fn validate_controller(controller: &Value) -> FieldErrors {
         errs.push(FieldError::required(&pods.path, ""));
         return errs;
     }
-    let labels = pods.down("metadata.labels");
+    let labels = pods.nested("metadata.labels");
     if chosen.entries().any(|(key, value)| labels.peek(key) != value.value) {
-        template::selector_misses(&pods, &mut errs);
+        template::selector_mismatch(&pods, &mut errs);
     }
-    template::validate_lasting(&pods, "ReplicationController", &mut errs);
+    template::validate_long_running(&pods, "ReplicationController", &mut errs);
     errs
 }

@@ -3,30 +3,30 @@
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
-use crate::rules::{Generation, PLAIN, Rules};
+use crate::rules::check::{self, PathValue};
+use crate::rules::{DEFAULT_RULES, GenerationPolicy, KindRules};
 
-use super::fill::missing;
+use super::defaulting::default_if_absent;
 use super::{defaults, template, warnings};
 
-pub const POD_TEMPLATE: Rules = Rules {
+pub const POD_TEMPLATE: KindRules = KindRules {
     kind: "PodTemplate",
-    generation: Generation::Content,
+    generation: GenerationPolicy::Content,
     default: |object| {
-        missing(object, "template", json!({}));
+        default_if_absent(object, "template", json!({}));
         defaults::template(object, "template");
     },
     validate: validate_template,
     validate_update: |new, _| validate_template(new),
-    warnings: |new, old| warnings::of_maker(new, old, "template", false),
-    ..PLAIN
+    warnings: |new, old| warnings::for_controller(new, old, "template", false),
+    ..DEFAULT_RULES
 };
 
-pub const CONTROLLER_REVISION: Rules = Rules {
+pub const CONTROLLER_REVISION: KindRules = KindRules {
     group: "apps",
     kind: "ControllerRevision",
     validate: |object| {
-        let revision = At::root(object);
+        let revision = PathValue::root(object);
         let mut errs = FieldErrors::new();
         check::not_negative(&revision.get("revision"), &mut errs);
         let data = revision.get("data");
@@ -38,17 +38,17 @@ pub const CONTROLLER_REVISION: Rules = Rules {
         errs
     },
     validate_update: |new, old| {
-        let (new, old) = (At::root(new), At::root(old));
+        let (new, old) = (PathValue::root(new), PathValue::root(old));
         let mut errs = FieldErrors::new();
         check::not_negative(&new.get("revision"), &mut errs);
         check::immutable(&new.get("data"), &old.get("data"), &mut errs);
         errs
     },
-    ..PLAIN
+    ..DEFAULT_RULES
 };
 
 fn validate_template(object: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    template::validate(&At::root(object).get("template"), &mut errs);
+    template::validate(&PathValue::root(object).get("template"), &mut errs);
     errs
 }

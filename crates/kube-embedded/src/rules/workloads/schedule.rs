@@ -5,22 +5,22 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 /// A field: its minimum and maximum, and names for numbers.
-struct Bounds {
+struct FieldBounds {
     min: u64,
     max: u64,
     names: &'static [&'static str],
 }
 
-const FIELDS: [Bounds; 5] = [
-    Bounds { min: 0, max: 59, names: &[] },
-    Bounds { min: 0, max: 23, names: &[] },
-    Bounds { min: 1, max: 31, names: &[] },
-    Bounds {
+const FIELDS: [FieldBounds; 5] = [
+    FieldBounds { min: 0, max: 59, names: &[] },
+    FieldBounds { min: 0, max: 23, names: &[] },
+    FieldBounds { min: 1, max: 31, names: &[] },
+    FieldBounds {
         min: 1,
         max: 12,
         names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
     },
-    Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
+    FieldBounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] },
 ];
 const DESCRIPTORS: &[(&str, &str)] = &[
     ("@yearly", "0 0 1 1 *"),
@@ -32,9 +32,9 @@ const DESCRIPTORS: &[(&str, &str)] = &[
     ("@hourly", "0 * * * *"),
 ];
 /// Set in a field that is `*`.
-const STAR: u64 = 1 << 63;
+const STAR_BIT: u64 = 1 << 63;
 /// A schedule without any time for this many years counts as never.
-const NEVER_YEARS: i16 = 5;
+const MAX_SEARCH_YEARS: i16 = 5;
 
 /// A parsed schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Schedule {
             rest = times.trim();
         }
         if rest.starts_with('@') {
-            return descriptor(rest, zone);
+            return parse_descriptor(rest, zone);
         }
         let fields: Vec<_> = rest.split_whitespace().collect();
         if fields.len() != FIELDS.len() {
@@ -75,7 +75,7 @@ impl Schedule {
         let mut bits = [0; 5];
         for (at, field) in fields.iter().enumerate() {
             for expr in field.split(',').filter(|range| !range.is_empty()) {
-                bits[at] |= range(expr, &FIELDS[at])?;
+                bits[at] |= parse_range(expr, &FIELDS[at])?;
             }
         }
         Ok(Self::Fields(bits, zone))
@@ -83,7 +83,7 @@ impl Schedule {
 
     /// The first time after `after`; `None` if there is none for years. An hour skipped by daylight saving time is
     /// skipped, a repeated one counts twice.
-    pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
+    pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let (bits, zone) = match self {
             Self::Every(pause) => {
                 return Timestamp::from_second(after.as_second()).ok()?.checked_add(*pause).ok();
@@ -95,7 +95,7 @@ impl Schedule {
         let seconds = |seconds: i64| SignedDuration::from_secs(seconds);
         let minute = after.as_second().checked_add(60)?;
         let mut at = Timestamp::from_second(minute - minute.rem_euclid(60)).ok()?;
-        let last_year = zone.to_datetime(at).year().checked_add(NEVER_YEARS)?;
+        let last_year = zone.to_datetime(at).year().checked_add(MAX_SEARCH_YEARS)?;
         loop {
             let local = zone.to_datetime(at);
             let date = local.date();
@@ -103,7 +103,7 @@ impl Schedule {
                 return None;
             } else if !has(3, date.month()) {
                 midnight(date.last_of_month().tomorrow().ok()?)?
-            } else if !fits_day(bits, date) {
+            } else if !matches_day(bits, date) {
                 midnight(date.tomorrow().ok()?)?
             } else if !has(1, local.hour()) {
                 at.checked_add(seconds(60 * (60 - i64::from(local.minute())))).ok()?
@@ -119,10 +119,10 @@ impl Schedule {
 }
 
 /// Day of the month and day of the week must both match if one of them is `*`; otherwise one of them.
-fn fits_day(bits: &[u64; 5], date: Date) -> bool {
+fn matches_day(bits: &[u64; 5], date: Date) -> bool {
     let month = bits[2] & (1 << date.day()) != 0;
     let week = bits[4] & (1 << date.weekday().to_sunday_zero_offset()) != 0;
-    if (bits[2] | bits[4]) & STAR != 0 { month && week } else { month || week }
+    if (bits[2] | bits[4]) & STAR_BIT != 0 { month && week } else { month || week }
 }
 
 /// UTC and Local have exactly these names in Go; all others are looked up as written.
@@ -138,14 +138,14 @@ pub fn time_zone(name: &str) -> Option<TimeZone> {
     }
 }
 
-fn descriptor(text: &str, zone: TimeZone) -> Result<Schedule, String> {
+fn parse_descriptor(text: &str, zone: TimeZone) -> Result<Schedule, String> {
     if let Some((_, fields)) = DESCRIPTORS.iter().find(|(name, _)| *name == text) {
         return Schedule::parse(fields, zone);
     }
     let Some(written) = text.strip_prefix("@every ") else {
         return Err(format!("unrecognized descriptor: {text}"));
     };
-    let Some(pause) = duration(written) else {
+    let Some(pause) = parse_duration(written) else {
         let number = !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         let what = if number { "missing unit in" } else { "invalid" };
         return Err(format!("failed to parse duration {text}: time: {what} duration {written:?}"));
@@ -155,7 +155,7 @@ fn descriptor(text: &str, zone: TimeZone) -> Result<Schedule, String> {
 }
 
 /// Parses `1h30m` as Go does.
-fn duration(text: &str) -> Option<SignedDuration> {
+fn parse_duration(text: &str) -> Option<SignedDuration> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if rest == "0" {
         return Some(SignedDuration::ZERO);
@@ -186,15 +186,17 @@ fn duration(text: &str) -> Option<SignedDuration> {
 }
 
 /// The bits of a range.
-fn range(expr: &str, bounds: &Bounds) -> Result<u64, String> {
+fn parse_range(expr: &str, bounds: &FieldBounds) -> Result<u64, String> {
     let parts: Vec<_> = expr.split('/').collect();
     let ends: Vec<_> = parts[0].split('-').collect();
     let (start, mut end) = match ends[..] {
         ["*" | "?", ..] => (bounds.min, bounds.max),
-        [one] => (number(one, bounds.names, bounds.min)?, number(one, bounds.names, bounds.min)?),
-        [from, to] => (number(from, bounds.names, bounds.min)?, number(to, bounds.names, bounds.min)?),
+        [one] => (parse_number(one, bounds.names, bounds.min)?, parse_number(one, bounds.names, bounds.min)?),
+        [from, to] => {
+            (parse_number(from, bounds.names, bounds.min)?, parse_number(to, bounds.names, bounds.min)?)
+        }
         [first, ..] => {
-            number(first, bounds.names, bounds.min)?;
+            parse_number(first, bounds.names, bounds.min)?;
             return Err(format!("too many hyphens: {expr}"));
         }
         [] => return Ok(0),
@@ -205,7 +207,7 @@ fn range(expr: &str, bounds: &Bounds) -> Result<u64, String> {
             if ends.len() == 1 {
                 end = bounds.max;
             }
-            number(step, &[], 0)?
+            parse_number(step, &[], 0)?
         }
         _ => return Err(format!("too many slashes: {expr}")),
     };
@@ -223,7 +225,7 @@ fn range(expr: &str, bounds: &Bounds) -> Result<u64, String> {
         return Err(format!("step of range should be a positive number: {expr}"));
     }
     let star = matches!(ends[0], "*" | "?") && step == 1;
-    let mut bits = if star { STAR } else { 0 };
+    let mut bits = if star { STAR_BIT } else { 0 };
     let mut number = start;
     while number <= end {
         bits |= 1 << number;
@@ -233,7 +235,7 @@ fn range(expr: &str, bounds: &Bounds) -> Result<u64, String> {
 }
 
 /// A number, or a name for one; the first name means `first`.
-fn number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
+fn parse_number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
     if let Some(at) = names.iter().position(|name| text.eq_ignore_ascii_case(name)) {
         return Ok(first + at as u64);
     }
@@ -259,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_read_as_kubernetes_reads_them() {
+    fn schedules_are_parsed_as_in_kubernetes() {
         for good in
             ["* * * * *", "*/5 0-3,5 1 jan-mar MON", "@daily", "@every 1h30m", "? ? ? ? ?", "5/10 * * * *"]
         {
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_time_is_that_of_the_clock_on_the_wall() {
+    fn next_time_follows_wall_clock_across_dst() {
         for (schedule, zone, after, expected) in [
             ("* * * * *", "UTC", "2026-01-02T03:04:05Z", "2026-01-02T03:05:00Z"),
             ("5 * * * *", "UTC", "2026-01-02T03:05:00Z", "2026-01-02T04:05:00Z"),
@@ -301,14 +303,14 @@ mod tests {
         ] {
             let times = Schedule::parse(schedule, time_zone(zone).unwrap()).unwrap();
             assert_eq!(
-                times.next(after.parse().unwrap()),
+                times.next_after(after.parse().unwrap()),
                 Some(expected.parse().unwrap()),
                 "{schedule} {after}"
             );
         }
         let never = Schedule::parse("0 0 31 2 *", TimeZone::UTC).unwrap();
-        assert_eq!(never.next("2026-01-02T03:04:05Z".parse().unwrap()), None);
-        assert_eq!(never.next(Timestamp::MAX), None);
+        assert_eq!(never.next_after("2026-01-02T03:04:05Z".parse().unwrap()), None);
+        assert_eq!(never.next_after(Timestamp::MAX), None);
     }
 
     proptest! {
@@ -319,9 +321,9 @@ mod tests {
         ) {
             let zone = TimeZone::get("America/Sao_Paulo").unwrap();
             let (after, times) = (Timestamp::from_second(after).unwrap(), Schedule::parse(&fields, zone).unwrap());
-            if let Some(next) = times.next(after) {
+            if let Some(next) = times.next_after(after) {
                 prop_assert!(next > after);
-                prop_assert_eq!(times.next(next - SignedDuration::from_secs(1)), Some(next));
+                prop_assert_eq!(times.next_after(next - SignedDuration::from_secs(1)), Some(next));
             }
         }
 

@@ -3,34 +3,34 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::field::{FieldError, FieldErrors, Path};
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub fn affinity(affinity: &At, errs: &mut FieldErrors) {
+pub fn validate_affinity(affinity: &PathValue, errs: &mut FieldErrors) {
     let node = affinity.get("nodeAffinity");
     let required = node.get(REQUIRED);
     if required.exists() {
-        node_selector(&required, errs);
+        validate_node_selector(&required, errs);
     }
     for term in node.get(PREFERRED).items() {
-        weight(&term, errs);
-        node_selector_term(&term.get("preference"), false, errs);
+        validate_weight(&term, errs);
+        validate_node_selector_term(&term.get("preference"), false, errs);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         let pods = affinity.get(kind);
         for term in pods.get(REQUIRED).items() {
-            pod_affinity_term(&term, errs);
+            validate_pod_affinity_term(&term, errs);
         }
         for term in pods.get(PREFERRED).items() {
-            weight(&term, errs);
-            pod_affinity_term(&term.get("podAffinityTerm"), errs);
+            validate_weight(&term, errs);
+            validate_pod_affinity_term(&term.get("podAffinityTerm"), errs);
         }
     }
 }
 
-fn weight(term: &At, errs: &mut FieldErrors) {
+fn validate_weight(term: &PathValue, errs: &mut FieldErrors) {
     let weight = term.get("weight");
     if !(1..=100).contains(&weight.int()) {
         errs.push(FieldError::invalid(&weight.path, weight.int(), "must be in the range 1-100"));
@@ -38,17 +38,17 @@ fn weight(term: &At, errs: &mut FieldErrors) {
 }
 
 /// `nodeSelectorTerms` of node affinity and volumes.
-pub fn node_selector(selector: &At, errs: &mut FieldErrors) {
+pub fn validate_node_selector(selector: &PathValue, errs: &mut FieldErrors) {
     let terms = selector.get("nodeSelectorTerms");
     if terms.is_empty() {
         errs.push(FieldError::required(&terms.path, "must have at least one node selector term"));
     }
     for term in terms.items() {
-        node_selector_term(&term, true, errs);
+        validate_node_selector_term(&term, true, errs);
     }
 }
 
-fn node_selector_term(term: &At, judge_values: bool, errs: &mut FieldErrors) {
+fn validate_node_selector_term(term: &PathValue, judge_values: bool, errs: &mut FieldErrors) {
     for expression in term.get("matchExpressions").items() {
         let (operator, values) = (expression.get("operator"), expression.get("values"));
         match operator.text() {
@@ -83,13 +83,13 @@ fn node_selector_term(term: &At, judge_values: bool, errs: &mut FieldErrors) {
     }
 }
 
-fn pod_affinity_term(term: &At, errs: &mut FieldErrors) {
+fn validate_pod_affinity_term(term: &PathValue, errs: &mut FieldErrors) {
     check::label_selector(&term.get("labelSelector"), errs);
     check::label_selector(&term.get("namespaceSelector"), errs);
     for name in term.get("namespaces").items() {
-        check::text(&name.named(term.path.field("namespace")), check::dns_label, errs);
+        check::text(&name.with_path(term.path.field("namespace")), check::dns_label, errs);
     }
-    label_keys(term, errs);
+    validate_label_keys(term, errs);
     let key = term.get("topologyKey");
     if key.is_empty() {
         errs.push(FieldError::required(&key.path, "can not be empty"));
@@ -98,7 +98,7 @@ fn pod_affinity_term(term: &At, errs: &mut FieldErrors) {
 }
 
 /// `matchLabelKeys` and `mismatchLabelKeys` beside a `labelSelector`.
-fn label_keys(term: &At, errs: &mut FieldErrors) {
+fn validate_label_keys(term: &PathValue, errs: &mut FieldErrors) {
     let selector = term.get("labelSelector");
     let (matching, mismatching) = (term.get("matchLabelKeys"), term.get("mismatchLabelKeys"));
     for keys in [&matching, &mismatching] {
@@ -135,7 +135,7 @@ fn label_keys(term: &At, errs: &mut FieldErrors) {
     }
 }
 
-pub fn tolerations(list: &At, errs: &mut FieldErrors) {
+pub fn validate_tolerations(list: &PathValue, errs: &mut FieldErrors) {
     for toleration in list.items() {
         let (key, operator) = (toleration.get("key"), toleration.get("operator"));
         let (value, effect) = (toleration.get("value"), toleration.get("effect"));
@@ -177,8 +177,8 @@ pub fn tolerations(list: &At, errs: &mut FieldErrors) {
     }
 }
 
-pub fn topology_spread<'a>(list: &At<'a>, errs: &mut FieldErrors) {
-    let pair = |constraint: &At<'a>| {
+pub fn validate_topology_spread<'a>(list: &PathValue<'a>, errs: &mut FieldErrors) {
+    let pair = |constraint: &PathValue<'a>| {
         (constraint.get("topologyKey").text(), constraint.get("whenUnsatisfiable").text())
     };
     // The last position of each pair: earlier ones are reported as duplicates.
@@ -211,7 +211,7 @@ pub fn topology_spread<'a>(list: &At<'a>, errs: &mut FieldErrors) {
                 check::one_of(&constraint.get(name), &["Honor", "Ignore"], errs);
             }
         }
-        label_keys(&constraint, errs);
+        validate_label_keys(&constraint, errs);
         check::label_selector(&constraint.get("labelSelector"), errs);
     }
 }
@@ -240,7 +240,7 @@ pub fn deprecated_node_label(key: &str) -> Option<&'static str> {
 }
 
 /// Warnings about scheduling constraints.
-pub fn warnings(spec: &At) -> Vec<String> {
+pub fn warnings(spec: &PathValue) -> Vec<String> {
     let mut warnings = Vec::new();
     for (key, at) in spec.get("nodeSelector").entries() {
         warnings.extend(deprecated_node_label(key).map(|words| format!("{}: {words}", at.path)));
@@ -258,7 +258,7 @@ pub fn warnings(spec: &At) -> Vec<String> {
         let words = deprecated_node_label(key.text());
         warnings.extend(words.map(|words| format!("{}: {} is {words}", key.path, key.text())));
         if !constraint.has("labelSelector") {
-            warnings.push(null_selector(&constraint.get("labelSelector").path));
+            warnings.push(null_selector_warning(&constraint.get("labelSelector").path));
         }
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
@@ -267,17 +267,17 @@ pub fn warnings(spec: &At) -> Vec<String> {
         let preferred = pods.get(PREFERRED);
         let terms = required.items().chain(preferred.items().map(|term| term.get("podAffinityTerm")));
         for term in terms.filter(|term| !term.has("labelSelector")) {
-            warnings.push(null_selector(&term.get("labelSelector").path));
+            warnings.push(null_selector_warning(&term.get("labelSelector").path));
         }
     }
     warnings
 }
 
-fn null_selector(path: &Path) -> String {
+fn null_selector_warning(path: &Path) -> String {
     format!("{path}: a null labelSelector results in matching no pod")
 }
 
-fn term_warnings(term: &At, judge_values: bool, warnings: &mut Vec<String>) {
+fn term_warnings(term: &PathValue, judge_values: bool, warnings: &mut Vec<String>) {
     for expression in term.get("matchExpressions").items() {
         let key = expression.get("key");
         let words = deprecated_node_label(key.text());

@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
-use crate::rules::read::go_names;
+use crate::rules::accessors::go_names;
+use crate::rules::check::{self, PathValue};
 
-use super::path;
+use super::paths;
 
 const MAX_ID: i64 = i32::MAX as i64;
 const PROFILE_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
-const SYSCTLS_OF_IPC: &[&str] = &[
+const IPC_SYSCTLS: &[&str] = &[
     "kernel.sem",
     "kernel.shmall",
     "kernel.shmmax",
@@ -22,22 +22,22 @@ const SYSCTLS_OF_IPC: &[&str] = &[
     "kernel.msgmni",
     "kernel.msg",
 ];
-const SYSCTL: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+const SYSCTL_PATTERN: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 /// The security context of a pod; a few of its fields are in the spec itself.
-pub fn pod(spec: &At, errs: &mut FieldErrors) {
+pub fn validate_pod(spec: &PathValue, errs: &mut FieldErrors) {
     let context = spec.get("securityContext");
     for name in ["fsGroup", "runAsUser", "runAsGroup"] {
-        check::within(&context.get(name), 0, MAX_ID, errs);
+        check::number_in_range(&context.get(name), 0, MAX_ID, errs);
     }
     for group in context.get("supplementalGroups").items() {
-        check::within(&group, 0, MAX_ID, errs);
+        check::number_in_range(&group, 0, MAX_ID, errs);
     }
-    if spec.get("hostPID").flag() && spec.get("shareProcessNamespace").flag() {
+    if spec.get("hostPID").bool_or_false() && spec.get("shareProcessNamespace").bool_or_false() {
         let words = "ShareProcessNamespace and HostPID cannot both be enabled";
         errs.push(FieldError::invalid(&context.get("shareProcessNamespace").path, true, words));
     }
-    sysctls(spec, &context.get("sysctls"), errs);
+    validate_sysctls(spec, &context.get("sysctls"), errs);
     for (name, words) in [
         ("fsGroupChangePolicy", &["Always", "OnRootMismatch"] as &[&str]),
         ("supplementalGroupsPolicy", &["Merge", "Strict"]),
@@ -47,18 +47,18 @@ pub fn pod(spec: &At, errs: &mut FieldErrors) {
             check::one_of(&context.get(name), words, errs);
         }
     }
-    seccomp(&context.get("seccompProfile"), errs);
-    windows(&context.get("windowsOptions"), errs);
-    app_armor(&context.get("appArmorProfile"), errs);
+    validate_seccomp(&context.get("seccompProfile"), errs);
+    validate_windows_options(&context.get("windowsOptions"), errs);
+    validate_app_armor(&context.get("appArmorProfile"), errs);
 }
 
 /// The security context of a container.
-pub fn container(context: &At, host_users: bool, errs: &mut FieldErrors) {
+pub fn validate_container(context: &PathValue, host_users: bool, errs: &mut FieldErrors) {
     if !context.exists() {
         return;
     }
     for name in ["runAsUser", "runAsGroup"] {
-        check::within(&context.get(name), 0, MAX_ID, errs);
+        check::number_in_range(&context.get(name), 0, MAX_ID, errs);
     }
     let proc_mount = context.get("procMount");
     if proc_mount.exists() {
@@ -68,42 +68,43 @@ pub fn container(context: &At, host_users: bool, errs: &mut FieldErrors) {
             errs.push(FieldError::invalid(&proc_mount.path, proc_mount.text(), words));
         }
     }
-    seccomp(&context.get("seccompProfile"), errs);
+    validate_seccomp(&context.get("seccompProfile"), errs);
     let escalation = context.get("allowPrivilegeEscalation");
-    if escalation.exists() && !escalation.flag() {
-        if context.get("privileged").flag() {
+    if escalation.exists() && !escalation.bool_or_false() {
+        if context.get("privileged").bool_or_false() {
             let words = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
-            errs.push(FieldError::invalid(&context.path, go_names(&context.json()), words));
+            errs.push(FieldError::invalid(&context.path, go_names(&context.to_json()), words));
         }
-        for _ in context.down("capabilities.add").items().filter(|cap| cap.text() == "CAP_SYS_ADMIN").take(10)
+        for _ in
+            context.nested("capabilities.add").items().filter(|cap| cap.text() == "CAP_SYS_ADMIN").take(10)
         {
             let words = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
-            errs.push(FieldError::invalid(&context.path, go_names(&context.json()), words));
+            errs.push(FieldError::invalid(&context.path, go_names(&context.to_json()), words));
         }
     }
-    windows(&context.get("windowsOptions"), errs);
-    app_armor(&context.get("appArmorProfile"), errs);
+    validate_windows_options(&context.get("windowsOptions"), errs);
+    validate_app_armor(&context.get("appArmorProfile"), errs);
 }
 
-fn sysctls(spec: &At, list: &At, errs: &mut FieldErrors) {
+fn validate_sysctls(spec: &PathValue, list: &PathValue, errs: &mut FieldErrors) {
     let mut seen = HashSet::new();
     for sysctl in list.items() {
         let name = sysctl.get("name");
         if name.is_empty() {
             errs.push(FieldError::required(&name.path, ""));
         } else if !is_sysctl(name.text()) {
-            let words = format!("must have at most 253 characters and match regex {SYSCTL}");
+            let words = format!("must have at most 253 characters and match regex {SYSCTL_PATTERN}");
             errs.push(FieldError::invalid(&name.path, name.text(), words));
         } else if seen.contains(&name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
         }
         seen.insert(name.text());
         let dotted = name.text().replace('/', ".");
-        let of_ipc = dotted.starts_with("fs.mqueue.") || SYSCTLS_OF_IPC.contains(&dotted.as_str());
-        if spec.get("hostNetwork").flag() && dotted.starts_with("net.") {
+        let of_ipc = dotted.starts_with("fs.mqueue.") || IPC_SYSCTLS.contains(&dotted.as_str());
+        if spec.get("hostNetwork").bool_or_false() && dotted.starts_with("net.") {
             let words = "may not be specified when 'hostNetwork' is true";
             errs.push(FieldError::invalid(&name.path, name.text(), words));
-        } else if spec.get("hostIPC").flag() && of_ipc {
+        } else if spec.get("hostIPC").bool_or_false() && of_ipc {
             let words = "may not be specified when 'hostIPC' is true";
             errs.push(FieldError::invalid(&name.path, name.text(), words));
         }
@@ -121,7 +122,7 @@ fn is_sysctl(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(segment)
 }
 
-fn seccomp(profile: &At, errs: &mut FieldErrors) {
+fn validate_seccomp(profile: &PathValue, errs: &mut FieldErrors) {
     if !profile.exists() {
         return;
     }
@@ -133,17 +134,17 @@ fn seccomp(profile: &At, errs: &mut FieldErrors) {
     }
     if kind.text() == "Localhost" {
         if local.exists() {
-            path::descending(&local, errs);
+            paths::validate_descending_path(&local, errs);
         } else {
             errs.push(FieldError::required(&local.path, "must be set when seccomp type is Localhost"));
         }
     } else if local.exists() {
         let words = "can only be set when seccomp type is Localhost";
-        errs.push(FieldError::invalid(&local.path, profile.go(), words));
+        errs.push(FieldError::invalid(&local.path, profile.to_go_names(), words));
     }
 }
 
-fn app_armor(profile: &At, errs: &mut FieldErrors) {
+fn validate_app_armor(profile: &PathValue, errs: &mut FieldErrors) {
     if !profile.exists() {
         return;
     }
@@ -171,11 +172,11 @@ fn app_armor(profile: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn windows(options: &At, errs: &mut FieldErrors) {
+fn validate_windows_options(options: &PathValue, errs: &mut FieldErrors) {
     if options.has("gmsaCredentialSpecName") {
         check::text(&options.get("gmsaCredentialSpecName"), check::dns_subdomain, errs);
     }
-    let mut bad = |at: &At, words: &str| errs.push(FieldError::invalid(&at.path, at.text(), words));
+    let mut bad = |at: &PathValue, words: &str| errs.push(FieldError::invalid(&at.path, at.text(), words));
     let credentials = options.get("gmsaCredentialSpec");
     if credentials.exists() && credentials.is_empty() {
         bad(&credentials, "gmsaCredentialSpec cannot be an empty string");

@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use crate::field::{FieldError, FieldErrors};
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
 use super::template;
 
 /// Counters are not negative, and some are not above `status.replicas`.
-pub fn counters(status: &At, all: &[&str], below_replicas: &[&str], errs: &mut FieldErrors) {
+pub fn validate_counters(status: &PathValue, all: &[&str], below_replicas: &[&str], errs: &mut FieldErrors) {
     for name in all {
         check::not_negative(&status.get(name), errs);
     }
@@ -21,15 +21,15 @@ pub fn counters(status: &At, all: &[&str], below_replicas: &[&str], errs: &mut F
 }
 
 /// Available replicas do not exceed ready ones.
-pub fn available_are_ready(status: &At, words: &str, errs: &mut FieldErrors) {
+pub fn validate_available(status: &PathValue, words: &str, errs: &mut FieldErrors) {
     let available = status.get("availableReplicas");
     if available.int() > status.get("readyReplicas").int() {
         errs.push(FieldError::invalid(&available.path, available.int(), words));
     }
 }
 
-pub fn collisions_only_grow(new: &At, old: &At, errs: &mut FieldErrors) {
-    let (now, then) = (new.down("status.collisionCount"), old.down("status.collisionCount"));
+pub fn validate_collision_count(new: &PathValue, old: &PathValue, errs: &mut FieldErrors) {
+    let (now, then) = (new.nested("status.collisionCount"), old.nested("status.collisionCount"));
     if then.exists() && now.int() < then.int() {
         errs.push(FieldError::invalid(&now.path, now.int(), "cannot be decremented"));
     }
@@ -37,16 +37,16 @@ pub fn collisions_only_grow(new: &At, old: &At, errs: &mut FieldErrors) {
 
 pub fn validate_pod(new: &Value, old: &Value) -> FieldErrors {
     let mut errs = FieldErrors::new();
-    let (new, old) = (At::root(new), At::root(old));
-    let notes = new.down("metadata.annotations");
-    template::annotations_stay(&notes, &old.down("metadata.annotations"), &mut errs);
-    template::annotations(&notes, &new.get("spec"), &mut errs);
+    let (new, old) = (PathValue::root(new), PathValue::root(old));
+    let notes = new.nested("metadata.annotations");
+    template::validate_immutable_annotations(&notes, &old.nested("metadata.annotations"), &mut errs);
+    template::validate_annotations(&notes, &new.get("spec"), &mut errs);
     let (status, before) = (new.get("status"), old.get("status"));
-    conditions(&status.get("conditions"), &mut errs);
+    validate_conditions(&status.get("conditions"), &mut errs);
     let nominated = status.get("nominatedNodeName");
     if nominated.text() != before.get("nominatedNodeName").text() && !nominated.is_empty() {
         check::text(&nominated, check::dns_subdomain, &mut errs);
-        if !old.down("spec.nodeName").is_empty() {
+        if !old.nested("spec.nodeName").is_empty() {
             let words = "may not be set on pods that are already bound to a node";
             errs.push(FieldError::forbidden(&nominated.path, words));
         }
@@ -62,7 +62,7 @@ pub fn validate_pod(new: &Value, old: &Value) -> FieldErrors {
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", ""),
     ] {
-        stays_terminated(
+        validate_terminated_containers(
             &status.get(statuses),
             &before.get(statuses),
             &old.get("spec"),
@@ -70,7 +70,7 @@ pub fn validate_pod(new: &Value, old: &Value) -> FieldErrors {
             &mut errs,
         );
     }
-    let claims = new.down("spec.resourceClaims");
+    let claims = new.nested("spec.resourceClaims");
     let claims: HashSet<_> = claims.items().map(|claim| claim.get("name").text()).collect();
     for claim in status.get("resourceClaimStatuses").items().map(|claim| claim.get("name")) {
         if !claims.contains(claim.text()) {
@@ -78,7 +78,7 @@ pub fn validate_pod(new: &Value, old: &Value) -> FieldErrors {
             errs.push(FieldError::invalid(&claim.path, claim.text(), words));
         }
     }
-    addresses(&status.get("podIPs"), &mut errs);
+    validate_addresses(&status.get("podIPs"), &mut errs);
     let hosts = status.get("hostIPs");
     if let Some(first) = hosts.items().next()
         && first.get("ip").text() != status.get("hostIP").text()
@@ -89,15 +89,15 @@ pub fn validate_pod(new: &Value, old: &Value) -> FieldErrors {
             "must be equal to `hostIP`",
         ));
     }
-    addresses(&hosts, &mut errs);
+    validate_addresses(&hosts, &mut errs);
     errs
 }
 
-fn conditions(list: &At, errs: &mut FieldErrors) {
+fn validate_conditions(list: &PathValue, errs: &mut FieldErrors) {
     let own = ["PodScheduled", "Ready", "Initialized", "ContainersReady"];
     for condition in list.items() {
         // The path has a capital letter in this message only.
-        let kind = condition.get("type").named(condition.path.field("Type"));
+        let kind = condition.get("type").with_path(condition.path.field("Type"));
         if !own.contains(&kind.text()) {
             check::text(&kind, check::qualified_name, errs);
         }
@@ -110,7 +110,7 @@ fn conditions(list: &At, errs: &mut FieldErrors) {
 }
 
 /// The first element of each name.
-fn by_name<'a>(list: &At<'a>) -> HashMap<&'a str, At<'a>> {
+fn first_by_name<'a>(list: &PathValue<'a>) -> HashMap<&'a str, PathValue<'a>> {
     let mut found = HashMap::new();
     for item in list.items() {
         found.entry(item.get("name").text()).or_insert(item);
@@ -119,13 +119,19 @@ fn by_name<'a>(list: &At<'a>) -> HashMap<&'a str, At<'a>> {
 }
 
 /// A terminated container restarts only if its restart policy allows it.
-fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut FieldErrors) {
-    let (now_by_name, container_by_name) = (by_name(new), by_name(&spec.get(containers)));
+fn validate_terminated_containers(
+    new: &PathValue,
+    old: &PathValue,
+    spec: &PathValue,
+    containers: &str,
+    errs: &mut FieldErrors,
+) {
+    let (now_by_name, container_by_name) = (first_by_name(new), first_by_name(&spec.get(containers)));
     for (i, before) in old.items().enumerate() {
-        let ended = before.down("state.terminated");
+        let ended = before.nested("state.terminated");
         let name = before.get("name").text();
         let now = now_by_name.get(name);
-        if !ended.exists() || now.is_none_or(|now| now.down("state.terminated").exists()) {
+        if !ended.exists() || now.is_none_or(|now| now.nested("state.terminated").exists()) {
             continue;
         }
         let own = container_by_name
@@ -149,7 +155,7 @@ fn stays_terminated(new: &At, old: &At, spec: &At, containers: &str, errs: &mut 
     }
 }
 
-fn addresses(list: &At, errs: &mut FieldErrors) {
+fn validate_addresses(list: &PathValue, errs: &mut FieldErrors) {
     let texts: Vec<_> = list.items().map(|item| item.get("ip").text()).collect();
     for (i, text) in texts.iter().enumerate() {
         for words in check::ip(text) {
@@ -159,6 +165,6 @@ fn addresses(list: &At, errs: &mut FieldErrors) {
     let both = texts.iter().any(|ip| ip.contains(':')) && texts.iter().any(|ip| !ip.contains(':'));
     if texts.len() > 1 && (!both || texts.len() > 2) {
         let words = "may specify no more than one IP for each IP family";
-        errs.push(FieldError::invalid(&list.path, list.go(), words));
+        errs.push(FieldError::invalid(&list.path, list.to_go_names(), words));
     }
 }

@@ -2,27 +2,27 @@
 
 use std::collections::HashSet;
 
-use crate::field::{Complaint, FieldError, FieldErrors};
-use crate::rules::check::{self, At};
+use crate::field::{FieldError, FieldErrorType, FieldErrors};
+use crate::rules::check::{self, PathValue};
 
-use super::{path, podspec};
+use super::{paths, podspec};
 
-pub const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+pub const APP_ARMOR_ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const MIRROR: &str = "kubernetes.io/config.mirror";
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// Errors of a template; errors of its labels are reported at `labels`, not at `metadata.labels`.
-pub fn validate(template: &At, errs: &mut FieldErrors) {
+pub fn validate(template: &PathValue, errs: &mut FieldErrors) {
     let metadata = template.get("metadata");
     let spec = template.get("spec");
-    check::labels(&metadata.get("labels").named(template.path.field("labels")), errs);
-    let notes = metadata.get("annotations").named(template.path.field("annotations"));
+    check::labels(&metadata.get("labels").with_path(template.path.field("labels")), errs);
+    let notes = metadata.get("annotations").with_path(template.path.field("annotations"));
     check::annotations(&notes, errs);
-    annotations(&notes, &spec, errs);
+    validate_annotations(&notes, &spec, errs);
     podspec::validate(&spec, None, errs);
-    profiles_agree(&notes, &spec, errs);
+    validate_profiles_agree(&notes, &spec, errs);
     let ephemeral = spec.get("ephemeralContainers");
     if !ephemeral.is_empty() {
         let words = "ephemeral containers not allowed in pod template";
@@ -31,12 +31,12 @@ pub fn validate(template: &At, errs: &mut FieldErrors) {
 }
 
 /// A template of a kind whose pods run permanently.
-pub fn validate_lasting(template: &At, kind: &str, errs: &mut FieldErrors) {
+pub fn validate_long_running(template: &PathValue, kind: &str, errs: &mut FieldErrors) {
     validate(template, errs);
-    lasts(template, kind, errs);
+    validate_restart_policy_always(template, kind, errs);
 }
 
-pub fn lasts(template: &At, kind: &str, errs: &mut FieldErrors) {
+pub fn validate_restart_policy_always(template: &PathValue, kind: &str, errs: &mut FieldErrors) {
     let spec = template.get("spec");
     check::one_of(&spec.get("restartPolicy"), &["Always"], errs);
     let deadline = spec.get("activeDeadlineSeconds");
@@ -48,28 +48,28 @@ pub fn lasts(template: &At, kind: &str, errs: &mut FieldErrors) {
 
 /// `Invalid value: {"labels":...,"Spec":...}: field is immutable`: Go embeds the metadata of a template
 /// before the rest.
-pub fn immutable(pods: &At) -> FieldError {
+pub fn immutable_template_error(pods: &PathValue) -> FieldError {
     let named = |name: &str| Some(format!("\"{name}\":{}", pods.get("metadata").peek(name)?));
     let metadata = ["labels", "annotations"].into_iter().filter_map(named);
-    let parts: Vec<_> = metadata.chain([format!("\"Spec\":{}", pods.get("spec").go())]).collect();
+    let parts: Vec<_> = metadata.chain([format!("\"Spec\":{}", pods.get("spec").to_go_names())]).collect();
     let detail = format!("{{{}}}: {}", parts.join(","), check::IMMUTABLE);
-    FieldError { path: pods.path.clone(), complaint: Complaint::Invalid, value: None, detail }
+    FieldError { path: pods.path.clone(), error_type: FieldErrorType::Invalid, value: None, detail }
 }
 
 /// The error of a selector that does not match the labels of its template.
-pub fn selector_misses(template: &At, errs: &mut FieldErrors) {
-    let labels = template.down("metadata.labels");
+pub fn selector_mismatch(template: &PathValue, errs: &mut FieldErrors) {
+    let labels = template.nested("metadata.labels");
     errs.push(FieldError::invalid(
         &labels.path,
-        labels.json(),
+        labels.to_json(),
         "`selector` does not match template `labels`",
     ));
 }
 
 /// Validates the annotations of a pod or a template that have a meaning.
-pub fn annotations(notes: &At, spec: &At, errs: &mut FieldErrors) {
-    if notes.has(MIRROR) && spec.get("nodeName").is_empty() {
-        let at = notes.key(MIRROR);
+pub fn validate_annotations(notes: &PathValue, spec: &PathValue, errs: &mut FieldErrors) {
+    if notes.has(MIRROR_ANNOTATION) && spec.get("nodeName").is_empty() {
+        let at = notes.key(MIRROR_ANNOTATION);
         let words = "must set spec.nodeName if mirror pod annotation is set";
         errs.push(FieldError::invalid(&at.path, at.text(), words));
     }
@@ -84,9 +84,9 @@ pub fn annotations(notes: &At, spec: &At, errs: &mut FieldErrors) {
     let names: HashSet<_> = podspec::containers(spec).map(|c| c.get("name").text()).collect();
     for (key, at) in notes.entries() {
         if key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER) {
-            seccomp(&at.named(notes.path.field(key)), errs);
+            validate_seccomp(&at.with_path(notes.path.field(key)), errs);
         }
-        if let Some(container) = key.strip_prefix(APP_ARMOR) {
+        if let Some(container) = key.strip_prefix(APP_ARMOR_ANNOTATION_PREFIX) {
             if !names.contains(container) {
                 errs.push(FieldError::invalid(&at.path, container, "container not found"));
             }
@@ -100,7 +100,7 @@ pub fn annotations(notes: &At, spec: &At, errs: &mut FieldErrors) {
     }
 }
 
-fn seccomp(at: &At, errs: &mut FieldErrors) {
+fn validate_seccomp(at: &PathValue, errs: &mut FieldErrors) {
     let profile = at.text();
     if matches!(profile, "runtime/default" | "docker/default" | "unconfined") {
         return;
@@ -110,34 +110,40 @@ fn seccomp(at: &At, errs: &mut FieldErrors) {
         return;
     };
     let local = serde_json::Value::from(local);
-    path::descending(&At { value: Some(&local), path: at.path.clone() }, errs);
+    paths::validate_descending_path(&PathValue { value: Some(&local), path: at.path.clone() }, errs);
 }
 
 /// A profile set by annotation and by field must be the same.
-pub fn profiles_agree(notes: &At, spec: &At, errs: &mut FieldErrors) {
-    let of_pod = spec.down("securityContext.seccompProfile");
+pub fn validate_profiles_agree(notes: &PathValue, spec: &PathValue, errs: &mut FieldErrors) {
+    let of_pod = spec.nested("securityContext.seccompProfile");
     if of_pod.exists() && notes.has(SECCOMP_POD) {
-        agrees(notes.get(SECCOMP_POD).text(), &of_pod, &of_pod, "seccomp", errs);
+        validate_profile_agrees(notes.get(SECCOMP_POD).text(), &of_pod, &of_pod, "seccomp", errs);
     }
-    let windows = spec.down("os.name").text() == "windows";
-    let armor_of_pod = spec.down("securityContext.appArmorProfile");
+    let windows = spec.nested("os.name").text() == "windows";
+    let armor_of_pod = spec.nested("securityContext.appArmorProfile");
     for container in podspec::containers(spec) {
         let name = container.get("name").text();
-        let own = container.down("securityContext.seccompProfile");
+        let own = container.nested("securityContext.seccompProfile");
         let note = notes.get(&format!("{SECCOMP_CONTAINER}{name}"));
         if own.exists() && note.exists() {
-            agrees(note.text(), &own, &own, "seccomp", errs);
+            validate_profile_agrees(note.text(), &own, &own, "seccomp", errs);
         }
-        let own = container.down("securityContext.appArmorProfile");
+        let own = container.nested("securityContext.appArmorProfile");
         let profile = if own.exists() { own.clone() } else { armor_of_pod.clone() };
-        let note = notes.get(&format!("{APP_ARMOR}{name}"));
+        let note = notes.get(&format!("{APP_ARMOR_ANNOTATION_PREFIX}{name}"));
         if !windows && profile.exists() && note.exists() {
-            agrees(note.text(), &profile, &own, "apparmor", errs);
+            validate_profile_agrees(note.text(), &profile, &own, "apparmor", errs);
         }
     }
 }
 
-fn agrees(note: &str, profile: &At, shown: &At, what: &str, errs: &mut FieldErrors) {
+fn validate_profile_agrees(
+    note: &str,
+    profile: &PathValue,
+    shown: &PathValue,
+    what: &str,
+    errs: &mut FieldErrors,
+) {
     let same_type = match profile.get("type").text() {
         "Unconfined" => note == "unconfined",
         "RuntimeDefault" => note == "runtime/default" || what == "seccomp" && note == "docker/default",
@@ -156,9 +162,10 @@ fn agrees(note: &str, profile: &At, shown: &At, what: &str, errs: &mut FieldErro
 }
 
 /// Annotations that are immutable in a pod.
-pub fn annotations_stay(new: &At, old: &At, errs: &mut FieldErrors) {
-    let kept = |key: &str| key.starts_with(APP_ARMOR) || key == MIRROR;
-    let what = |key: &str| if key == MIRROR { "mirror pod annotation" } else { "AppArmor annotations" };
+pub fn validate_immutable_annotations(new: &PathValue, old: &PathValue, errs: &mut FieldErrors) {
+    let kept = |key: &str| key.starts_with(APP_ARMOR_ANNOTATION_PREFIX) || key == MIRROR_ANNOTATION;
+    let what =
+        |key: &str| if key == MIRROR_ANNOTATION { "mirror pod annotation" } else { "AppArmor annotations" };
     for (key, at) in old.entries().filter(|(key, _)| kept(key)) {
         if new.peek(key) != at.value {
             let words = format!("may not remove or update {}", what(key));

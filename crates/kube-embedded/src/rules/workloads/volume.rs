@@ -4,28 +4,32 @@ use std::collections::{HashMap, HashSet};
 
 use crate::field::{FieldError, FieldErrors};
 use crate::quantity::Quantity;
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
 use super::defaults::VOLUME_SOURCES;
-use super::{claim, env, path, projected, volume_old};
+use super::{claim_spec, env, legacy_volume, paths, projected};
 
 pub const HOST_PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
 /// Reports errors of the volumes; returns the valid ones by name. `pod` is the pod's name, and
 /// `None` in a template.
-pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut FieldErrors) -> HashMap<&'a str, At<'a>> {
+pub fn validate_all<'a>(
+    list: &PathValue<'a>,
+    pod: Option<&str>,
+    errs: &mut FieldErrors,
+) -> HashMap<&'a str, PathValue<'a>> {
     let pod_name = pod.filter(|name| !name.is_empty());
     let created: HashSet<_> = list
         .items()
         .filter(|volume| volume.has("ephemeral"))
         .filter_map(|volume| Some(format!("{}-{}", pod_name?, volume.get("name").text())))
         .collect();
-    let mut sound: HashMap<&str, At> = HashMap::new();
+    let mut sound: HashMap<&str, PathValue> = HashMap::new();
     for volume in list.items() {
         let before = errs.len();
         let name = volume.get("name");
-        source(&volume, pod, errs);
+        validate_source(&volume, pod, errs);
         check::required_text(&name, check::dns_label, errs);
         if sound.contains_key(name.text()) {
             errs.push(FieldError::duplicate(&name.path, name.text()));
@@ -33,7 +37,7 @@ pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut FieldErrors) -> Hash
         if errs.len() == before {
             sound.insert(name.text(), volume.clone());
         }
-        let claim = volume.down("persistentVolumeClaim.claimName");
+        let claim = volume.nested("persistentVolumeClaim.claimName");
         if created.contains(claim.text()) {
             let words = "must not reference a PVC that gets created for an ephemeral volume";
             errs.push(FieldError::invalid(&claim.path, claim.text(), words));
@@ -42,13 +46,13 @@ pub fn all<'a>(list: &At<'a>, pod: Option<&str>, errs: &mut FieldErrors) -> Hash
     sound
 }
 
-fn source(volume: &At, pod: Option<&str>, errs: &mut FieldErrors) {
+fn validate_source(volume: &PathValue, pod: Option<&str>, errs: &mut FieldErrors) {
     let mut given = VOLUME_SOURCES.iter().filter(|name| volume.has(name));
     let Some(first) = given.next() else {
         errs.push(FieldError::required(&volume.path, "must specify a volume type"));
         return;
     };
-    look_into(first, &volume.get(first), volume, pod, errs);
+    validate_source_kind(first, &volume.get(first), volume, pod, errs);
     for other in given {
         // Two names have a different spelling in this message.
         let name = match *other {
@@ -60,30 +64,36 @@ fn source(volume: &At, pod: Option<&str>, errs: &mut FieldErrors) {
     }
 }
 
-fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut FieldErrors) {
+fn validate_source_kind(
+    kind: &str,
+    at: &PathValue,
+    volume: &PathValue,
+    pod: Option<&str>,
+    errs: &mut FieldErrors,
+) {
     match kind {
         "emptyDir" => {
             let size = at.get("sizeLimit");
-            if size.value.and_then(Quantity::of).is_some_and(|amount| amount < Quantity::ZERO) {
+            if size.value.and_then(Quantity::from_value).is_some_and(|amount| amount < Quantity::ZERO) {
                 errs.push(FieldError::forbidden(
                     &size.path,
                     "SizeLimit field must be a valid resource quantity",
                 ));
             }
         }
-        "hostPath" => host_path(at, errs),
+        "hostPath" => validate_host_path(at, errs),
         "gitRepo" => {
             check::required(&at.get("repository"), errs);
-            path::descending(&at.get("directory"), errs);
+            paths::validate_descending_path(&at.get("directory"), errs);
         }
         "gcePersistentDisk" => {
-            volume_old::look_into(kind, &at.named(volume.path.field("persistentDisk")), errs);
+            legacy_volume::validate_source(kind, &at.with_path(volume.path.field("persistentDisk")), errs);
         }
         "persistentVolumeClaim" => check::required(&at.get("claimName"), errs),
         "secret" | "configMap" => {
             check::required(&at.get(if kind == "secret" { "secretName" } else { "name" }), errs);
-            path::mode(&at.get("defaultMode"), errs);
-            at.get("items").items().for_each(|item| key_to_path(&item, errs));
+            paths::validate_file_mode(&at.get("defaultMode"), errs);
+            at.get("items").items().for_each(|item| validate_key_to_path(&item, errs));
         }
         "nfs" => {
             check::required(&at.get("server"), errs);
@@ -94,65 +104,67 @@ fn look_into(kind: &str, at: &At, volume: &At, pod: Option<&str>, errs: &mut Fie
             }
         }
         "downwardAPI" => {
-            path::mode(&at.get("defaultMode"), errs);
-            at.get("items").items().for_each(|file| downward_file(&file.named(at.path.clone()), errs));
+            paths::validate_file_mode(&at.get("defaultMode"), errs);
+            at.get("items")
+                .items()
+                .for_each(|file| validate_downward_file(&file.with_path(at.path.clone()), errs));
         }
         "projected" => {
-            path::mode(&at.get("defaultMode"), errs);
-            projected::sources(at, errs);
+            paths::validate_file_mode(&at.get("defaultMode"), errs);
+            projected::validate_sources(at, errs);
         }
-        "csi" => csi(at, errs),
-        "ephemeral" => ephemeral(at, volume, pod, errs),
+        "csi" => validate_csi(at, errs),
+        "ephemeral" => validate_ephemeral(at, volume, pod, errs),
         "image" => {
             if pod.is_some() {
                 check::required(&at.get("reference"), errs);
             }
             check::required_one_of(&at.get("pullPolicy"), &["Always", "IfNotPresent", "Never"], errs);
         }
-        _ => volume_old::look_into(kind, at, errs),
+        _ => legacy_volume::validate_source(kind, at, errs),
     }
 }
 
-fn host_path(at: &At, errs: &mut FieldErrors) {
+fn validate_host_path(at: &PathValue, errs: &mut FieldErrors) {
     let path = at.get("path");
     if path.is_empty() {
         errs.push(FieldError::required(&path.path, ""));
         return;
     }
-    path::no_backsteps(&path, errs);
+    paths::validate_no_backsteps(&path, errs);
     if at.has("type") {
         check::one_of(&at.get("type"), HOST_PATH_TYPES, errs);
     }
 }
 
 /// One file of a Secret or a ConfigMap.
-pub fn key_to_path(item: &At, errs: &mut FieldErrors) {
+pub fn validate_key_to_path(item: &PathValue, errs: &mut FieldErrors) {
     check::required(&item.get("key"), errs);
     check::required(&item.get("path"), errs);
-    path::not_reserved(&item.get("path"), errs);
-    path::mode(&item.get("mode"), errs);
+    paths::validate_not_reserved(&item.get("path"), errs);
+    paths::validate_file_mode(&item.get("mode"), errs);
 }
 
 /// One file with a field of the pod. Errors are reported at the volume.
-pub fn downward_file(file: &At, errs: &mut FieldErrors) {
+pub fn validate_downward_file(file: &PathValue, errs: &mut FieldErrors) {
     check::required(&file.get("path"), errs);
-    path::not_reserved(&file.get("path"), errs);
+    paths::validate_not_reserved(&file.get("path"), errs);
     let (field, resource) = (file.get("fieldRef"), file.get("resourceFieldRef"));
     if field.exists() {
-        env::field_ref(&field, env::FIELDS_FOR_VOLUMES, errs);
+        env::validate_field_ref(&field, env::FIELDS_FOR_VOLUMES, errs);
         if resource.exists() {
             let words = "fieldRef and resourceFieldRef can not be specified simultaneously";
             errs.push(FieldError::invalid(&file.path, "resource", words));
         }
     } else if resource.exists() {
-        env::resource_ref(&resource, true, errs);
+        env::validate_resource_ref(&resource, true, errs);
     } else {
         errs.push(FieldError::required(&file.path, "one of fieldRef and resourceFieldRef is required"));
     }
-    path::mode(&file.get("mode"), errs);
+    paths::validate_file_mode(&file.get("mode"), errs);
 }
 
-fn csi(at: &At, errs: &mut FieldErrors) {
+fn validate_csi(at: &PathValue, errs: &mut FieldErrors) {
     let driver = at.get("driver");
     if driver.is_empty() {
         errs.push(FieldError::required(&driver.path, ""));
@@ -165,19 +177,19 @@ fn csi(at: &At, errs: &mut FieldErrors) {
         }
     }
     if at.has("nodePublishSecretRef") {
-        let name = at.down("nodePublishSecretRef.name");
+        let name = at.nested("nodePublishSecretRef.name");
         if name.is_empty() {
             errs.push(FieldError::required(&name.path, ""));
         } else {
-            check::text(&name.named(at.path.field("name")), check::dns_subdomain, errs);
+            check::text(&name.with_path(at.path.field("name")), check::dns_subdomain, errs);
         }
     }
 }
 
-fn ephemeral(at: &At, volume: &At, pod: Option<&str>, errs: &mut FieldErrors) {
+fn validate_ephemeral(at: &PathValue, volume: &PathValue, pod: Option<&str>, errs: &mut FieldErrors) {
     let template = at.get("volumeClaimTemplate");
     if template.exists() {
-        claim::template(&template, errs);
+        claim_spec::validate_template(&template, errs);
     } else {
         errs.push(FieldError::required(&template.path, ""));
     }

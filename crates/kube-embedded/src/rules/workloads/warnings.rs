@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 
 use crate::field::Path;
-use crate::rules::check::{self, At};
+use crate::rules::check::{self, PathValue};
 
-use super::claim::{self, fractional};
+use super::claim_spec::{self, fractional_bytes_warning};
 use super::{podspec, scheduling, template};
 
-const USELESS_ANNOTATIONS: &[(&str, &str)] = &[
+const IGNORED_ANNOTATIONS: &[(&str, &str)] = &[
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
         "non-functional in v1.16+; use the \"priorityClassName\" field instead",
@@ -22,7 +22,7 @@ const USELESS_ANNOTATIONS: &[(&str, &str)] = &[
     ),
 ];
 /// Deprecated volumes, the name in their warning, and the reason.
-const OLD_VOLUMES: &[(&str, &str, &str)] = &[
+const DEPRECATED_VOLUMES: &[(&str, &str, &str)] = &[
     ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
     ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
@@ -33,11 +33,11 @@ const OLD_VOLUMES: &[(&str, &str, &str)] = &[
     ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
-const SECCOMP_WORDS: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+const SECCOMP_MESSAGE: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
 /// The warning about a name that becomes part of host names.
-pub fn name_for_hosts(object: &At, used_in: &str) -> Option<String> {
-    let wrong = check::dns_label(object.down("metadata.name").text());
+pub fn host_name_warning(object: &PathValue, used_in: &str) -> Option<String> {
+    let wrong = check::dns_label(object.nested("metadata.name").text());
     (!wrong.is_empty()).then(|| {
         format!(
             "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS label is recommended: [{}]",
@@ -47,24 +47,24 @@ pub fn name_for_hosts(object: &At, used_in: &str) -> Option<String> {
 }
 
 /// Warnings of a kind that creates pods from `template`: on create, and on an update with changes.
-pub fn of_maker(new: &Value, old: Option<&Value>, template: &str, about_name: bool) -> Vec<String> {
-    let object = At::root(new);
-    if old.is_some_and(|old| !changes(new, old)) {
+pub fn for_controller(new: &Value, old: Option<&Value>, template: &str, about_name: bool) -> Vec<String> {
+    let object = PathValue::root(new);
+    if old.is_some_and(|old| !changes_generation(new, old)) {
         return Vec::new();
     }
     let mut warnings: Vec<_> = if about_name && old.is_none() {
-        name_for_hosts(&object, "Pod names and hostnames").into_iter().collect()
+        host_name_warning(&object, "Pod names and hostnames").into_iter().collect()
     } else {
         Vec::new()
     };
-    if object.down(template).exists() {
-        warnings.extend(of_pod(&object.down(template)));
+    if object.nested(template).exists() {
+        warnings.extend(for_pod(&object.nested(template)));
     }
     warnings
 }
 
 /// Whether an update increments the generation.
-pub fn changes(new: &Value, old: &Value) -> bool {
+pub fn changes_generation(new: &Value, old: &Value) -> bool {
     let annotations = |object: &Value| object.get("metadata").and_then(|m| m.get("annotations")).cloned();
     let is_deployment = new.get("kind").is_some_and(|kind| kind == "Deployment");
     new.get("spec") != old.get("spec")
@@ -73,20 +73,20 @@ pub fn changes(new: &Value, old: &Value) -> bool {
 }
 
 /// Warnings about a Pod, or about the template at a path.
-pub fn of_pod(pod: &At) -> Vec<String> {
-    let (spec, notes) = (pod.get("spec"), pod.down("metadata.annotations"));
+pub fn for_pod(pod: &PathValue) -> Vec<String> {
+    let (spec, notes) = (pod.get("spec"), pod.nested("metadata.annotations"));
     let mut warnings = scheduling::warnings(&spec);
-    for (key, words) in USELESS_ANNOTATIONS {
+    for (key, words) in IGNORED_ANNOTATIONS {
         if notes.has(key) {
             warnings.push(format!("{}: {words}", notes.key(key).path));
         }
     }
-    volumes(&spec.get("volumes"), &mut warnings);
-    duplicates(&spec, &mut warnings);
+    volume_warnings(&spec.get("volumes"), &mut warnings);
+    duplicate_warnings(&spec, &mut warnings);
     for name in ["memory", "ephemeral-storage"] {
-        warnings.extend(fractional(&spec.get("overhead").key(name)));
+        warnings.extend(fractional_bytes_warning(&spec.get("overhead").key(name)));
     }
-    profiles(pod, &notes, &mut warnings);
+    profile_warnings(pod, &notes, &mut warnings);
     for container in podspec::containers(&spec) {
         for (list, name) in [
             ("limits", "memory"),
@@ -94,11 +94,11 @@ pub fn of_pod(pod: &At) -> Vec<String> {
             ("limits", "ephemeral-storage"),
             ("requests", "ephemeral-storage"),
         ] {
-            warnings.extend(fractional(&container.get("resources").get(list).key(name)));
+            warnings.extend(fractional_bytes_warning(&container.get("resources").get(list).key(name)));
         }
-        hidden_variables(&container.get("env"), &mut warnings);
+        duplicate_variable_warnings(&container.get("env"), &mut warnings);
     }
-    ports(&spec, &mut warnings);
+    port_warnings(&spec, &mut warnings);
     let grace = spec.get("terminationGracePeriodSeconds");
     if grace.int() < 0 {
         let words = "must be >= 0; negative values are invalid and will be treated as 1";
@@ -107,32 +107,32 @@ pub fn of_pod(pod: &At) -> Vec<String> {
     warnings
 }
 
-fn volumes(list: &At, warnings: &mut Vec<String>) {
+fn volume_warnings(list: &PathValue, warnings: &mut Vec<String>) {
     for volume in list.items() {
-        for (name, shown, words) in OLD_VOLUMES {
+        for (name, shown, words) in DEPRECATED_VOLUMES {
             if volume.has(name) {
                 warnings.push(format!("{}: {words}", volume.path.field(shown)));
             }
         }
-        warnings.extend(claim::warnings(&volume.down("ephemeral.volumeClaimTemplate.spec")));
+        warnings.extend(claim_spec::warnings(&volume.nested("ephemeral.volumeClaimTemplate.spec")));
     }
     for volume in list.items() {
-        overlaps(&volume, warnings);
+        overlap_warnings(&volume, warnings);
     }
 }
 
 /// Limits of the warnings about pairs, of which there can be more than a response should hold.
-const MOST_PAIRS: usize = 1_000;
-const MOST_PAIR_BYTES: usize = 256 * 1024;
+const MAX_PAIRS: usize = 1_000;
+const MAX_PAIR_BYTES: usize = 256 * 1024;
 /// Maximum number of parent directories of one path that are compared.
-const MOST_FOLDERS: usize = 100;
+const MAX_PARENT_DIRS: usize = 100;
 
 /// One file of a volume: its path, and its source.
-type File = (String, String);
+type VolumeFile = (String, String);
 
-fn overlaps(volume: &At, warnings: &mut Vec<String>) {
+fn overlap_warnings(volume: &PathValue, warnings: &mut Vec<String>) {
     let name = volume.get("name").text();
-    let files = |at: &At, source: &str| -> Vec<File> {
+    let files = |at: &PathValue, source: &str| -> Vec<VolumeFile> {
         let items = at.get("items");
         items.items().map(|item| (item.get("path").text().to_owned(), source.to_owned())).collect()
     };
@@ -142,12 +142,12 @@ fn overlaps(volume: &At, warnings: &mut Vec<String>) {
         (&secret, format!("Secret {:?}", secret.get("secretName").text())),
         (&volume.get("downwardAPI"), "DownwardAPI".to_owned()),
     ] {
-        collisions(files(at, ""), |body| {
+        report_collisions(files(at, ""), |body| {
             warnings.push(format!("volume {name:?} ({shown}): overlapping paths: {body}"));
         });
     }
     let mut all = Vec::new();
-    for source in volume.down("projected.sources").items() {
+    for source in volume.nested("projected.sources").items() {
         if source.is_empty() {
             warnings.push(format!("volume {name:?} (Projected) has no sources provided"));
         }
@@ -157,19 +157,19 @@ fn overlaps(volume: &At, warnings: &mut Vec<String>) {
         }
         all.extend(files(&source.get("downwardAPI"), "DownwardAPI"));
         all.push((
-            source.down("serviceAccountToken.path").text().to_owned(),
+            source.nested("serviceAccountToken.path").text().to_owned(),
             "ServiceAccountToken".to_owned(),
         ));
     }
-    collisions(all, |body| {
+    report_collisions(all, |body| {
         warnings.push(format!("volume {name:?} (Projected): overlapping paths: {body}"));
     });
 }
 
-/// Reports every file at or below the path of an earlier one, up to [`MOST_PAIRS`] messages and
-/// [`MOST_PAIR_BYTES`].
-fn collisions(mut files: Vec<File>, mut tell: impl FnMut(String)) {
-    let show = |(path, source): &File| {
+/// Reports every file at or below the path of an earlier one, up to [`MAX_PAIRS`] messages and
+/// [`MAX_PAIR_BYTES`].
+fn report_collisions(mut files: Vec<VolumeFile>, mut tell: impl FnMut(String)) {
+    let show = |(path, source): &VolumeFile| {
         if source.is_empty() { format!("{path:?}") } else { format!("{path:?} ({source})") }
     };
     for (path, _) in &mut files {
@@ -180,24 +180,24 @@ fn collisions(mut files: Vec<File>, mut tell: impl FnMut(String)) {
     let mut below: HashMap<&str, Vec<usize>> = HashMap::new();
     let (mut told, mut bytes) = (0, 0_usize);
     for (this, file) in files.iter().enumerate().filter(|(_, file)| !file.0.is_empty()) {
-        if told >= MOST_PAIRS {
+        if told >= MAX_PAIRS {
             return;
         }
-        let folders = file.0.match_indices('/').take(MOST_FOLDERS).map(|(at, _)| &file.0[..at]);
+        let folders = file.0.match_indices('/').take(MAX_PARENT_DIRS).map(|(at, _)| &file.0[..at]);
         let folders: Vec<&str> = folders.filter(|folder| !folder.is_empty()).collect();
         let is_at = |at: &usize, path: &str| files[*at].0 == path;
         let above = folders
             .iter()
             .flat_map(|folder| below.get(*folder).into_iter().flatten().filter(move |at| is_at(at, folder)));
         let inside = below.get(file.0.as_str()).into_iter().flatten();
-        let mut others: Vec<usize> = above.chain(inside).take(MOST_PAIRS - told).copied().collect();
+        let mut others: Vec<usize> = above.chain(inside).take(MAX_PAIRS - told).copied().collect();
         others.sort_unstable();
         told += others.len();
         for other in others {
             let text = format!("{} with {}", show(file), show(&files[other]));
             bytes = bytes.saturating_add(text.len());
             tell(text);
-            if bytes > MOST_PAIR_BYTES {
+            if bytes > MAX_PAIR_BYTES {
                 return;
             }
         }
@@ -207,7 +207,7 @@ fn collisions(mut files: Vec<File>, mut tell: impl FnMut(String)) {
     }
 }
 
-fn duplicates(spec: &At, warnings: &mut Vec<String>) {
+fn duplicate_warnings(spec: &PathValue, warnings: &mut Vec<String>) {
     for (list, field) in [("hostAliases", "ip"), ("imagePullSecrets", "name")] {
         let mut seen = HashSet::new();
         for at in spec.get(list).items().map(|item| item.get(field)) {
@@ -223,24 +223,24 @@ fn duplicates(spec: &At, warnings: &mut Vec<String>) {
 }
 
 /// Security profiles that are set by annotation only.
-fn profiles(pod: &At, notes: &At, warnings: &mut Vec<String>) {
+fn profile_warnings(pod: &PathValue, notes: &PathValue, warnings: &mut Vec<String>) {
     let spec = pod.get("spec");
     let key = "seccomp.security.alpha.kubernetes.io/pod";
-    if !spec.down("securityContext.seccompProfile").exists() && notes.has(key) {
-        warnings.push(format!("{}: {SECCOMP_WORDS}", notes.key(key).path));
+    if !spec.nested("securityContext.seccompProfile").exists() && notes.has(key) {
+        warnings.push(format!("{}: {SECCOMP_MESSAGE}", notes.key(key).path));
     }
     for container in podspec::containers(&spec) {
         let name = container.get("name").text();
         let key = format!("container.seccomp.security.alpha.kubernetes.io/{name}");
-        if !container.down("securityContext.seccompProfile").exists() && notes.has(&key) {
-            warnings.push(format!("{}: {SECCOMP_WORDS}", notes.key(&key).path));
+        if !container.nested("securityContext.seccompProfile").exists() && notes.has(&key) {
+            warnings.push(format!("{}: {SECCOMP_MESSAGE}", notes.key(&key).path));
         }
-        let note = notes.key(&format!("{}{name}", template::APP_ARMOR));
-        let own = container.down("securityContext.appArmorProfile");
+        let note = notes.key(&format!("{}{name}", template::APP_ARMOR_ANNOTATION_PREFIX));
+        let own = container.nested("securityContext.appArmorProfile");
         // In a Pod the annotation has become a field by now; a template keeps it.
         let is_pod = pod.path.as_str().is_empty();
         let only_noted = if is_pod { own.exists() } else { !own.exists() };
-        if note.exists() && only_noted && !spec.down("securityContext.appArmorProfile").exists() {
+        if note.exists() && only_noted && !spec.nested("securityContext.appArmorProfile").exists() {
             let words = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
             warnings.push(format!("{}: {words}", note.path));
         }
@@ -248,7 +248,7 @@ fn profiles(pod: &At, notes: &At, warnings: &mut Vec<String>) {
 }
 
 /// A variable defined twice, unless the second refers to the first.
-fn hidden_variables(list: &At, warnings: &mut Vec<String>) {
+fn duplicate_variable_warnings(list: &PathValue, warnings: &mut Vec<String>) {
     let mut seen = HashSet::new();
     for variable in list.items() {
         let (name, value) = (variable.get("name").text(), variable.get("value").text());
@@ -262,7 +262,7 @@ fn hidden_variables(list: &At, warnings: &mut Vec<String>) {
     }
 }
 
-fn ports(spec: &At, warnings: &mut Vec<String>) {
+fn port_warnings(spec: &PathValue, warnings: &mut Vec<String>) {
     let all: Vec<_> =
         podspec::containers(spec).flat_map(|container| container.get("ports").items()).collect();
     let mut by_number: HashMap<(i64, &str), Vec<usize>> = HashMap::new();
@@ -281,7 +281,7 @@ fn ports(spec: &At, warnings: &mut Vec<String>) {
         }
         let same =
             by_number.entry((port.get("containerPort").int(), port.get("protocol").text())).or_default();
-        let others = same.iter().map(|&at| &all[at]).take(MOST_PAIRS.saturating_sub(told));
+        let others = same.iter().map(|&at| &all[at]).take(MAX_PAIRS.saturating_sub(told));
         for other in others {
             told += 1;
             let (other_ip, other_host) = (other.get("hostIP"), other.get("hostPort").int());
@@ -296,7 +296,7 @@ fn ports(spec: &At, warnings: &mut Vec<String>) {
             };
             warnings.push(format!("{}: {words} port definition with {}", port.path, other.path));
         }
-        if same.len() < MOST_PAIRS {
+        if same.len() < MAX_PAIRS {
             same.push(i);
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::schema::types::{Field, ListMerge, Shape, Struct};
 
 fn struct_of(name: &str) -> (TypeRef<'static>, &'static Struct) {
-    let ty = types().named(name).unwrap_or_else(|| panic!("no type {name}"));
+    let ty = types().by_name(name).unwrap_or_else(|| panic!("no type {name}"));
     let Shape::Struct(body) = ty.shape() else { panic!("{name} is no struct") };
     (ty, body)
 }
@@ -12,7 +12,7 @@ fn struct_of(name: &str) -> (TypeRef<'static>, &'static Struct) {
 fn field(of: &str, name: &str) -> (&'static Field, TypeRef<'static>) {
     let (ty, body) = struct_of(of);
     let field = body.field(name).unwrap_or_else(|| panic!("no field {of}.{name}"));
-    (field, ty.follow(field.ty))
+    (field, ty.with_id(field.ty))
 }
 
 fn core(name: &str) -> String {
@@ -20,14 +20,14 @@ fn core(name: &str) -> String {
 }
 
 fn all_structs() -> impl Iterator<Item = (TypeRef<'static>, &'static Struct)> {
-    (0..u32::try_from(types().len()).unwrap()).map(|id| types().at(id)).filter_map(|ty| match ty.shape() {
+    (0..u32::try_from(types().len()).unwrap()).map(|id| types().get(id)).filter_map(|ty| match ty.shape() {
         Shape::Struct(body) => Some((ty, body)),
         _ => None,
     })
 }
 
 #[test]
-fn strategic_merge_and_apply_know_list_elements_by_their_own_keys() {
+fn strategic_merge_and_apply_have_their_own_list_keys() {
     let map = |keys: &[&str]| ListMerge::Map(keys.iter().map(|&key| key.into()).collect());
     let conditions = |package: &str| format!("io.k8s.{package}");
     for (of, name, merge_key, merge) in [
@@ -60,7 +60,7 @@ fn strategic_merge_and_apply_know_list_elements_by_their_own_keys() {
 }
 
 #[test]
-fn four_fields_retain_keys() {
+fn retain_keys_is_set_on_four_fields() {
     let mut found: Vec<_> = all_structs()
         .flat_map(|(ty, body)| body.fields.iter().map(move |field| (ty, field)))
         .filter(|(_, field)| field.patch.retain_keys)
@@ -77,7 +77,7 @@ fn four_fields_retain_keys() {
 }
 
 #[test]
-fn atomic_structs_and_maps_are_marked_and_a_field_may_say_otherwise() {
+fn atomicity_of_structs_and_maps_can_be_overridden_by_fields() {
     for name in ["ObjectReference", "SecretKeySelector", "NodeSelector", "LocalObjectReference"] {
         assert!(struct_of(&core(name)).1.atomic, "{name}");
     }
@@ -96,7 +96,7 @@ fn atomic_structs_and_maps_are_marked_and_a_field_may_say_otherwise() {
 }
 
 #[test]
-fn go_says_what_is_a_pointer_what_is_left_out_and_which_number_it_has() {
+fn fields_have_go_pointer_omitempty_and_field_number() {
     // name, pointer, omitempty, numbers
     for (of, name, pointer, omitempty, numbers) in [
         (core("Volume"), "configMap", true, true, vec![2, 19]),
@@ -124,7 +124,7 @@ fn go_says_what_is_a_pointer_what_is_left_out_and_which_number_it_has() {
 }
 
 #[test]
-fn special_types_have_their_own_shapes() {
+fn special_types_have_own_shapes() {
     let shape = |of: &str, name| format!("{:?}", field(of, name).1.shape());
     let meta = "io.k8s.apimachinery.pkg.apis.meta.v1";
     let crd = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
@@ -151,8 +151,8 @@ fn fields_are_sorted_and_keys_of_lists_are_fields_of_their_elements() {
     for (ty, body) in all_structs() {
         assert!(body.fields.is_sorted_by(|a, b| a.name < b.name), "{}", ty.name());
         for field in &body.fields {
-            let Shape::List(list) = ty.follow(field.ty).shape() else { continue };
-            let element = ty.follow(list.element);
+            let Shape::List(list) = ty.with_id(field.ty).shape() else { continue };
+            let element = ty.with_id(list.element);
             let keys = if let ListMerge::Map(keys) = &list.merge { &keys[..] } else { &[] };
             for key in keys.iter().chain(&field.patch.merge_key) {
                 assert!(element.field(key).is_some(), "{}.{}: key {key}", ty.name(), field.name);
@@ -162,7 +162,7 @@ fn fields_are_sorted_and_keys_of_lists_are_fields_of_their_elements() {
 }
 
 #[test]
-fn kinds_that_are_no_resources_are_known() {
+fn types_exist_for_kinds_without_resource() {
     for (group, version, kind, name) in [
         ("autoscaling", "v1", "Scale", "io.k8s.api.autoscaling.v1.Scale"),
         ("policy", "v1", "Eviction", "io.k8s.api.policy.v1.Eviction"),
@@ -188,7 +188,7 @@ fn every_resource_has_a_type_and_every_subresource_a_kind() {
         rows.iter().find(|r| (&*r.group, &*r.version, &*r.name) == (group, version, name)).unwrap()
     };
     for row in &rows {
-        assert_eq!(row.root().short_name(), &*row.kind);
+        assert_eq!(row.root_type().short_name(), &*row.kind);
         for sub in &row.subresources {
             let (group, version) =
                 if sub.version.is_empty() { (&row.group, &row.version) } else { (&sub.group, &sub.version) };

@@ -12,10 +12,10 @@ const SAMPLES: &str = include_str!("../../../data/protobuf.txt");
 
 fn samples() -> Vec<(Vec<u8>, Value)> {
     let lines: Vec<_> = SAMPLES.lines().filter(|line| !line.starts_with('#')).collect();
-    lines.chunks(2).map(|pair| (unhex(pair[0]), serde_json::from_str(pair[1]).unwrap())).collect()
+    lines.chunks(2).map(|pair| (decode_hex(pair[0]), serde_json::from_str(pair[1]).unwrap())).collect()
 }
 
-fn unhex(text: &str) -> Vec<u8> {
+fn decode_hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
 }
 
@@ -49,7 +49,7 @@ fn envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn bodies_written_by_go_become_the_json_that_go_writes() {
+fn go_protobuf_bodies_decode_to_go_json() {
     let samples = samples();
     assert!(samples.len() >= 10);
     for (body, json) in samples {
@@ -58,7 +58,7 @@ fn bodies_written_by_go_become_the_json_that_go_writes() {
 }
 
 #[test]
-fn every_cut_of_a_body_is_an_error_or_an_object() {
+fn truncated_bodies_do_not_panic() {
     for (body, _) in samples() {
         for length in 0..body.len() {
             if let Ok(value) = decode(&body[..length]) {
@@ -69,7 +69,7 @@ fn every_cut_of_a_body_is_an_error_or_an_object() {
 }
 
 #[test]
-fn what_is_wrong_with_a_body_is_said() {
+fn invalid_body_errors() {
     for (body, message) in [
         (b"{}".to_vec(), "expected prefix [107 56 115 0]"),
         (envelope("v1", "Ship", b""), r#"no kind "Ship" is registered for version "v1""#),
@@ -92,7 +92,7 @@ fn what_is_wrong_with_a_body_is_said() {
 }
 
 #[test]
-fn messages_within_messages_end_somewhere() {
+fn message_depth_is_bounded() {
     let mut schema = Vec::new();
     for _ in 0..5000 {
         schema = [&[0xe2, 0x01][..], &record(0, &schema)[1..]].concat(); // JSONSchemaProps.not, 28

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn complaints_are_those_of_kubernetes() {
+fn label_selector_errors_are_those_of_kubernetes() {
     #[rustfmt::skip]
     let table = [
         ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
@@ -24,20 +24,20 @@ fn complaints_are_those_of_kubernetes() {
         ("/a=b", "unable to parse requirement: <nil>: Invalid value: \"/a\": prefix part must be non-empty"),
     ];
     for (text, error) in table {
-        assert_eq!(Labels::parse(text), Err(error.to_owned()), "{text}");
+        assert_eq!(LabelSelector::parse(text), Err(error.to_owned()), "{text}");
     }
-    assert!(Labels::parse("a=-b").unwrap_err().starts_with(
+    assert!(LabelSelector::parse("a=-b").unwrap_err().starts_with(
         "unable to parse requirement: values[0][a]: Invalid value: \"-b\": a valid label must be"
     ));
     assert!(
-        Labels::parse("a/b/c=d")
+        LabelSelector::parse("a/b/c=d")
             .unwrap_err()
             .ends_with("with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")
     );
 }
 
 #[test]
-fn selectors_choose_what_they_say() {
+fn label_selector_matches_labels() {
     let labels = json!({"app": "web", "n": "5", "empty": ""});
     #[rustfmt::skip]
     let table = [
@@ -47,31 +47,37 @@ fn selectors_choose_what_they_say() {
         ("app=web,n=6", false), ("in", false), ("in notin (in)", true), ("app\tin\n(web)", true), ("empty in (a,,b)", true),
     ];
     for (text, selected) in table {
-        assert_eq!(Labels::parse(text).unwrap().matches_value(&labels), selected, "{text}");
+        assert_eq!(LabelSelector::parse(text).unwrap().matches_value(&labels), selected, "{text}");
     }
 }
 
 #[test]
-fn the_object_form_means_the_same() {
+fn label_selector_object_equals_text_form() {
     let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [
         {"key": "n", "operator": "NotIn", "values": ["6"]}, {"key": "none", "operator": "DoesNotExist"}]});
-    assert_eq!(Labels::from_object(&selector), Labels::parse("app=web,n notin (6),!none"));
-    assert!(!Labels::from_object(&Value::Null).unwrap().matches(|_| None));
-    assert!(Labels::from_object(&json!({})).unwrap().is_everything());
+    assert_eq!(
+        LabelSelector::from_label_selector_object(&selector),
+        LabelSelector::parse("app=web,n notin (6),!none")
+    );
+    assert!(!LabelSelector::from_label_selector_object(&Value::Null).unwrap().matches(|_| None));
+    assert!(LabelSelector::from_label_selector_object(&json!({})).unwrap().is_everything());
     let unknown = json!({"matchExpressions": [{"key": "a", "operator": "Like"}]});
-    assert_eq!(Labels::from_object(&unknown).unwrap_err(), "\"Like\" is not a valid label selector operator");
+    assert_eq!(
+        LabelSelector::from_label_selector_object(&unknown).unwrap_err(),
+        "\"Like\" is not a valid label selector operator"
+    );
     let empty = json!({"matchExpressions": [{"key": "a", "operator": "In"}]});
     assert_eq!(
-        Labels::from_object(&empty).unwrap_err(),
+        LabelSelector::from_label_selector_object(&empty).unwrap_err(),
         "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
     );
 }
 
-type Naive = fn(&BTreeMap<String, String>, &str, &str) -> bool;
+type NaiveMatch = fn(&BTreeMap<String, String>, &str, &str) -> bool;
 
 /// A requirement as text, with its naive evaluation.
-fn term() -> impl Strategy<Value = (String, Naive, String, String)> {
-    let forms: Vec<(&str, Naive)> = vec![
+fn any_requirement() -> impl Strategy<Value = (String, NaiveMatch, String, String)> {
+    let forms: Vec<(&str, NaiveMatch)> = vec![
         ("K=V", |l, k, v| l.get(k).is_some_and(|x| x == v)),
         ("K != V", |l, k, v| l.get(k).is_none_or(|x| x != v)),
         ("K in (zz,V)", |l, k, v| l.get(k).is_some_and(|x| x == v || x == "zz")),
@@ -87,16 +93,16 @@ proptest! {
     #[test]
     fn selection_agrees_with_a_naive_one(
         labels in prop::collection::btree_map("[a-c]", "[x-z]{1,2}", 0..4),
-        terms in prop::collection::vec(term(), 0..4),
+        terms in prop::collection::vec(any_requirement(), 0..4),
     ) {
         let text = terms.iter().map(|term| term.0.as_str()).collect::<Vec<_>>().join(",");
-        let selector = Labels::parse(&text).unwrap();
+        let selector = LabelSelector::parse(&text).unwrap();
         let naive = terms.iter().all(|(_, naive, k, v)| naive(&labels, k, v));
         prop_assert_eq!(selector.matches(|key| labels.get(key).map(String::as_str)), naive);
     }
 
     #[test]
     fn no_text_stops_it(text in "\\PC*", near in "[ab=!<>(), \0]{0,20}(in|notin)?[ab=!<>(), ]{0,8}") {
-        let _ = (Labels::parse(&text), Labels::parse(&near));
+        let _ = (LabelSelector::parse(&text), LabelSelector::parse(&near));
     }
 }

@@ -11,7 +11,7 @@ const ANNOTATION: &str = "sim.longshore.dev/behaviour";
 
 /// One directive of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Directive {
     SlowReady(SignedDuration),
     NeverReady,
     /// The container exits with this code right after each start.
@@ -25,11 +25,11 @@ pub(super) enum Word {
 }
 
 /// Parses a list into directives; the second part holds the entries that are not valid.
-pub(super) fn read(list: &str) -> (Vec<Word>, Vec<&str>) {
+pub(super) fn parse_directives(list: &str) -> (Vec<Directive>, Vec<&str>) {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     for word in words {
-        match read_word(word) {
+        match parse_directive(word) {
             Some(word) => known.push(word),
             None => unknown.push(word),
         }
@@ -37,25 +37,25 @@ pub(super) fn read(list: &str) -> (Vec<Word>, Vec<&str>) {
     (known, unknown)
 }
 
-fn read_word(word: &str) -> Option<Word> {
+fn parse_directive(word: &str) -> Option<Directive> {
     let (name, value) = match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (word, None),
     };
     Some(match (name, value) {
-        ("slow-ready", Some(time)) => Word::SlowReady(duration(time)?),
-        ("never-ready", None) => Word::NeverReady,
-        ("crash-loop", None) => Word::CrashLoop(1),
-        ("crash-loop", Some(code)) => Word::CrashLoop(code.parse().ok()?),
-        ("image-pull-fail", None) => Word::ImagePullFail,
-        ("config-error", None) => Word::ConfigError,
-        ("oom", Some(time)) => Word::OutOfMemory(duration(time)?),
+        ("slow-ready", Some(time)) => Directive::SlowReady(duration(time)?),
+        ("never-ready", None) => Directive::NeverReady,
+        ("crash-loop", None) => Directive::CrashLoop(1),
+        ("crash-loop", Some(code)) => Directive::CrashLoop(code.parse().ok()?),
+        ("image-pull-fail", None) => Directive::ImagePullFail,
+        ("config-error", None) => Directive::ConfigError,
+        ("oom", Some(time)) => Directive::OutOfMemory(duration(time)?),
         ("exit", Some(value)) => {
             let (code, time) = value.split_once('@').unwrap_or((value, "0s"));
-            Word::Exit(code.parse().ok()?, duration(time)?)
+            Directive::Exit(code.parse().ok()?, duration(time)?)
         }
-        ("unschedulable", None) => Word::Unschedulable,
-        ("stuck-terminating", None) => Word::StuckTerminating,
+        ("unschedulable", None) => Directive::Unschedulable,
+        ("stuck-terminating", None) => Directive::StuckTerminating,
         _ => return None,
     })
 }
@@ -65,36 +65,36 @@ fn duration(text: &str) -> Option<SignedDuration> {
     text.parse().ok().filter(|time: &SignedDuration| !time.is_negative())
 }
 
-fn of_pod(pod: &Pod) -> Vec<Word> {
-    pod.metadata.annotations.get(ANNOTATION).map(|list| read(list).0).unwrap_or_default()
+fn pod_directives(pod: &Pod) -> Vec<Directive> {
+    pod.metadata.annotations.get(ANNOTATION).map(|list| parse_directives(list).0).unwrap_or_default()
 }
 
 /// Returns the directives for one container. The pod's list does not apply to init containers.
-pub(super) fn of_container(pod: &Pod, container: &str, is_init: bool) -> Vec<Word> {
+pub(super) fn container_directives(pod: &Pod, container: &str, is_init: bool) -> Vec<Directive> {
     match pod.metadata.annotations.get(&format!("{ANNOTATION}.{container}")) {
-        Some(list) => read(list).0,
+        Some(list) => parse_directives(list).0,
         None if is_init => Vec::new(),
-        None => of_pod(pod),
+        None => pod_directives(pod),
     }
 }
 
 /// Whether the pod has a behaviour annotation.
-pub(super) fn is_asked(pod: &Pod) -> bool {
+pub(super) fn has_behaviour(pod: &Pod) -> bool {
     pod.metadata.annotations.keys().any(|key| key.starts_with(ANNOTATION))
 }
 
 /// Returns the entries that are not valid directives.
-pub(super) fn unknown(pod: &Pod) -> Vec<&str> {
+pub(super) fn invalid_directives(pod: &Pod) -> Vec<&str> {
     let lists = pod.metadata.annotations.iter().filter(|(key, _)| key.starts_with(ANNOTATION));
-    lists.flat_map(|(_, list)| read(list).1).collect()
+    lists.flat_map(|(_, list)| parse_directives(list).1).collect()
 }
 
 pub(in crate::sim) fn is_unschedulable(pod: &Pod) -> bool {
-    of_pod(pod).contains(&Word::Unschedulable)
+    pod_directives(pod).contains(&Directive::Unschedulable)
 }
 
 pub(super) fn is_stuck(pod: &Pod) -> bool {
-    of_pod(pod).contains(&Word::StuckTerminating)
+    pod_directives(pod).contains(&Directive::StuckTerminating)
 }
 
 #[cfg(test)]
@@ -102,12 +102,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_read_and_others_are_named() {
-        use Word::*;
+    fn directives_are_parsed_and_invalid_ones_reported() {
+        use Directive::*;
         let seconds = SignedDuration::from_secs;
         let list = "slow-ready=20s, never-ready,crash-loop,crash-loop=3,image-pull-fail,config-error,oom=5s,\
                     exit=1@1m5s,exit=0,unschedulable,stuck-terminating,,bogus,slow-ready,exit=x,oom=soon";
-        let (known, unknown) = read(list);
+        let (known, unknown) = parse_directives(list);
         let expected = [
             SlowReady(seconds(20)),
             NeverReady,

@@ -10,95 +10,99 @@ use serde_json::{Value, json};
 
 use crate::clock::rfc3339;
 
-/// The first delay of the crash loop back-off; each further restart doubles it, up to [`LONGEST_BACK_OFF`].
-const FIRST_BACK_OFF: i64 = 10;
-const LONGEST_BACK_OFF: i64 = 300;
+/// The first delay of the crash loop back-off; each further restart doubles it, up to [`MAX_BACK_OFF`].
+const MIN_BACK_OFF: i64 = 10;
+const MAX_BACK_OFF: i64 = 300;
 /// A container that ran for this long is restarted at once, without back-off.
-const RAN_WELL: SignedDuration = SignedDuration::from_mins(10);
+const BACK_OFF_RESET_AFTER: SignedDuration = SignedDuration::from_mins(10);
 /// The kubelet reports `ErrImagePull` for this long, then `ImagePullBackOff`.
-const PULLS_FOR: SignedDuration = SignedDuration::from_secs(10);
+const ERR_IMAGE_PULL_DURATION: SignedDuration = SignedDuration::from_secs(10);
 
 /// How a container runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Script {
-    pub start: Start,
+pub(super) struct ContainerScript {
+    pub start: StartOutcome,
     /// Time from the start until it is ready; `None` is never.
     pub ready_after: Option<SignedDuration>,
-    pub end: Option<End>,
+    pub end: Option<ContainerEnd>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Start {
-    Fine,
+pub(super) enum StartOutcome {
+    Starts,
     /// Blocked by something outside the container.
-    NotYet,
-    NoImage,
+    Blocked,
+    ImagePullFails,
     /// A ConfigMap, Secret or key that its environment needs is missing.
-    NoConfig(String),
+    ConfigMissing(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct End {
+pub(super) struct ContainerEnd {
     pub after: SignedDuration,
     pub code: i64,
     pub reason: &'static str,
 }
 
-impl Script {
-    pub const RUNS: Self = Self { start: Start::Fine, ready_after: Some(SignedDuration::ZERO), end: None };
+impl ContainerScript {
+    pub const RUNS: Self =
+        Self { start: StartOutcome::Starts, ready_after: Some(SignedDuration::ZERO), end: None };
 
     /// Exits with code 0 right after the start.
     pub fn completes() -> Self {
-        Self { end: Some(End { after: SignedDuration::ZERO, code: 0, reason: "Completed" }), ..Self::RUNS }
+        Self {
+            end: Some(ContainerEnd { after: SignedDuration::ZERO, code: 0, reason: "Completed" }),
+            ..Self::RUNS
+        }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Restarts {
+pub(super) enum RestartPolicy {
     Always,
     OnFailure,
     Never,
 }
 
 /// A container with the pod's context.
-pub(super) struct Container<'a> {
+pub(super) struct SimulatedContainer<'a> {
     pub name: &'a str,
     pub image: &'a str,
-    pub script: &'a Script,
-    pub restarts: Restarts,
+    pub script: &'a ContainerScript,
+    pub restart_policy: RestartPolicy,
     /// An init container: the main containers start when it has terminated.
-    pub is_initial: bool,
+    pub is_init: bool,
     /// `<pod>_<namespace>(<uid>)`, the format of kubelet messages.
     pub pod: &'a str,
     /// The pod's uid, from which container ids are made.
     pub uid: &'a str,
     /// The waiting reason while it may not start.
-    pub waits_for: &'static str,
+    pub waiting_reason: &'static str,
     /// The start time of the pod.
     pub pod_start: Timestamp,
 }
 
 /// An Event to record: whether it is a warning, the reason, the message.
-pub(super) type Word = (bool, &'static str, String);
+pub(super) type ContainerEvent = (bool, &'static str, String);
 
-pub(super) struct Outcome {
+pub(super) struct ContainerUpdate {
     pub status: Value,
     pub next: Option<Timestamp>,
-    pub told: Vec<Word>,
+    pub events: Vec<ContainerEvent>,
 }
 
 /// The state of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum ContainerState {
     Waiting(String, String),
     Running(Timestamp),
-    Ended(Ended),
+    Terminated(TerminatedState),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Ended {
-    begun: Timestamp,
-    at: Timestamp,
+struct TerminatedState {
+    started_at: Timestamp,
+    finished_at: Timestamp,
     code: i64,
     reason: String,
     id: String,
@@ -113,69 +117,69 @@ pub(super) fn exit_code(status: &Value) -> Option<i64> {
     status["state"]["terminated"]["exitCode"].as_i64()
 }
 
-impl Container<'_> {
+impl SimulatedContainer<'_> {
     /// Returns the next status at `now`; `old` is the stored one, null for a new container.
-    pub fn step(&self, old: &Value, now: Timestamp) -> Outcome {
+    pub fn advance(&self, old: &Value, now: Timestamp) -> ContainerUpdate {
         let mut told = Vec::new();
         let mut next = None;
         let mut count = old["restartCount"].as_i64().unwrap_or(0);
-        let mut last = Ended::read(&old["lastState"]["terminated"]);
-        let mut state = State::read(&old["state"]);
+        let mut last = TerminatedState::from_json(&old["lastState"]["terminated"]);
+        let mut state = ContainerState::from_json(&old["state"]);
         let mut begun_now = false;
         loop {
             state = match state {
-                State::Waiting(..) if last.is_some() => {
+                ContainerState::Waiting(..) if last.is_some() => {
                     let ended = last.as_ref().expect("it was looked at");
-                    let due = later(ended.at, back_off(count));
+                    let due = saturating_add(ended.finished_at, back_off(count));
                     if now < due {
                         next = Some(due);
                         break;
                     }
                     count = count.saturating_add(1);
                     begun_now = true;
-                    told.extend(self.told_of_start());
-                    State::Running(now)
+                    told.extend(self.start_events());
+                    ContainerState::Running(now)
                 }
-                State::Waiting(reason, message) => {
-                    if let Some(waiting) = self.wait(now, &mut next) {
+                ContainerState::Waiting(reason, message) => {
+                    if let Some(waiting) = self.waiting_state(now, &mut next) {
                         if (&reason, &message) != (&waiting.0, &waiting.1) {
-                            told.extend(self.told_of_waiting(&waiting));
+                            told.extend(self.waiting_events(&waiting));
                         }
-                        state = State::Waiting(waiting.0, waiting.1);
+                        state = ContainerState::Waiting(waiting.0, waiting.1);
                         break;
                     }
                     begun_now = true;
-                    told.extend(self.told_of_start());
-                    State::Running(now)
+                    told.extend(self.start_events());
+                    ContainerState::Running(now)
                 }
-                State::Running(since) => {
+                ContainerState::Running(since) => {
                     let Some(end) = &self.script.end else { break };
-                    let due = later(since, end.after);
+                    let due = saturating_add(since, end.after);
                     // The running state is always written before the terminated one.
                     if begun_now || now < due {
                         next = Some(due.max(now));
                         break;
                     }
-                    State::Ended(Ended {
-                        begun: since,
-                        at: now,
+                    ContainerState::Terminated(TerminatedState {
+                        started_at: since,
+                        finished_at: now,
                         code: end.code,
                         reason: end.reason.to_owned(),
-                        id: self.id(count),
+                        id: self.container_id(count),
                     })
                 }
-                State::Ended(ended) => {
-                    if !self.restarts_after(ended.code) {
-                        state = State::Ended(ended);
+                ContainerState::Terminated(ended) => {
+                    if !self.is_restarted_after(ended.code) {
+                        state = ContainerState::Terminated(ended);
                         break;
                     }
-                    let ran_well = ended.at.duration_since(ended.begun) >= RAN_WELL;
+                    let ran_well = ended.finished_at.duration_since(ended.started_at) >= BACK_OFF_RESET_AFTER;
                     last = Some(ended);
                     if count == 0 || ran_well {
                         count = count.saturating_add(1);
                         begun_now = true;
-                        told.extend(self.told_of_start());
-                        State::Running(now)
+                        told.extend(self.start_events());
+                        ContainerState::Running(now)
                     } else {
                         let pause = back_off(count).as_secs();
                         let message = format!(
@@ -187,24 +191,24 @@ impl Container<'_> {
                         let telling =
                             format!("Back-off restarting failed container {} in pod {}", self.name, self.pod);
                         told.push((true, "BackOff", telling));
-                        State::Waiting("CrashLoopBackOff".to_owned(), message)
+                        ContainerState::Waiting("CrashLoopBackOff".to_owned(), message)
                     }
                 }
             };
         }
         let (is_ready, ready_at) = self.readiness(&state, now);
         let next = [next, ready_at].into_iter().flatten().min();
-        Outcome { status: self.status(&state, last.as_ref(), count, is_ready), next, told }
+        ContainerUpdate { status: self.status(&state, last.as_ref(), count, is_ready), next, events: told }
     }
 
     /// Returns the waiting reason and message, if the container cannot start.
-    fn wait(&self, now: Timestamp, next: &mut Option<Timestamp>) -> Option<(String, String)> {
+    fn waiting_state(&self, now: Timestamp, next: &mut Option<Timestamp>) -> Option<(String, String)> {
         match &self.script.start {
-            Start::Fine => None,
-            Start::NotYet => Some((self.waits_for.to_owned(), String::new())),
-            Start::NoConfig(why) => Some(("CreateContainerConfigError".to_owned(), why.clone())),
-            Start::NoImage => {
-                let until = later(self.pod_start, PULLS_FOR);
+            StartOutcome::Starts => None,
+            StartOutcome::Blocked => Some((self.waiting_reason.to_owned(), String::new())),
+            StartOutcome::ConfigMissing(why) => Some(("CreateContainerConfigError".to_owned(), why.clone())),
+            StartOutcome::ImagePullFails => {
+                let until = saturating_add(self.pod_start, ERR_IMAGE_PULL_DURATION);
                 let image = self.image;
                 Some(if now < until {
                     *next = Some(until);
@@ -217,26 +221,26 @@ impl Container<'_> {
         }
     }
 
-    fn restarts_after(&self, code: i64) -> bool {
-        match self.restarts {
-            Restarts::Always => true,
-            Restarts::OnFailure => code != 0,
-            Restarts::Never => false,
+    fn is_restarted_after(&self, code: i64) -> bool {
+        match self.restart_policy {
+            RestartPolicy::Always => true,
+            RestartPolicy::OnFailure => code != 0,
+            RestartPolicy::Never => false,
         }
     }
 
     /// Whether it is ready, and when it will be if only time is missing.
-    fn readiness(&self, state: &State, now: Timestamp) -> (bool, Option<Timestamp>) {
+    fn readiness(&self, state: &ContainerState, now: Timestamp) -> (bool, Option<Timestamp>) {
         match (state, self.script.ready_after) {
-            (State::Running(since), Some(after)) => {
-                let at = later(*since, after);
+            (ContainerState::Running(since), Some(after)) => {
+                let at = saturating_add(*since, after);
                 (at <= now, Some(at).filter(|at| *at > now))
             }
             _ => (false, None),
         }
     }
 
-    fn told_of_start(&self) -> [Word; 3] {
+    fn start_events(&self) -> [ContainerEvent; 3] {
         let image = self.image;
         [
             (
@@ -251,7 +255,7 @@ impl Container<'_> {
         ]
     }
 
-    fn told_of_waiting(&self, (reason, message): &(String, String)) -> Vec<Word> {
+    fn waiting_events(&self, (reason, message): &(String, String)) -> Vec<ContainerEvent> {
         let image = self.image;
         match reason.as_str() {
             "ErrImagePull" => vec![
@@ -267,7 +271,7 @@ impl Container<'_> {
         }
     }
 
-    fn id(&self, count: i64) -> String {
+    fn container_id(&self, count: i64) -> String {
         let name = format!("{}/{}/{count}", self.uid, self.name);
         let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, name.as_bytes());
         digest.as_ref().iter().fold("simulated://".to_owned(), |mut id, byte| {
@@ -277,27 +281,33 @@ impl Container<'_> {
         })
     }
 
-    fn status(&self, state: &State, last: Option<&Ended>, count: i64, is_ready: bool) -> Value {
-        let has_begun = !matches!(state, State::Waiting(..)) || last.is_some();
+    fn status(
+        &self,
+        state: &ContainerState,
+        last: Option<&TerminatedState>,
+        count: i64,
+        is_ready: bool,
+    ) -> Value {
+        let has_begun = !matches!(state, ContainerState::Waiting(..)) || last.is_some();
         // An init container that succeeded is ready, as a kubelet reports it.
-        let is_done = matches!(state, State::Ended(ended) if ended.code == 0) && self.is_initial;
+        let is_done = matches!(state, ContainerState::Terminated(ended) if ended.code == 0) && self.is_init;
         let mut status = json!({
             "name": self.name, "image": self.image, "imageID": "", "restartCount": count,
-            "ready": is_ready || is_done, "started": matches!(state, State::Running(_)),
-            "state": state.write(), "lastState": last.map_or(json!({}), |last| json!({"terminated": last.write()})),
+            "ready": is_ready || is_done, "started": matches!(state, ContainerState::Running(_)),
+            "state": state.to_json(), "lastState": last.map_or(json!({}), |last| json!({"terminated": last.to_json()})),
         });
         if has_begun {
             status["imageID"] = format!("simulated://{}", self.image).into();
-            status["containerID"] = self.id(count).into();
+            status["containerID"] = self.container_id(count).into();
         }
         status
     }
 }
 
-impl State {
-    fn read(state: &Value) -> Self {
-        if let Some(ended) = Ended::read(&state["terminated"]) {
-            return Self::Ended(ended);
+impl ContainerState {
+    fn from_json(state: &Value) -> Self {
+        if let Some(ended) = TerminatedState::from_json(&state["terminated"]) {
+            return Self::Terminated(ended);
         }
         if let Some(since) = time(&state["running"]["startedAt"]) {
             return Self::Running(since);
@@ -306,33 +316,33 @@ impl State {
         Self::Waiting(text("reason"), text("message"))
     }
 
-    fn write(&self) -> Value {
+    fn to_json(&self) -> Value {
         match self {
             Self::Waiting(reason, message) if message.is_empty() => json!({"waiting": {"reason": reason}}),
             Self::Waiting(reason, message) => json!({"waiting": {"reason": reason, "message": message}}),
             Self::Running(since) => json!({"running": {"startedAt": rfc3339(*since)}}),
-            Self::Ended(ended) => json!({"terminated": ended.write()}),
+            Self::Terminated(ended) => json!({"terminated": ended.to_json()}),
         }
     }
 }
 
-impl Ended {
-    fn read(terminated: &Value) -> Option<Self> {
+impl TerminatedState {
+    fn from_json(terminated: &Value) -> Option<Self> {
         let at = time(&terminated["finishedAt"])?;
         let text = |key: &str| terminated[key].as_str().unwrap_or_default().to_owned();
         Some(Self {
-            begun: time(&terminated["startedAt"]).unwrap_or(at),
-            at,
+            started_at: time(&terminated["startedAt"]).unwrap_or(at),
+            finished_at: at,
             code: terminated["exitCode"].as_i64().unwrap_or(0),
             reason: text("reason"),
             id: text("containerID"),
         })
     }
 
-    fn write(&self) -> Value {
+    fn to_json(&self) -> Value {
         json!({
-            "exitCode": self.code, "reason": self.reason, "startedAt": rfc3339(self.begun),
-            "finishedAt": rfc3339(self.at), "containerID": self.id,
+            "exitCode": self.code, "reason": self.reason, "startedAt": rfc3339(self.started_at),
+            "finishedAt": rfc3339(self.finished_at), "containerID": self.id,
         })
     }
 }
@@ -342,14 +352,14 @@ fn time(value: &Value) -> Option<Timestamp> {
 }
 
 /// Times come from a status that any client may write: the sum saturates at the last valid time.
-fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
+fn saturating_add(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// The back-off before the next start of a container with this restart count.
 fn back_off(restarts: i64) -> SignedDuration {
     let doublings = u32::try_from(restarts.clamp(1, 16).saturating_sub(1)).unwrap_or(0);
-    SignedDuration::from_secs((FIRST_BACK_OFF << doublings).min(LONGEST_BACK_OFF))
+    SignedDuration::from_secs((MIN_BACK_OFF << doublings).min(MAX_BACK_OFF))
 }
 
 /// Formats whole seconds as Go does: `10s`, `1m20s`.

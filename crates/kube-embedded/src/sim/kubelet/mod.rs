@@ -30,27 +30,27 @@ use super::nodes::is_alive;
 use super::{NODES, PODS, key_of, pods_on};
 use crate::access::items;
 use crate::clock::rfc3339;
-use crate::control::events::{About, Kind, Note};
-use crate::control::queue::{Controller, Next};
+use crate::control::events::{EventRecord, EventType, InvolvedObject};
+use crate::control::queue::{Action, Controller};
 use crate::control::view::{Node, Pod};
-use crate::control::{Component, Context, Failure, Part, settled};
+use crate::control::{Component, Context, ObjectPart, ReconcileError, ignore_not_found_or_conflict};
 use crate::store::{Event, EventKind, Key, Object};
-use addresses::Addresses;
-use references::Missing;
-use status::{Report, Surroundings};
+use addresses::PodAddresses;
+use references::MissingReference;
+use status::{PodEnvironment, PodStatusUpdate};
 
 const COMPONENT: &str = "kubelet";
-const NO_ADDRESS_PAUSE: Duration = Duration::from_secs(10);
+const NO_ADDRESS_REQUEUE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 pub(super) struct Kubelet {
-    addresses: Mutex<Addresses>,
+    addresses: Mutex<PodAddresses>,
     /// The pods that wait for each missing object.
-    missing: Mutex<HashMap<Key, BTreeSet<Key>>>,
+    waiting_pods: Mutex<HashMap<Key, BTreeSet<Key>>>,
 }
 
 /// Whether the kubelet still has work for the pod, now or later.
-fn is_unsettled(pod: &Pod) -> bool {
+fn needs_work(pod: &Pod) -> bool {
     if pod.spec.node_name.is_empty() {
         return false;
     }
@@ -58,36 +58,36 @@ fn is_unsettled(pod: &Pod) -> bool {
         // Without grace time left, only finalizers delay the deletion.
         return pod.metadata.deletion_grace_period_seconds != Some(0);
     }
-    !pod.is_finished() && (pod.status.phase != "Running" || has_plans(pod))
+    !pod.is_finished() && (pod.status.phase != "Running" || has_scheduled_changes(pod))
 }
 
 /// Whether a running pod will change without a change of its spec.
-fn has_plans(pod: &Pod) -> bool {
-    behaviour::is_asked(pod)
+fn has_scheduled_changes(pod: &Pod) -> bool {
+    behaviour::has_behaviour(pod)
         || status::completes(pod)
         || pod.spec.active_deadline_seconds.is_some()
         || pod.spec.ephemeral_containers.len() > pod.status.ephemeral_container_statuses.len()
 }
 
 impl Controller for Kubelet {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let pods = context.store.list(PODS, None).objects;
         let mut addresses = self.addresses.lock();
         // An address that is assigned but not in a stored status yet stays assigned.
-        addresses.keep(|key| context.store.get(PODS, &key.namespace, &key.name).is_some());
-        self.missing.lock().clear();
+        addresses.retain(|key| context.store.get(PODS, &key.namespace, &key.name).is_some());
+        self.waiting_pods.lock().clear();
         let mut keys = Vec::new();
         for object in pods {
             let (key, pod) = (key_of(PODS, &object), object.view::<Pod>());
-            addresses.see(&key, &pod);
-            if is_unsettled(&pod) {
+            addresses.record(&key, &pod);
+            if needs_work(&pod) {
                 keys.push(key);
             }
         }
         keys
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         match storage.as_ref() {
             PODS => {
@@ -96,8 +96,8 @@ impl Controller for Kubelet {
                     self.addresses.lock().release(&key);
                     return;
                 }
-                self.addresses.lock().see(&key, &pod);
-                if is_unsettled(&pod) {
+                self.addresses.lock().record(&key, &pod);
+                if needs_work(&pod) {
                     keys.push(key);
                 }
             }
@@ -112,56 +112,59 @@ impl Controller for Kubelet {
                 }
             }
             storage if references::is_reference(storage) && event.kind != EventKind::Deleted => {
-                let found = self.missing.lock().remove(&key_of(storage, object));
+                let found = self.waiting_pods.lock().remove(&key_of(storage, object));
                 keys.extend(found.into_iter().flatten());
             }
             _ => {}
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(object) = context.store.get(PODS, &key.namespace, &key.name) else { return Ok(Next::Rest) };
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(object) = context.store.get(PODS, &key.namespace, &key.name) else {
+            return Ok(Action::AwaitChange);
+        };
         let pod = object.view::<Pod>();
         let node = context.store.get(NODES, "", &pod.spec.node_name).map(|node| node.view::<Node>());
-        let Some(node) = node.filter(|node| is_alive(node) && is_unsettled(&pod)) else {
-            return Ok(Next::Rest);
+        let Some(node) = node.filter(|node| is_alive(node) && needs_work(&pod)) else {
+            return Ok(Action::AwaitChange);
         };
         if pod.metadata.is_deleting() {
             if !behaviour::is_stuck(&pod) {
-                settled(context.actor.delete_now(key, &object.uid).await)?;
+                ignore_not_found_or_conflict(context.client.delete_immediately(key, &object.uid).await)?;
             }
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         }
         let now = context.clock.now();
         let mut value = object.value();
         let deadline = deadline(&pod, &value["status"]);
         if deadline.is_some_and(|at| at <= now) {
-            expire(&mut value, now);
-            context.actor.update(Component::Kubelet, Part::Status, value).await?;
-            return Ok(Next::Rest);
+            fail_at_deadline(&mut value, now);
+            context.client.update(Component::Kubelet, ObjectPart::Status, value).await?;
+            return Ok(Action::AwaitChange);
         }
         let Some(pod_ip) = self.address(key, &pod, &node) else {
             // The node has no pod CIDR yet, or no free address.
-            return Ok(Next::After(NO_ADDRESS_PAUSE));
+            return Ok(Action::RequeueAfter(NO_ADDRESS_REQUEUE));
         };
         let host_ip = node.address("InternalIP").unwrap_or_default().to_owned();
         let pod_ip = if pod.spec.host_network { host_ip.clone() } else { pod_ip };
-        let around = self.look_around(context, key, &object, &value, (host_ip, pod_ip));
-        let Report { status, next, told } = status::report(&pod, &value["status"], &around);
+        let around = self.resolve_environment(context, key, &object, &value, (host_ip, pod_ip));
+        let PodStatusUpdate { status, next, events: told } =
+            status::next_status(&pod, &value["status"], &around);
         if value["status"] != status {
             let is_first = value["status"]["startTime"].is_null();
             value["status"] = status;
-            context.actor.update(Component::Kubelet, Part::Status, value).await?;
-            let unknown = if is_first { behaviour::unknown(&pod) } else { Vec::new() };
+            context.client.update(Component::Kubelet, ObjectPart::Status, value).await?;
+            let unknown = if is_first { behaviour::invalid_directives(&pod) } else { Vec::new() };
             for word in unknown {
                 let message = format!("\"{word}\" is not a behaviour that this cluster can simulate");
-                tell(context, &object, String::new(), (true, "UnknownBehaviour", message));
+                record_event(context, &object, String::new(), (true, "UnknownBehaviour", message));
             }
         }
         for (field, word) in told {
-            tell(context, &object, field, word);
+            record_event(context, &object, field, word);
         }
-        Ok(Next::Rest.or_at(next, now).or_at(deadline, now))
+        Ok(Action::AwaitChange.or_at(next, now).or_at(deadline, now))
     }
 }
 
@@ -170,37 +173,45 @@ impl Kubelet {
         if pod.spec.host_network {
             return Some(String::new());
         }
-        let given = self.addresses.lock().give(key, &node.metadata.name, &node.spec.pod_cidr);
+        let given = self.addresses.lock().allocate(key, &node.metadata.name, &node.spec.pod_cidr);
         given.map(|address| address.to_string())
     }
 
     /// Resolves what the pod needs on its node. A missing object wakes the pod when it is created.
-    fn look_around(
+    fn resolve_environment(
         &self,
         context: &Context,
         key: &Key,
         object: &Object,
         value: &Value,
         (host_ip, pod_ip): (String, String),
-    ) -> Surroundings {
+    ) -> PodEnvironment {
         let store = &context.store;
-        let wait = |missing: Missing| {
-            self.missing.lock().entry(missing.key).or_default().insert(key.clone());
+        let wait = |missing: MissingReference| {
+            self.waiting_pods.lock().entry(missing.key).or_default().insert(key.clone());
             missing.message
         };
-        let volume = references::of_volumes(store, &key.namespace, items(&value["spec"], "volumes"));
+        let volume = references::missing_for_volumes(store, &key.namespace, items(&value["spec"], "volumes"));
         let no_volume = volume.is_some();
         if let Some((volume, missing)) = volume {
             let message = format!("MountVolume.SetUp failed for volume \"{volume}\" : {}", wait(missing));
-            tell(context, object, String::new(), (true, "FailedMount", message));
+            record_event(context, object, String::new(), (true, "FailedMount", message));
         }
         let no_config = ["initContainers", "containers"].map(|list| {
             let containers = items(&value["spec"], list).iter();
             containers
-                .map(|container| references::of_container(store, &key.namespace, container).map(&wait))
+                .map(|container| {
+                    references::missing_for_container(store, &key.namespace, container).map(&wait)
+                })
                 .collect()
         });
-        Surroundings { host_ip, pod_ip, no_volume, no_config, now: context.clock.now() }
+        PodEnvironment {
+            host_ip,
+            pod_ip,
+            has_unmountable_volume: no_volume,
+            missing_config: no_config,
+            now: context.clock.now(),
+        }
     }
 }
 
@@ -211,7 +222,7 @@ fn deadline(pod: &Pod, status: &Value) -> Option<Timestamp> {
     start.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-fn expire(pod: &mut Value, now: Timestamp) {
+fn fail_at_deadline(pod: &mut Value, now: Timestamp) {
     let status = &mut pod["status"];
     status["phase"] = "Failed".into();
     status["reason"] = "DeadlineExceeded".into();
@@ -221,9 +232,22 @@ fn expire(pod: &mut Value, now: Timestamp) {
     }
 }
 
-fn tell(context: &Context, pod: &Object, field: String, (is_warning, reason, message): container::Word) {
-    let kind = if is_warning { Kind::Warning } else { Kind::Normal };
-    let about = About::new("v1", "Pod", pod).field(field);
+fn record_event(
+    context: &Context,
+    pod: &Object,
+    field: String,
+    (is_warning, reason, message): container::ContainerEvent,
+) {
+    let kind = if is_warning { EventType::Warning } else { EventType::Normal };
+    let about = InvolvedObject::new("v1", "Pod", pod).with_field_path(field);
     let host = pod.view::<Pod>().spec.node_name.clone();
-    context.events.record(Note { about, component: COMPONENT, kind, reason, message, action: None, host });
+    context.events.record(EventRecord {
+        involved_object: about,
+        component: COMPONENT,
+        event_type: kind,
+        reason,
+        message,
+        action: None,
+        host,
+    });
 }

@@ -16,7 +16,7 @@ pub(super) fn is_reference(storage: &str) -> bool {
 
 /// A missing object or key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Missing {
+pub(super) struct MissingReference {
     pub key: Key,
     /// The message as a kubelet words it.
     pub message: String,
@@ -27,24 +27,24 @@ fn names(storage: &str) -> (&'static str, &'static str) {
     if storage == SECRETS { ("secret", "Secret") } else { ("configmap", "ConfigMap") }
 }
 
-struct Reference<'a> {
+struct ConfigReference<'a> {
     storage: &'static str,
     name: &'a str,
     /// The keys of it that are required.
     keys: Vec<&'a str>,
 }
 
-impl<'a> Reference<'a> {
+impl<'a> ConfigReference<'a> {
     /// `None` for an optional or absent reference.
-    fn read(storage: &'static str, reference: &'a Value, name: &str, keys: Vec<&'a str>) -> Option<Self> {
+    fn parse(storage: &'static str, reference: &'a Value, name: &str, keys: Vec<&'a str>) -> Option<Self> {
         let is_wanted = !reference.is_null() && reference["optional"] != true;
         is_wanted.then(|| Self { storage, name: text(reference, name), keys })
     }
 
-    fn missing(&self, store: &Store, namespace: &str) -> Option<Missing> {
+    fn missing(&self, store: &Store, namespace: &str) -> Option<MissingReference> {
         let (word, kind) = names(self.storage);
         let missing = |message: String| {
-            Some(Missing { key: Key::new(&Arc::from(self.storage), namespace, self.name), message })
+            Some(MissingReference { key: Key::new(&Arc::from(self.storage), namespace, self.name), message })
         };
         let Some(object) = store.get(self.storage, namespace, self.name) else {
             return missing(format!("{word} \"{}\" not found", self.name));
@@ -61,18 +61,22 @@ impl<'a> Reference<'a> {
 }
 
 /// Returns the first object or key that the environment of a container requires and that is missing.
-pub(super) fn of_container(store: &Store, namespace: &str, container: &Value) -> Option<Missing> {
+pub(super) fn missing_for_container(
+    store: &Store,
+    namespace: &str,
+    container: &Value,
+) -> Option<MissingReference> {
     let single = items(container, "env").iter().flat_map(|variable| {
         let from = &variable["valueFrom"];
-        let read = |storage, reference: &'_ Value| -> Option<Missing> {
+        let read = |storage, reference: &'_ Value| -> Option<MissingReference> {
             let keys = vec![text(reference, "key")];
-            Reference::read(storage, reference, "name", keys)?.missing(store, namespace)
+            ConfigReference::parse(storage, reference, "name", keys)?.missing(store, namespace)
         };
         [read(CONFIG_MAPS, &from["configMapKeyRef"]), read(SECRETS, &from["secretKeyRef"])]
     });
     let whole = items(container, "envFrom").iter().flat_map(|source| {
-        let read = |storage, reference: &'_ Value| -> Option<Missing> {
-            Reference::read(storage, reference, "name", Vec::new())?.missing(store, namespace)
+        let read = |storage, reference: &'_ Value| -> Option<MissingReference> {
+            ConfigReference::parse(storage, reference, "name", Vec::new())?.missing(store, namespace)
         };
         [read(CONFIG_MAPS, &source["configMapRef"]), read(SECRETS, &source["secretRef"])]
     });
@@ -80,19 +84,19 @@ pub(super) fn of_container(store: &Store, namespace: &str, container: &Value) ->
 }
 
 /// Returns the first volume that cannot be mounted: its name, and the missing object.
-pub(super) fn of_volumes<'v>(
+pub(super) fn missing_for_volumes<'v>(
     store: &Store,
     namespace: &str,
     volumes: &'v [Value],
-) -> Option<(&'v str, Missing)> {
+) -> Option<(&'v str, MissingReference)> {
     volumes.iter().find_map(|volume| {
         let mut references = vec![
-            of_source(CONFIG_MAPS, &volume["configMap"], "name"),
-            of_source(SECRETS, &volume["secret"], "secretName"),
+            volume_reference(CONFIG_MAPS, &volume["configMap"], "name"),
+            volume_reference(SECRETS, &volume["secret"], "secretName"),
         ];
         for source in items(&volume["projected"], "sources") {
-            references.push(of_source(CONFIG_MAPS, &source["configMap"], "name"));
-            references.push(of_source(SECRETS, &source["secret"], "name"));
+            references.push(volume_reference(CONFIG_MAPS, &source["configMap"], "name"));
+            references.push(volume_reference(SECRETS, &source["secret"], "name"));
         }
         let missing =
             references.iter().flatten().find_map(|reference| reference.missing(store, namespace))?;
@@ -100,7 +104,7 @@ pub(super) fn of_volumes<'v>(
     })
 }
 
-fn of_source<'v>(storage: &'static str, source: &'v Value, name: &str) -> Option<Reference<'v>> {
+fn volume_reference<'v>(storage: &'static str, source: &'v Value, name: &str) -> Option<ConfigReference<'v>> {
     let keys = items(source, "items").iter().map(|item| text(item, "key")).collect();
-    Reference::read(storage, source, name, keys)
+    ConfigReference::parse(storage, source, name, keys)
 }

@@ -3,36 +3,39 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::behaviour::{self, Word};
-use super::container::{self, Container, End, Restarts, Script, Start, exit_code, is_running};
+use super::behaviour::{self, Directive};
+use super::container::{
+    self, ContainerEnd, ContainerScript, RestartPolicy, SimulatedContainer, StartOutcome, exit_code,
+    is_running,
+};
 use crate::access::{items, text};
 use crate::clock::rfc3339;
 use crate::control::view::{self, Pod};
 
 /// The field of a container list in the spec, and the field of its statuses.
-type List = (&'static str, &'static str);
+type ContainerListFields = (&'static str, &'static str);
 
-const INITIAL: List = ("initContainers", "initContainerStatuses");
-const MAIN: List = ("containers", "containerStatuses");
-const EPHEMERAL: List = ("ephemeralContainers", "ephemeralContainerStatuses");
+const INIT_CONTAINERS: ContainerListFields = ("initContainers", "initContainerStatuses");
+const CONTAINERS: ContainerListFields = ("containers", "containerStatuses");
+const EPHEMERAL_CONTAINERS: ContainerListFields = ("ephemeralContainers", "ephemeralContainerStatuses");
 
 /// The pod's context that the kubelet has resolved.
-pub(super) struct Surroundings {
+pub(super) struct PodEnvironment {
     pub host_ip: String,
     pub pod_ip: String,
     /// A volume cannot be mounted.
-    pub no_volume: bool,
+    pub has_unmountable_volume: bool,
     /// The missing configuration per container, in the order of the pod's lists: init containers, then main containers.
-    pub no_config: [Vec<Option<String>>; 2],
+    pub missing_config: [Vec<Option<String>>; 2],
     pub now: Timestamp,
 }
 
 /// The new status, and when to reconcile again.
-pub(super) struct Report {
+pub(super) struct PodStatusUpdate {
     pub status: Value,
     pub next: Option<Timestamp>,
     /// Events to record, each with the field path of its container.
-    pub told: Vec<(String, container::Word)>,
+    pub events: Vec<(String, container::ContainerEvent)>,
 }
 
 /// Whether the pod's containers terminate by themselves: it belongs to a Job, or is a hook or test of a chart.
@@ -43,97 +46,107 @@ pub(super) fn completes(pod: &Pod) -> bool {
     of_job || is_hook
 }
 
-fn script(words: &[Word], default: Script, start: Start) -> Script {
-    let mut script = Script { start, ..default };
+fn script(words: &[Directive], default: ContainerScript, start: StartOutcome) -> ContainerScript {
+    let mut script = ContainerScript { start, ..default };
     for word in words {
-        let ends = |after, code, reason| Some(End { after, code, reason });
+        let ends = |after, code, reason| Some(ContainerEnd { after, code, reason });
         match *word {
-            Word::SlowReady(after) => script.ready_after = Some(after),
-            Word::NeverReady => script.ready_after = None,
-            Word::CrashLoop(code) => {
+            Directive::SlowReady(after) => script.ready_after = Some(after),
+            Directive::NeverReady => script.ready_after = None,
+            Directive::CrashLoop(code) => {
                 script.ready_after = None;
-                script.end = ends(SignedDuration::ZERO, code, outcome(code));
+                script.end = ends(SignedDuration::ZERO, code, exit_reason(code));
             }
-            Word::ImagePullFail if script.start == Start::Fine => script.start = Start::NoImage,
-            Word::ConfigError if script.start == Start::Fine => {
-                script.start = Start::NoConfig("secret \"sim.longshore.dev\" not found".to_owned());
+            Directive::ImagePullFail if script.start == StartOutcome::Starts => {
+                script.start = StartOutcome::ImagePullFails;
             }
-            Word::OutOfMemory(after) => script.end = ends(after, 137, "OOMKilled"),
-            Word::Exit(code, after) => script.end = ends(after, code, outcome(code)),
-            Word::ImagePullFail | Word::ConfigError | Word::Unschedulable | Word::StuckTerminating => {}
+            Directive::ConfigError if script.start == StartOutcome::Starts => {
+                script.start =
+                    StartOutcome::ConfigMissing("secret \"sim.longshore.dev\" not found".to_owned());
+            }
+            Directive::OutOfMemory(after) => script.end = ends(after, 137, "OOMKilled"),
+            Directive::Exit(code, after) => script.end = ends(after, code, exit_reason(code)),
+            Directive::ImagePullFail
+            | Directive::ConfigError
+            | Directive::Unschedulable
+            | Directive::StuckTerminating => {}
         }
     }
     script
 }
 
-fn outcome(code: i64) -> &'static str {
+fn exit_reason(code: i64) -> &'static str {
     if code == 0 { "Completed" } else { "Error" }
 }
 
 /// Computes the next status of a pod. `old` is its stored status.
-pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
-    let now = around.now;
+pub(super) fn next_status(pod: &Pod, old: &Value, environment: &PodEnvironment) -> PodStatusUpdate {
+    let now = environment.now;
     let start = old["startTime"].as_str().and_then(|time| time.parse().ok()).unwrap_or(now);
     let of_pod = match pod.spec.restart_policy.as_str() {
-        "Never" => Restarts::Never,
-        "OnFailure" => Restarts::OnFailure,
-        _ => Restarts::Always,
+        "Never" => RestartPolicy::Never,
+        "OnFailure" => RestartPolicy::OnFailure,
+        _ => RestartPolicy::Always,
     };
     let waits_for = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
     let full_name = format!("{}_{}({})", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid);
-    let mut report = Report { status: old.clone(), next: None, told: Vec::new() };
-    let mut step = |spec: &view::Container, script: Script, restarts: Restarts, list: List| {
-        let is_initial = list == INITIAL && spec.restart_policy != "Always";
+    let mut report = PodStatusUpdate { status: old.clone(), next: None, events: Vec::new() };
+    let mut step = |spec: &view::Container,
+                    script: ContainerScript,
+                    restarts: RestartPolicy,
+                    list: ContainerListFields| {
+        let is_initial = list == INIT_CONTAINERS && spec.restart_policy != "Always";
         let found = items(old, list.1).iter().find(|status| status["name"] == *spec.name);
-        let container = Container {
+        let container = SimulatedContainer {
             name: &spec.name,
             image: &spec.image,
             script: &script,
-            restarts,
-            is_initial,
+            restart_policy: restarts,
+            is_init: is_initial,
             pod: &full_name,
             uid: &pod.metadata.uid,
-            waits_for,
+            waiting_reason: waits_for,
             pod_start: start,
         };
-        let outcome = container.step(found.unwrap_or(&Value::Null), now);
+        let outcome = container.advance(found.unwrap_or(&Value::Null), now);
         report.next = [report.next, outcome.next].into_iter().flatten().min();
         let field = format!("spec.{}{{{}}}", list.0, spec.name);
-        report.told.extend(outcome.told.into_iter().map(|word| (field.clone(), word)));
+        report.events.extend(outcome.events.into_iter().map(|word| (field.clone(), word)));
         outcome.status
     };
 
     let begin = |may_start: bool, missing: Option<&Option<String>>| match missing.and_then(Option::as_ref) {
-        _ if !may_start || around.no_volume => Start::NotYet,
-        Some(why) => Start::NoConfig(why.clone()),
-        None => Start::Fine,
+        _ if !may_start || environment.has_unmountable_volume => StartOutcome::Blocked,
+        Some(why) => StartOutcome::ConfigMissing(why.clone()),
+        None => StartOutcome::Starts,
     };
     let mut initialised = true;
     let mut initial = Vec::new();
     for (at, spec) in pod.spec.init_containers.iter().enumerate() {
         let is_sidecar = spec.restart_policy == "Always";
-        let words = behaviour::of_container(pod, &spec.name, true);
-        let default = if is_sidecar { Script::RUNS } else { Script::completes() };
-        let script = script(&words, default, begin(initialised, around.no_config[0].get(at)));
+        let words = behaviour::container_directives(pod, &spec.name, true);
+        let default = if is_sidecar { ContainerScript::RUNS } else { ContainerScript::completes() };
+        let script = script(&words, default, begin(initialised, environment.missing_config[0].get(at)));
         let restarts = match of_pod {
-            _ if is_sidecar => Restarts::Always,
-            Restarts::Never => Restarts::Never,
-            _ => Restarts::OnFailure,
+            _ if is_sidecar => RestartPolicy::Always,
+            RestartPolicy::Never => RestartPolicy::Never,
+            _ => RestartPolicy::OnFailure,
         };
-        let status = step(spec, script, restarts, INITIAL);
+        let status = step(spec, script, restarts, INIT_CONTAINERS);
         initialised &= if is_sidecar { is_running(&status) } else { exit_code(&status) == Some(0) };
         initial.push(status);
     }
     let mut others = Vec::new();
     for (at, spec) in pod.spec.containers.iter().enumerate() {
-        let words = behaviour::of_container(pod, &spec.name, false);
-        let default = if completes(pod) { Script::completes() } else { Script::RUNS };
-        let script = script(&words, default, begin(initialised, around.no_config[1].get(at)));
-        others.push(step(spec, script, of_pod, MAIN));
+        let words = behaviour::container_directives(pod, &spec.name, false);
+        let default = if completes(pod) { ContainerScript::completes() } else { ContainerScript::RUNS };
+        let script = script(&words, default, begin(initialised, environment.missing_config[1].get(at)));
+        others.push(step(spec, script, of_pod, CONTAINERS));
     }
     let ephemeral = pod.spec.ephemeral_containers.iter();
-    let ephemeral: Vec<Value> =
-        ephemeral.map(|spec| step(spec, Script::RUNS, Restarts::Never, EPHEMERAL)).collect();
+    let ephemeral: Vec<Value> = ephemeral
+        .map(|spec| step(spec, ContainerScript::RUNS, RestartPolicy::Never, EPHEMERAL_CONTAINERS))
+        .collect();
     let phase = phase(pod, &initial, &others, of_pod);
     if matches!(phase, "Succeeded" | "Failed") {
         // Sidecars are stopped when the main containers have terminated.
@@ -149,16 +162,18 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
     status["phase"] = phase.into();
     status["observedGeneration"] = pod.metadata.generation.into();
     status["startTime"] = rfc3339(start).into();
-    if !around.host_ip.is_empty() {
-        status["hostIP"] = around.host_ip.as_str().into();
-        status["hostIPs"] = json!([{"ip": around.host_ip}]);
+    if !environment.host_ip.is_empty() {
+        status["hostIP"] = environment.host_ip.as_str().into();
+        status["hostIPs"] = json!([{"ip": environment.host_ip}]);
     }
-    if !around.pod_ip.is_empty() && !around.no_volume {
-        status["podIP"] = around.pod_ip.as_str().into();
-        status["podIPs"] = json!([{"ip": around.pod_ip}]);
+    if !environment.pod_ip.is_empty() && !environment.has_unmountable_volume {
+        status["podIP"] = environment.pod_ip.as_str().into();
+        status["podIPs"] = json!([{"ip": environment.pod_ip}]);
     }
-    conditions(pod, &mut status, (&initial, &others), phase, around);
-    for (list, statuses) in [(INITIAL, initial), (MAIN, others), (EPHEMERAL, ephemeral)] {
+    conditions(pod, &mut status, (&initial, &others), phase, environment);
+    for (list, statuses) in
+        [(INIT_CONTAINERS, initial), (CONTAINERS, others), (EPHEMERAL_CONTAINERS, ephemeral)]
+    {
         if !statuses.is_empty() {
             status[list.1] = statuses.into();
         }
@@ -168,11 +183,11 @@ pub(super) fn report(pod: &Pod, old: &Value, around: &Surroundings) -> Report {
 }
 
 /// Returns the phase, as a kubelet derives it.
-fn phase(pod: &Pod, initial: &[Value], others: &[Value], restarts: Restarts) -> &'static str {
+fn phase(pod: &Pod, initial: &[Value], others: &[Value], restarts: RestartPolicy) -> &'static str {
     let failed_to_begin = |(spec, status): (&view::Container, &Value)| {
         spec.restart_policy != "Always" && exit_code(status).is_some_and(|code| code != 0)
     };
-    if restarts == Restarts::Never && pod.spec.init_containers.iter().zip(initial).any(failed_to_begin) {
+    if restarts == RestartPolicy::Never && pod.spec.init_containers.iter().zip(initial).any(failed_to_begin) {
         return "Failed";
     }
     let has_begun =
@@ -198,13 +213,13 @@ fn conditions(
     status: &mut Value,
     (initial, others): (&[Value], &[Value]),
     phase: &str,
-    around: &Surroundings,
+    environment: &PodEnvironment,
 ) {
     let is_sidecar = |status: &Value| {
         let specs = pod.spec.init_containers.iter();
         specs.into_iter().any(|spec| status["name"] == *spec.name && spec.restart_policy == "Always")
     };
-    let has_network = !around.no_volume && phase != "Succeeded" && phase != "Failed";
+    let has_network = !environment.has_unmountable_volume && phase != "Succeeded" && phase != "Failed";
     let is_begun = |status: &&Value| {
         if is_sidecar(status) { status["started"] == true } else { status["ready"] == true }
     };
@@ -231,7 +246,7 @@ fn conditions(
         }
     };
     let network = if has_network { "True" } else { "False" };
-    let now = rfc3339(around.now);
+    let now = rfc3339(environment.now);
     let mut put = |kind: &str, (truth, reason, message): (&str, &str, String)| {
         set_condition(status, kind, (truth, reason, &message), &now);
     };

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 use crate::sim::Simulation;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
-async fn world() -> World {
-    World::with(Simulation { nodes: 1, ..Simulation::default() }).await
+async fn world() -> TestCluster {
+    TestCluster::with_simulation(Simulation { nodes: 1, ..Simulation::default() }).await
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
@@ -23,12 +23,12 @@ fn pod(name: &str, behaviour: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name, "annotations": annotations}, "spec": whole})
 }
 
-async fn status(world: &World, name: &str) -> Value {
+async fn status(world: &TestCluster, name: &str) -> Value {
     world.get(&format!("{PODS}/{name}")).await["status"].clone()
 }
 
 /// Summarises a pod's status: `Running ready=True c: running x0`.
-async fn summary(world: &World, name: &str) -> String {
+async fn summary(world: &TestCluster, name: &str) -> String {
     let status = status(world, name).await;
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let condition = |kind: &str| {
@@ -48,7 +48,7 @@ async fn summary(world: &World, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_pod_gets_a_node_and_an_address_and_runs() {
+async fn pod_gets_node_and_address_and_runs() {
     let world = world().await;
     let init =
         json!([{"name": "first", "image": "i"}, {"name": "side", "image": "s", "restartPolicy": "Always"}]);
@@ -67,7 +67,7 @@ async fn a_pod_gets_a_node_and_an_address_and_runs() {
         kinds,
         ["ContainersReady", "Initialized", "PodReadyToStartContainers", "PodScheduled", "Ready"]
     );
-    let told = world.told("default", "Pod").await;
+    let told = world.list_events("default", "Pod").await;
     assert_eq!(told[0], "Scheduled: Successfully assigned default/a to node-0");
     assert_eq!(told.iter().filter(|line| *line == "Started: Container started").count(), 3);
 
@@ -79,7 +79,7 @@ async fn a_pod_gets_a_node_and_an_address_and_runs() {
 }
 
 #[tokio::test]
-async fn pods_of_jobs_and_hooks_finish_and_others_go_on() {
+async fn pods_of_jobs_and_hooks_complete_and_others_keep_running() {
     let world = world().await;
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
     let job = json!({"metadata": {"name": "j"}, "spec": {"suspend": true, "template": template}});
@@ -105,7 +105,7 @@ async fn pods_of_jobs_and_hooks_finish_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn failures_come_when_they_are_asked_for() {
+async fn behaviour_annotation_causes_failures() {
     let world = world().await;
     for (name, behaviour) in [
         ("slow", "slow-ready=20s"),
@@ -168,7 +168,7 @@ async fn failures_come_when_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_pod_waits_for_what_it_needs() {
+async fn pod_waits_for_missing_references() {
     let world = world().await;
     let env = json!([{"name": "c", "image": "i", "envFrom": [{"secretRef": {"name": "s"}}],
         "env": [{"name": "E", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}},
@@ -176,7 +176,7 @@ async fn a_pod_waits_for_what_it_needs() {
     let volume = json!([{"name": "v", "configMap": {"name": "m"}}]);
     world.create(PODS, pod("a", "", json!({"containers": env, "volumes": volume}))).await;
     assert_eq!(summary(&world, "a").await, "Pending ready=False c: ContainerCreating x0");
-    let told = world.told("default", "Pod").await;
+    let told = world.list_events("default", "Pod").await;
     let mount = "FailedMount: MountVolume.SetUp failed for volume \"v\" : configmap \"m\" not found";
     assert!(told.iter().any(|line| line == mount), "{told:?}");
     let map = json!({"metadata": {"name": "m"}, "data": {"other": "1"}});

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 
 use super::{NODES, is_alive};
 use crate::clock::rfc3339_micro;
-use crate::control::queue::{Controller, Next};
+use crate::control::queue::{Action, Controller};
 use crate::control::view::Node;
-use crate::control::{Component, Context, Failure};
+use crate::control::{Component, Context, ReconcileError};
 use crate::store::{Change, Event, EventKind, Expect, Key, Object, Op};
 
 const LEASES: &str = "leases.coordination.k8s.io";
 const NAMESPACE: &str = "kube-node-lease";
-const LASTS_SECONDS: i64 = 40;
-const RENEWED_EVERY: SignedDuration = SignedDuration::from_secs(30);
+const LEASE_DURATION_SECONDS: i64 = 40;
+const RENEW_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 
 pub(in crate::sim) struct Leases;
 
@@ -29,12 +29,12 @@ fn all_leases() -> Key {
     Key::new(&LEASES.into(), NAMESPACE, "")
 }
 
-fn lease_of(context: &Context, node: &str) -> Option<Arc<Object>> {
+fn get_lease(context: &Context, node: &str) -> Option<Arc<Object>> {
     context.store.get(LEASES, NAMESPACE, node)
 }
 
 /// Whether the event is the first heartbeat of a node.
-pub(super) fn is_first(storage: &Arc<str>, event: &Event) -> bool {
+pub(super) fn is_first_heartbeat(storage: &Arc<str>, event: &Event) -> bool {
     storage.as_ref() == LEASES
         && event.kind == EventKind::Added
         && event.object.namespace.as_ref() == NAMESPACE
@@ -45,31 +45,31 @@ fn renewed_at(lease: &Value) -> Option<Timestamp> {
 }
 
 /// Returns when the Lease of a node expires unless it is renewed.
-pub(super) fn runs_out(context: &Context, node: &str) -> Option<Timestamp> {
-    let renewed = renewed_at(&lease_of(context, node)?.value())?;
-    renewed.checked_add(SignedDuration::from_secs(LASTS_SECONDS)).ok()
+pub(super) fn expires_at(context: &Context, node: &str) -> Option<Timestamp> {
+    let renewed = renewed_at(&get_lease(context, node)?.value())?;
+    renewed.checked_add(SignedDuration::from_secs(LEASE_DURATION_SECONDS)).ok()
 }
 
 impl Controller for Leases {
-    fn everything(&self, _: &Context) -> Vec<Key> {
+    fn initial_keys(&self, _: &Context) -> Vec<Key> {
         vec![all_leases()]
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, _: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, _: &Event, keys: &mut Vec<Key>) {
         if storage.as_ref() == NODES && keys.is_empty() {
             keys.push(all_leases());
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let now = context.clock.now();
         let mut leases = Vec::new();
         for node in context.store.list(NODES, None).objects {
             if !is_alive(&node.view::<Node>()) {
                 continue;
             }
-            leases.push(match lease_of(context, &node.name) {
-                None => context.actor.create(Component::Kubelet, new(&node, now)).await?,
+            leases.push(match get_lease(context, &node.name) {
+                None => context.client.create(Component::Kubelet, new_lease(&node, now)).await?,
                 Some(lease) => lease,
             });
         }
@@ -77,10 +77,10 @@ impl Controller for Leases {
         // A time in the future is not from this controller: it must not stop the renewals.
         let past = |value| renewed_at(value).filter(|at| *at <= now).unwrap_or(Timestamp::UNIX_EPOCH);
         let renewed = values.iter().map(past);
-        let Some(oldest) = renewed.min() else { return Ok(Next::Rest) };
-        let due = later(oldest);
+        let Some(oldest) = renewed.min() else { return Ok(Action::AwaitChange) };
+        let due = saturating_add(oldest);
         if due > now {
-            return Ok(Next::At(due));
+            return Ok(Action::RequeueAt(due));
         }
         let renewals = leases.iter().zip(values).map(|(lease, mut value)| {
             value["spec"]["renewTime"] = rfc3339_micro(now).into();
@@ -88,19 +88,19 @@ impl Controller for Leases {
             Change { key: Key::new(&key.storage, NAMESPACE, &lease.name), expect, op: Op::Put(value) }
         });
         context.store.commit(renewals.collect()).await?;
-        Ok(Next::At(later(now)))
+        Ok(Action::RequeueAt(saturating_add(now)))
     }
 }
 
-fn later(at: Timestamp) -> Timestamp {
-    at.checked_add(RENEWED_EVERY).unwrap_or(Timestamp::MAX)
+fn saturating_add(at: Timestamp) -> Timestamp {
+    at.checked_add(RENEW_INTERVAL).unwrap_or(Timestamp::MAX)
 }
 
-fn new(node: &Object, now: Timestamp) -> Value {
+fn new_lease(node: &Object, now: Timestamp) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": node.name, "namespace": NAMESPACE, "ownerReferences": [
             {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}]},
-        "spec": {"holderIdentity": node.name, "leaseDurationSeconds": LASTS_SECONDS, "renewTime": rfc3339_micro(now)},
+        "spec": {"holderIdentity": node.name, "leaseDurationSeconds": LEASE_DURATION_SECONDS, "renewTime": rfc3339_micro(now)},
     })
 }

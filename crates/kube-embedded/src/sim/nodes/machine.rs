@@ -7,13 +7,13 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
-use super::SIMULATED;
+use super::SIMULATED_LABEL;
 use crate::control::view::Node;
 use crate::sim::Simulation;
 
 /// The first addresses of the pod CIDRs and of the nodes. The two ranges do not overlap, and neither overlaps the Service range.
-const PODS_FROM: u32 = u32::from_be_bytes([10, 128, 0, 0]);
-const NODES_FROM: u32 = u32::from_be_bytes([10, 64, 0, 0]);
+const POD_CIDR_BASE: u32 = u32::from_be_bytes([10, 128, 0, 0]);
+const NODE_ADDRESS_BASE: u32 = u32::from_be_bytes([10, 64, 0, 0]);
 /// Bits of an address that differ within the pod CIDR of one node.
 const RANGE_BITS: u32 = 10;
 /// The number of pod CIDRs.
@@ -34,7 +34,7 @@ const CONDITIONS: [(&str, &str, &str, &str); 5] = [
 
 /// `status.nodeInfo`.
 #[rustfmt::skip]
-const INFO: [(&str, &str); 10] = [
+const NODE_INFO: [(&str, &str); 10] = [
     ("architecture",            "amd64"),
     ("bootID",                  ""),
     ("containerRuntimeVersion", "simulated://1"),
@@ -48,18 +48,18 @@ const INFO: [(&str, &str); 10] = [
 ];
 
 /// A Node as its kubelet registers it.
-pub(super) fn new(name: &str, simulation: &Simulation) -> Value {
+pub(super) fn new_node(name: &str, simulation: &Simulation) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {
             "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", SIMULATED: "true",
+            "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", SIMULATED_LABEL: "true",
         }},
-        "status": {"capacity": amounts(simulation), "allocatable": amounts(simulation)},
+        "status": {"capacity": capacity(simulation), "allocatable": capacity(simulation)},
     })
 }
 
-fn amounts(simulation: &Simulation) -> Value {
+fn capacity(simulation: &Simulation) -> Value {
     json!({
         "cpu": simulation.cpu, "memory": simulation.memory, "pods": simulation.pods.to_string(),
         "ephemeral-storage": DISK,
@@ -74,10 +74,10 @@ pub(super) fn report(node: &mut Value, simulation: &Simulation, range: u32, now:
     let status = &mut node["status"];
     for key in ["capacity", "allocatable"] {
         if status[key].as_object().is_none_or(serde_json::Map::is_empty) {
-            status[key] = amounts(simulation);
+            status[key] = capacity(simulation);
         }
     }
-    for (key, value) in INFO {
+    for (key, value) in NODE_INFO {
         let found = &mut status["nodeInfo"][key];
         if found.as_str().is_none_or(str::is_empty) {
             *found = value.into();
@@ -96,13 +96,18 @@ pub(super) fn report(node: &mut Value, simulation: &Simulation, range: u32, now:
     for (kind, truth, reason, message) in CONDITIONS {
         // The first conditions date from the creation of the node.
         let since = if is_first { &born } else { &Value::from(now) };
-        set(list(&mut status["conditions"]), kind, (truth, reason, message), (since, now));
+        set_condition(list(&mut status["conditions"]), kind, (truth, reason, message), (since, now));
     }
     *status != before
 }
 
 /// Sets one condition unless it has that status already.
-fn set(conditions: &mut Vec<Value>, kind: &str, words: (&str, &str, &str), (since, now): (&Value, &str)) {
+fn set_condition(
+    conditions: &mut Vec<Value>,
+    kind: &str,
+    words: (&str, &str, &str),
+    (since, now): (&Value, &str),
+) {
     let (status, reason, message) = words;
     let place = conditions.iter().position(|condition| condition["type"] == kind);
     if place.is_some_and(|at| conditions[at]["status"] == status) {
@@ -121,11 +126,11 @@ fn set(conditions: &mut Vec<Value>, kind: &str, words: (&str, &str, &str), (sinc
 }
 
 /// Sets the conditions of a node whose heartbeats have stopped to `Unknown`. Returns whether anything changed.
-pub(super) fn fall_silent(node: &mut Value, now: &str) -> bool {
+pub(super) fn set_conditions_unknown(node: &mut Value, now: &str) -> bool {
     let before = node["status"].clone();
     for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
         let words = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.");
-        set(list(&mut node["status"]["conditions"]), kind, words, (&now.into(), now));
+        set_condition(list(&mut node["status"]["conditions"]), kind, words, (&now.into(), now));
     }
     node["status"] != before
 }
@@ -139,24 +144,24 @@ fn list(value: &mut Value) -> &mut Vec<Value> {
 
 /// The pod CIDR with this number.
 pub(super) fn cidr(range: u32) -> String {
-    format!("{}/{}", Ipv4Addr::from(PODS_FROM + ((range % RANGES) << RANGE_BITS)), 32 - RANGE_BITS)
+    format!("{}/{}", Ipv4Addr::from(POD_CIDR_BASE + ((range % RANGES) << RANGE_BITS)), 32 - RANGE_BITS)
 }
 
 fn address(range: u32) -> Ipv4Addr {
-    Ipv4Addr::from(NODES_FROM + 1 + range)
+    Ipv4Addr::from(NODE_ADDRESS_BASE + 1 + range)
 }
 
 /// The number of a pod CIDR that [`cidr`] formatted.
-pub(super) fn range_of(cidr: &str) -> Option<u32> {
+pub(super) fn parse_cidr(cidr: &str) -> Option<u32> {
     let (base, _) = cidr.split_once('/')?;
-    let at = u32::from(base.parse::<Ipv4Addr>().ok()?).checked_sub(PODS_FROM)? >> RANGE_BITS;
+    let at = u32::from(base.parse::<Ipv4Addr>().ok()?).checked_sub(POD_CIDR_BASE)? >> RANGE_BITS;
     (at < RANGES).then_some(at)
 }
 
 /// The number from which a node's own address was derived.
-pub(super) fn range_of_address(node: &Node) -> Option<u32> {
+pub(super) fn parse_node_address(node: &Node) -> Option<u32> {
     let address: Ipv4Addr = node.address("InternalIP")?.parse().ok()?;
-    let at = u32::from(address).checked_sub(NODES_FROM + 1)?;
+    let at = u32::from(address).checked_sub(NODE_ADDRESS_BASE + 1)?;
     (at < RANGES).then_some(at)
 }
 
@@ -165,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kubelet_fills_in_what_nobody_has_said_and_then_rests() {
+    fn report_fills_missing_fields_and_is_idempotent() {
         let mut node = json!({
             "metadata": {"name": "edge", "creationTimestamp": "2026-01-02T03:00:00Z"},
             "status": {"capacity": {"cpu": "2"}, "addresses": [{"type": "InternalIP", "address": "1.2.3.4"}],
@@ -186,8 +191,8 @@ mod tests {
         assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("True")));
         assert_eq!(ready["lastTransitionTime"], "2026-01-02T03:00:00Z");
 
-        assert!(fall_silent(&mut node, "2026-01-02T03:10:00Z"));
-        assert!(!fall_silent(&mut node, "2026-01-02T03:11:00Z"));
+        assert!(set_conditions_unknown(&mut node, "2026-01-02T03:10:00Z"));
+        assert!(!set_conditions_unknown(&mut node, "2026-01-02T03:11:00Z"));
         let ready = &node["status"]["conditions"][4];
         assert_eq!(
             (&ready["reason"], &ready["lastHeartbeatTime"]),
@@ -197,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_found_again_in_what_was_written() {
+    fn pod_cidr_number_round_trips() {
         assert_eq!((cidr(0).as_str(), cidr(5).as_str()), ("10.128.0.0/22", "10.128.20.0/22"));
         assert_eq!(
-            (range_of(&cidr(0)), range_of(&cidr(8191)), range_of("10.244.0.0/24")),
+            (parse_cidr(&cidr(0)), parse_cidr(&cidr(8191)), parse_cidr("10.244.0.0/24")),
             (Some(0), Some(8191), Some(7424))
         );
-        assert_eq!((range_of("192.168.0.0/24"), range_of("")), (None, None));
+        assert_eq!((parse_cidr("192.168.0.0/24"), parse_cidr("")), (None, None));
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 use crate::sim::Simulation;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -16,14 +16,14 @@ fn pod(name: &str, node: &str, tolerations: Value) -> Value {
         "spec": {"nodeName": node, "tolerations": tolerations, "containers": containers}})
 }
 
-async fn condition(world: &World, path: &str, kind: &str) -> String {
+async fn condition(world: &TestCluster, path: &str, kind: &str) -> String {
     let object = world.get(path).await;
     let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions.iter().find(|condition| condition["type"] == kind);
     found.map_or("-", |condition| condition["status"].as_str().unwrap()).to_owned()
 }
 
-async fn names(world: &World, path: &str) -> Vec<String> {
+async fn names(world: &TestCluster, path: &str) -> Vec<String> {
     world
         .list(path)
         .await
@@ -32,7 +32,7 @@ async fn names(world: &World, path: &str) -> Vec<String> {
         .collect()
 }
 
-async fn taints(world: &World, node: &str) -> Vec<String> {
+async fn taints(world: &TestCluster, node: &str) -> Vec<String> {
     let node = world.get(&format!("/api/v1/nodes/{node}")).await;
     let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
     taints
@@ -43,7 +43,7 @@ async fn taints(world: &World, node: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn nodes_are_ready_and_renew_their_leases() {
-    let world = World::with(Simulation::default()).await;
+    let world = TestCluster::with_simulation(Simulation::default()).await;
     assert_eq!(names(&world, "/api/v1/nodes").await, ["node-0", "node-1", "node-2"]);
     assert_eq!(condition(&world, "/api/v1/nodes/node-1", "Ready").await, "True");
     assert_eq!(taints(&world, "node-1").await, [""; 0]);
@@ -67,7 +67,7 @@ async fn nodes_are_ready_and_renew_their_leases() {
     assert_eq!(renewed().await, "2026-01-02T03:04:05.000000Z");
     world.advance(1).await;
     assert_eq!(renewed().await, "2026-01-02T03:04:35.000000Z");
-    let told = world.told("default", "Node").await;
+    let told = world.list_events("default", "Node").await;
     assert!(
         told.contains(&"RegisteredNode: Node theirs event: Registered Node theirs in Controller".to_owned())
     );
@@ -76,8 +76,8 @@ async fn nodes_are_ready_and_renew_their_leases() {
 }
 
 #[tokio::test]
-async fn a_lost_node_loses_its_pods_and_comes_back() {
-    let world = World::with(Simulation::default()).await;
+async fn lost_node_loses_its_pods_and_recovers() {
+    let world = TestCluster::with_simulation(Simulation::default()).await;
     world.create(PODS, pod("plain", "node-0", json!([]))).await;
     world.create(PODS, pod("patient", "node-0", json!([{"operator": "Exists"}]))).await;
     let lost = |value: Value| json!({"metadata": {"annotations": {"sim.longshore.dev/lost": value}}});
@@ -106,7 +106,7 @@ async fn a_lost_node_loses_its_pods_and_comes_back() {
     for name in ["late", "patient"] {
         assert_eq!(condition(&world, &format!("{PODS}/{name}"), "Ready").await, "True", "{name}");
     }
-    let told = world.told("default", "Pod").await;
+    let told = world.list_events("default", "Pod").await;
     for line in
         ["NodeNotReady: Node is not ready", "TaintManagerEviction: Marking for deletion Pod default/plain"]
     {
@@ -115,8 +115,8 @@ async fn a_lost_node_loses_its_pods_and_comes_back() {
 }
 
 #[tokio::test]
-async fn pods_leave_a_node_that_does_not_want_them_or_is_gone() {
-    let world = World::with(Simulation::default()).await;
+async fn pods_are_evicted_from_tainted_or_deleted_node() {
+    let world = TestCluster::with_simulation(Simulation::default()).await;
     let tolerant =
         json!([{"key": "out", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]);
     world.create(PODS, pod("tolerant", "node-0", tolerant)).await;
@@ -142,13 +142,13 @@ async fn configured_nodes_are_made_once() {
         let cluster = loop {
             let simulation = Some(Simulation { nodes, ..Simulation::default() });
             let data = Some(folder.path().to_owned());
-            match Cluster::open(Config { data, simulation, ..Config::default() }).await {
+            match Cluster::open(Config { data_dir: data, simulation, ..Config::default() }).await {
                 Ok(cluster) => break cluster,
                 // The controllers of the previous cluster may still hold the store open.
                 Err(_) => tokio::task::yield_now().await,
             }
         };
-        cluster.rest().await;
+        cluster.wait_until_idle().await;
         let nodes = cluster.store().list("nodes", None).objects;
         (cluster, nodes.iter().map(|node| node.name.to_string()).collect::<Vec<_>>())
     };
@@ -157,7 +157,7 @@ async fn configured_nodes_are_made_once() {
     let client = cluster.client(User::admin());
     let request = http::Request::delete("/api/v1/nodes/node-0").body(Vec::new().into()).unwrap();
     assert!(client.send(request).await.unwrap().status().is_success());
-    cluster.rest().await;
+    cluster.wait_until_idle().await;
     cluster.stop();
     drop((client, cluster));
     let (cluster, nodes) = open(3).await;
@@ -166,10 +166,10 @@ async fn configured_nodes_are_made_once() {
 }
 
 #[tokio::test]
-async fn a_node_with_a_kubelet_of_its_own_is_heard_by_its_lease() {
+async fn health_of_node_with_real_kubelet_follows_its_lease() {
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     const NODE: &str = "/api/v1/nodes/edge";
-    let world = World::without_nodes().await;
+    let world = TestCluster::without_nodes().await;
     let kubelet = world.cluster.client(User::named("system:node:edge", &["system:nodes"]));
     let send = async |method: &str, path: &str, body: Value| {
         let media = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
@@ -177,7 +177,7 @@ async fn a_node_with_a_kubelet_of_its_own_is_heard_by_its_lease() {
         let body = body.to_string().into_bytes().into();
         let answer = kubelet.send(request.body(body).unwrap()).await.unwrap();
         assert!(answer.status().is_success(), "{method} {path}: {}", answer.status());
-        world.rest().await;
+        world.wait_until_idle().await;
     };
     let renewed = || json!(crate::clock::rfc3339_micro(crate::clock::Clock::now(world.clock.as_ref())));
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});

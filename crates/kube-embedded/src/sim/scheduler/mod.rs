@@ -4,18 +4,18 @@
 //! a node, a claim, or a deleted pod.
 //!
 //! Modules:
-//! - `picture`: snapshot of nodes and what is in use on each
-//! - `nodes`, `resources`, `volumes`, `neighbours`, `spread`: filters and scores of one subject each
-//! - `choose`: combines them into a choice
+//! - `snapshot`: snapshot of nodes and what is in use on each
+//! - `nodes`, `resources`, `volumes`, `pod_affinity`, `spread`: filters and scores of one subject each
+//! - `selection`: combines them and selects a node
 //!
 //! Invariant: a pod is counted in the snapshot before its binding is written.
 //! Not implemented: preemption by priority.
 
-mod choose;
-mod neighbours;
 pub(crate) mod nodes;
-mod picture;
+mod pod_affinity;
 mod resources;
+mod selection;
+mod snapshot;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -30,62 +30,62 @@ use serde_json::{Value, json};
 
 use super::{NODES, PODS, key_of};
 use crate::clock::rfc3339;
-use crate::control::events::{About, Kind, Note};
-use crate::control::queue::{Controller, Next};
+use crate::control::events::{EventRecord, EventType, InvolvedObject};
+use crate::control::queue::{Action, Controller};
 use crate::control::view::{Node, Pod};
-use crate::control::{Component, Context, Failure, Part};
+use crate::control::{Component, Context, ObjectPart, ReconcileError};
 use crate::error::ApiError;
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 use crate::store::{Event, EventKind, Key, Object};
-use picture::Picture;
-use volumes::{CLAIMS, CLASSES, SELECTED_NODE, VOLUMES, Volumes};
+use snapshot::ClusterSnapshot;
+use volumes::{CLAIMS, CLASSES, PodVolumes, SELECTED_NODE, VOLUMES};
 
 const COMPONENT: &str = "default-scheduler";
 /// Limit for the spread constraints and affinity terms of one pod. Each is compared with the pods of every node.
-const MOST_TERMS: usize = 100;
+const MAX_TERMS: usize = 100;
 
 /// A pod to schedule.
-struct Wishes<'a> {
+struct PendingPod<'a> {
     namespace: &'a str,
     pod: &'a Pod,
     /// Its `sim.longshore.dev/behaviour` annotation makes it unschedulable.
-    is_unwelcome: bool,
+    is_unschedulable: bool,
 }
 
 /// Why a node rejects a pod.
 #[derive(Debug)]
-struct Refusal {
+struct NodeRejection {
     reasons: Vec<String>,
     /// The pod would not fit even without the pods on the node (`UnschedulableAndUnresolvable` in kube-scheduler).
-    is_hopeless: bool,
+    is_unresolvable: bool,
 }
 
-impl Refusal {
-    fn hopeless(reason: &str) -> Self {
-        Self { reasons: vec![reason.to_owned()], is_hopeless: true }
+impl NodeRejection {
+    fn unresolvable(reason: &str) -> Self {
+        Self { reasons: vec![reason.to_owned()], is_unresolvable: true }
     }
 
-    fn now(reason: &str) -> Self {
-        Self { reasons: vec![reason.to_owned()], is_hopeless: false }
+    fn unschedulable(reason: &str) -> Self {
+        Self { reasons: vec![reason.to_owned()], is_unresolvable: false }
     }
 }
 
 #[derive(Default)]
 pub(super) struct Scheduler {
-    state: Mutex<State>,
+    state: Mutex<SchedulerState>,
 }
 
 #[derive(Default)]
-struct State {
-    picture: Picture,
+struct SchedulerState {
+    snapshot: ClusterSnapshot,
     /// Unschedulable pods, and whether each has pod affinity.
-    waiting: BTreeMap<Key, bool>,
+    unschedulable: BTreeMap<Key, bool>,
 }
 
 /// Which unschedulable pods an event may make schedulable.
-enum Helped {
-    Nobody,
-    WhoWantsCompany,
+enum QueueingHint {
+    Skip,
+    PodsWithAffinity,
     All,
 }
 
@@ -98,23 +98,23 @@ fn is_pending(pod: &Pod) -> bool {
 }
 
 /// Why a pod is not scheduled at all: its constraints are too many to evaluate.
-fn too_complex(pod: &Pod) -> Option<String> {
+fn complexity_error(pod: &Pod) -> Option<String> {
     let terms = |kind: &str, list: &str| pod.spec.affinity[kind][list].as_array().map_or(0, Vec::len);
     let of = |kind: &str| {
         terms(kind, "requiredDuringSchedulingIgnoredDuringExecution")
             + terms(kind, "preferredDuringSchedulingIgnoredDuringExecution")
     };
     let count = pod.spec.topology_spread_constraints.len() + of("podAffinity") + of("podAntiAffinity");
-    if count > MOST_TERMS {
+    if count > MAX_TERMS {
         return Some(format!(
-            "the pod has {count} topology spread constraints and pod affinity terms (limit {MOST_TERMS}); use fewer"
+            "the pod has {count} topology spread constraints and pod affinity terms (limit {MAX_TERMS}); use fewer"
         ));
     }
-    nodes::too_complex(&pod.spec)
+    nodes::complexity_error(&pod.spec)
 }
 
 /// Whether a change of a node matters to scheduling.
-fn differs(a: &Node, b: &Node) -> bool {
+fn affects_scheduling(a: &Node, b: &Node) -> bool {
     let of = |node: &Node| {
         let Node { metadata, spec, status } = node;
         (metadata.labels.clone(), spec.unschedulable, spec.taints.clone(), status.allocatable.clone())
@@ -123,13 +123,15 @@ fn differs(a: &Node, b: &Node) -> bool {
 }
 
 impl Controller for Scheduler {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let mut state = self.state.lock();
-        state.waiting.clear();
+        state.unschedulable.clear();
         // Bindings that are being written stay counted.
-        state.picture.keep(|storage, namespace, name| context.store.get(storage, namespace, name).is_some());
+        state
+            .snapshot
+            .retain(|storage, namespace, name| context.store.get(storage, namespace, name).is_some());
         for node in context.store.list(NODES, None).objects {
-            state.picture.see_node(&node);
+            state.snapshot.update_node(&node);
         }
         let mut pending = Vec::new();
         for object in context.store.list(PODS, None).objects {
@@ -137,52 +139,54 @@ impl Controller for Scheduler {
             if is_pending(&pod) {
                 pending.push(key);
             } else {
-                state.picture.see_pod(&key, &pod);
+                state.snapshot.update_pod(&key, &pod);
             }
         }
         pending
     }
 
-    fn touched(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let mut state = self.state.lock();
         let helped = match storage.as_ref() {
-            PODS => state.see_pod(event, keys),
-            NODES => state.see_node(event),
-            CLAIMS | VOLUMES | CLASSES => Helped::All,
-            _ => Helped::Nobody,
+            PODS => state.observe_pod(event, keys),
+            NODES => state.observe_node(event),
+            CLAIMS | VOLUMES | CLASSES => QueueingHint::All,
+            _ => QueueingHint::Skip,
         };
-        let waiting = state.waiting.iter();
+        let waiting = state.unschedulable.iter();
         match helped {
-            Helped::Nobody => {}
-            Helped::WhoWantsCompany => {
+            QueueingHint::Skip => {}
+            QueueingHint::PodsWithAffinity => {
                 keys.extend(waiting.filter(|(_, wants)| **wants).map(|(key, _)| key.clone()));
             }
-            Helped::All => keys.extend(waiting.map(|(key, _)| key.clone())),
+            QueueingHint::All => keys.extend(waiting.map(|(key, _)| key.clone())),
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(object) = context.store.get(PODS, &key.namespace, &key.name) else { return Ok(Next::Rest) };
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(object) = context.store.get(PODS, &key.namespace, &key.name) else {
+            return Ok(Action::AwaitChange);
+        };
         let pod = object.view::<Pod>();
         if !is_pending(&pod) {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         }
-        if let Some(message) = too_complex(&pod) {
-            refuse(context, &object, &message).await?;
-            return Ok(Next::Rest);
+        if let Some(message) = complexity_error(&pod) {
+            write_unschedulable(context, &object, &message).await?;
+            return Ok(Action::AwaitChange);
         }
-        let wishes = Wishes {
+        let wishes = PendingPod {
             namespace: &key.namespace,
             pod: &pod,
-            is_unwelcome: super::kubelet::behaviour::is_unschedulable(&pod),
+            is_unschedulable: super::kubelet::behaviour::is_unschedulable(&pod),
         };
-        let volumes = volumes::look(context, &pod);
+        let volumes = volumes::check_volumes(context, &pod);
         let decided = match &volumes {
             Ok(volumes) => self.decide(context, key, &wishes, volumes),
             Err(why) => {
                 let mut state = self.state.lock();
-                state.waiting.insert(key.clone(), false);
-                let nodes = state.picture.places().count();
+                state.unschedulable.insert(key.clone(), false);
+                let nodes = state.snapshot.nodes().count();
                 Err(format!("0/{nodes} nodes are available: {why}. not found"))
             }
         };
@@ -191,9 +195,9 @@ impl Controller for Scheduler {
                 provision(context, &volumes.to_provision, &node).await?;
             }
             (Ok(node), _) => self.bind(context, key, &object, &node).await?,
-            (Err(message), _) => refuse(context, &object, &message).await?,
+            (Err(message), _) => write_unschedulable(context, &object, &message).await?,
         }
-        Ok(Next::Rest)
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -203,29 +207,37 @@ impl Scheduler {
         &self,
         context: &Context,
         key: &Key,
-        wishes: &Wishes<'_>,
-        volumes: &Volumes,
+        wishes: &PendingPod<'_>,
+        volumes: &PodVolumes,
     ) -> Result<String, String> {
-        let namespaces = |name: &str, selector: &Labels| {
+        let namespaces = |name: &str, selector: &LabelSelector| {
             let namespace = context.store.get("namespaces", "", name);
             namespace.is_some_and(|namespace| selector.matches(|key| namespace.label(key)))
         };
         let mut state = self.state.lock();
-        let chosen = choose::choose(wishes, volumes, &state.picture, &namespaces);
+        let chosen = selection::select_node(wishes, volumes, &state.snapshot, &namespaces);
         match &chosen {
             Ok(node) if volumes.to_provision.is_empty() => {
-                state.waiting.remove(key);
-                state.picture.promise(key, wishes.pod, node);
+                state.unschedulable.remove(key);
+                state.snapshot.assume_pod(key, wishes.pod, node);
             }
             // The pod is not bound before its volumes are provisioned.
-            _ => drop(state.waiting.insert(key.clone(), !wishes.pod.spec.affinity["podAffinity"].is_null())),
+            _ => drop(
+                state.unschedulable.insert(key.clone(), !wishes.pod.spec.affinity["podAffinity"].is_null()),
+            ),
         }
         chosen
     }
 
-    async fn bind(&self, context: &Context, key: &Key, pod: &Object, node: &str) -> Result<(), Failure> {
-        if let Err(error) = context.actor.bind(pod, node).await {
-            self.state.lock().picture.forget(key);
+    async fn bind(
+        &self,
+        context: &Context,
+        key: &Key,
+        pod: &Object,
+        node: &str,
+    ) -> Result<(), ReconcileError> {
+        if let Err(error) = context.client.bind(pod, node).await {
+            self.state.lock().snapshot.forget_pod(key);
             return match error {
                 // The pod is gone or was bound by another client; its event updates the snapshot.
                 ApiError { code: 404 | 409, .. } => Ok(()),
@@ -233,17 +245,17 @@ impl Scheduler {
             };
         }
         let message = format!("Successfully assigned {}/{} to {node}", pod.namespace, pod.name);
-        tell(context, pod, Kind::Normal, ("Scheduled", "Binding"), message);
+        record_event(context, pod, EventType::Normal, ("Scheduled", "Binding"), message);
         Ok(())
     }
 }
 
-impl State {
-    fn see_pod(&mut self, event: &Event, keys: &mut Vec<Key>) -> Helped {
+impl SchedulerState {
+    fn observe_pod(&mut self, event: &Event, keys: &mut Vec<Key>) -> QueueingHint {
         let key = key_of(PODS, &event.object);
         if event.kind == EventKind::Deleted {
-            self.waiting.remove(&key);
-            return if self.picture.forget(&key) { Helped::All } else { Helped::Nobody };
+            self.unschedulable.remove(&key);
+            return if self.snapshot.forget_pod(&key) { QueueingHint::All } else { QueueingHint::Skip };
         }
         let pod = event.object.view::<Pod>();
         let previous = event.previous.as_ref().map(|previous| previous.view::<Pod>());
@@ -256,42 +268,43 @@ impl State {
             if previous.is_none_or(|was| !is_pending(&was) || asks_anew(&was)) {
                 keys.push(key);
             }
-            return Helped::Nobody;
+            return QueueingHint::Skip;
         }
-        self.waiting.remove(&key);
-        if self.picture.see_pod(&key, &pod) {
-            return Helped::All;
+        self.unschedulable.remove(&key);
+        if self.snapshot.update_pod(&key, &pod) {
+            return QueueingHint::All;
         }
         let came = previous.is_none_or(|was| was.spec.node_name != pod.spec.node_name);
-        if came { Helped::WhoWantsCompany } else { Helped::Nobody }
+        if came { QueueingHint::PodsWithAffinity } else { QueueingHint::Skip }
     }
 
-    fn see_node(&mut self, event: &Event) -> Helped {
+    fn observe_node(&mut self, event: &Event) -> QueueingHint {
         if event.kind == EventKind::Deleted {
-            self.picture.lose_node(&event.object.name);
+            self.snapshot.remove_node(&event.object.name);
             // The messages of unschedulable pods contain the number of nodes.
-            return Helped::All;
+            return QueueingHint::All;
         }
-        self.picture.see_node(&event.object);
+        self.snapshot.update_node(&event.object);
         let previous = event.previous.as_ref().map(|previous| previous.view::<Node>());
-        let is_news = previous.is_none_or(|previous| differs(&previous, &event.object.view::<Node>()));
-        if is_news { Helped::All } else { Helped::Nobody }
+        let is_news =
+            previous.is_none_or(|previous| affects_scheduling(&previous, &event.object.view::<Node>()));
+        if is_news { QueueingHint::All } else { QueueingHint::Skip }
     }
 }
 
-fn tell(
+fn record_event(
     context: &Context,
     pod: &Object,
-    kind: Kind,
+    kind: EventType,
     (reason, action): (&'static str, &'static str),
     message: String,
 ) {
-    let about = About::new("v1", "Pod", pod);
+    let about = InvolvedObject::new("v1", "Pod", pod);
     let action = Some(action);
-    context.events.record(Note {
-        about,
+    context.events.record(EventRecord {
+        involved_object: about,
         component: COMPONENT,
-        kind,
+        event_type: kind,
         reason,
         message,
         action,
@@ -300,25 +313,25 @@ fn tell(
 }
 
 /// Writes the selected node into the claims of a pod. The pod is bound when their volumes are provisioned.
-async fn provision(context: &Context, claims: &[Arc<Object>], node: &str) -> Result<(), Failure> {
+async fn provision(context: &Context, claims: &[Arc<Object>], node: &str) -> Result<(), ReconcileError> {
     for claim in claims {
         let mut value = claim.value();
         if value["metadata"]["annotations"][SELECTED_NODE].is_null() {
             value["metadata"]["annotations"][SELECTED_NODE] = node.into();
-            context.actor.update(Component::Scheduler, Part::Main, value).await?;
+            context.client.update(Component::Scheduler, ObjectPart::Main, value).await?;
         }
     }
     Ok(())
 }
 
 /// Writes the `PodScheduled` condition with the reason, if it has changed.
-async fn refuse(context: &Context, pod: &Object, message: &str) -> Result<(), Failure> {
+async fn write_unschedulable(context: &Context, pod: &Object, message: &str) -> Result<(), ReconcileError> {
     let mut value = pod.value();
     if !set_unscheduled(&mut value, message, context.clock.now()) {
         return Ok(());
     }
-    context.actor.update(Component::Scheduler, Part::Status, value).await?;
-    tell(context, pod, Kind::Warning, ("FailedScheduling", "Scheduling"), message.to_owned());
+    context.client.update(Component::Scheduler, ObjectPart::Status, value).await?;
+    record_event(context, pod, EventType::Warning, ("FailedScheduling", "Scheduling"), message.to_owned());
     Ok(())
 }
 

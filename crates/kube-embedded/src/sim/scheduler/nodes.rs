@@ -11,44 +11,44 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// Limits for the terms of a pod's node affinity, for its expressions and values together, and for its tolerations: they are evaluated
 /// for every node on each change. Kubernetes has no such limits.
-const MOST_TERMS: usize = 100;
-const MOST_VALUES: usize = 5_000;
-const MOST_TOLERATIONS: usize = 100;
+const MAX_TERMS: usize = 100;
+const MAX_VALUES: usize = 5_000;
+const MAX_TOLERATIONS: usize = 100;
 
 /// Returns why a pod is not scheduled: its node affinity or its tolerations exceed the limits.
 ///
 /// The cost of this check is bounded by the limits, not by the size of the pod.
-pub(super) fn too_complex(spec: &PodSpec) -> Option<String> {
+pub(super) fn complexity_error(spec: &PodSpec) -> Option<String> {
     let tolerations = spec.tolerations.len();
-    if tolerations > MOST_TOLERATIONS {
-        return Some(format!("the pod has {tolerations} tolerations (limit {MOST_TOLERATIONS}); use fewer"));
+    if tolerations > MAX_TOLERATIONS {
+        return Some(format!("the pod has {tolerations} tolerations (limit {MAX_TOLERATIONS}); use fewer"));
     }
     let required = required(spec).map(|selector| items(selector, "nodeSelectorTerms")).unwrap_or_default();
     let preferred = items(&spec.affinity["nodeAffinity"], "preferredDuringSchedulingIgnoredDuringExecution");
     let count = required.len().saturating_add(preferred.len());
-    if count > MOST_TERMS {
-        return Some(format!("the pod has {count} node affinity terms (limit {MOST_TERMS}); use fewer"));
+    if count > MAX_TERMS {
+        return Some(format!("the pod has {count} node affinity terms (limit {MAX_TERMS}); use fewer"));
     }
     let terms = required.iter().chain(preferred.iter().map(|term| &term["preference"]));
     let lists = terms.flat_map(|term| [items(term, "matchExpressions"), items(term, "matchFields")]);
     let mut values = 0_usize;
     for list in lists {
         values = values.saturating_add(list.len());
-        let of_list = list.iter().take(MOST_VALUES).map(|requirement| items(requirement, "values").len());
+        let of_list = list.iter().take(MAX_VALUES).map(|requirement| items(requirement, "values").len());
         values = of_list.fold(values, usize::saturating_add);
-        if values > MOST_VALUES {
+        if values > MAX_VALUES {
             return Some(format!(
-                "the pod has more than {MOST_VALUES} expressions and values in its node affinity; use fewer"
+                "the pod has more than {MAX_VALUES} expressions and values in its node affinity; use fewer"
             ));
         }
     }
     None
 }
 
-/// Whether a pod's node selector and required node affinity match the node. A pod that is [`too_complex`] matches
-/// no node.
+/// Whether a pod's node selector and required node affinity match the node. A pod with a [`complexity_error`]
+/// matches no node.
 pub(crate) fn is_selected(spec: &PodSpec, node: &Node) -> bool {
-    if too_complex(spec).is_some() {
+    if complexity_error(spec).is_some() {
         return false;
     }
     let label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
@@ -72,11 +72,11 @@ fn matches_term(term: &Value, node: &Node) -> bool {
     let of_label = |key: &str| node.metadata.labels.get(key).map(String::as_str);
     let of_field = |key: &str| (key == "metadata.name").then_some(node.metadata.name.as_str());
     !(labels.is_empty() && fields.is_empty())
-        && labels.iter().all(|requirement| holds(requirement, of_label))
-        && fields.iter().all(|requirement| holds(requirement, of_field))
+        && labels.iter().all(|requirement| matches_requirement(requirement, of_label))
+        && fields.iter().all(|requirement| matches_requirement(requirement, of_field))
 }
 
-fn holds<'n>(requirement: &Value, lookup: impl Fn(&str) -> Option<&'n str>) -> bool {
+fn matches_requirement<'n>(requirement: &Value, lookup: impl Fn(&str) -> Option<&'n str>) -> bool {
     let found = lookup(requirement["key"].as_str().unwrap_or_default());
     let values = items(requirement, "values");
     let listed = |found: &str| values.iter().any(|value| value == found);
@@ -96,7 +96,7 @@ fn holds<'n>(requirement: &Value, lookup: impl Fn(&str) -> Option<&'n str>) -> b
 }
 
 /// Returns the nodes that every term names by `metadata.name`, if so; a pod of a `DaemonSet` names one.
-pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<String>> {
+pub(super) fn named_nodes(spec: &PodSpec) -> Option<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let terms = items(required(spec)?, "nodeSelectorTerms");
     for term in terms {
@@ -113,7 +113,7 @@ pub(super) fn named(spec: &PodSpec) -> Option<BTreeSet<String>> {
 }
 
 /// The sum of the weights of the preferred terms that match the node.
-pub(super) fn preference(spec: &PodSpec, node: &Node) -> i64 {
+pub(super) fn preference_score(spec: &PodSpec, node: &Node) -> i64 {
     let preferred = items(&spec.affinity["nodeAffinity"], "preferredDuringSchedulingIgnoredDuringExecution");
     let met = preferred.iter().filter(|term| matches_term(&term["preference"], node));
     met.filter_map(|term| term["weight"].as_i64()).sum()
@@ -129,7 +129,7 @@ pub(crate) fn untolerated<'n>(spec: &PodSpec, node: &'n Node, effects: &[&str]) 
 }
 
 /// Whether the node is cordoned and the pod does not tolerate that.
-pub(super) fn is_closed(spec: &PodSpec, node: &Node) -> bool {
+pub(super) fn is_cordoned(spec: &PodSpec, node: &Node) -> bool {
     let taint = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     node.spec.unschedulable && !spec.tolerations.iter().any(|toleration| toleration.tolerates(&taint))
 }
@@ -187,21 +187,21 @@ mod tests {
         assert!(is_selected(&spec(json!({"nodeSelector": {"zone": "a"}})), &node()));
         assert!(!is_selected(&spec(json!({"nodeSelector": {"zone": "b"}})), &node()));
         let named_by =
-            |terms: Value| named(&affinity(terms)).map(|names| names.into_iter().collect::<Vec<_>>());
+            |terms: Value| named_nodes(&affinity(terms)).map(|names| names.into_iter().collect::<Vec<_>>());
         let field = |name: &str| json!({"matchFields": [rule("metadata.name", "In", json!([name]))]});
         assert_eq!(named_by(json!([field("a"), field("b")])), Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(
             named_by(json!([field("a"), {"matchExpressions": [rule("zone", "Exists", json!([]))]}])),
             None
         );
-        assert_eq!(named(&spec(json!({}))), None);
+        assert_eq!(named_nodes(&spec(json!({}))), None);
     }
 
     #[test]
-    fn taints_repel_those_who_do_not_tolerate_them() {
+    fn untolerated_taints_repel_pods() {
         let repelled = |tolerations: Value| {
             let spec = spec(json!({"tolerations": tolerations}));
-            (untolerated(&spec, &node(), &["NoSchedule"]).len(), is_closed(&spec, &node()))
+            (untolerated(&spec, &node(), &["NoSchedule"]).len(), is_cordoned(&spec, &node()))
         };
         assert_eq!(repelled(json!([])), (1, true));
         assert_eq!(repelled(json!([{"operator": "Exists"}])), (0, false));

@@ -7,14 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use domain::resources::amounts::{self, Side};
+use domain::resources::resource_list::{self, ResourceField};
 use serde_json::Value;
 
 use crate::control::view::PodSpec;
 
 /// Amounts assumed for containers without requests when nodes are scored: millicores and bytes.
-const ASSUMED_CPU: i128 = 100;
-const ASSUMED_MEMORY: i128 = 200 << 20;
+const DEFAULT_CPU_REQUEST: i128 = 100;
+const DEFAULT_MEMORY_REQUEST: i128 = 200 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resources {
@@ -24,11 +24,11 @@ pub(super) struct Resources {
     pub storage: i128,
     pub pods: i128,
     /// Huge pages and extended resources.
-    pub others: BTreeMap<String, i128>,
+    pub extended: BTreeMap<String, i128>,
 }
 
 impl Resources {
-    fn of(amounts: &amounts::Amounts) -> Self {
+    fn from_amounts(amounts: &resource_list::ResourceList) -> Self {
         let mut found = Self::default();
         for (name, amount) in amounts {
             match name.as_str() {
@@ -36,73 +36,74 @@ impl Resources {
                 "memory" => found.memory = amount.value().into(),
                 "ephemeral-storage" => found.storage = amount.value().into(),
                 "pods" => found.pods = amount.value().into(),
-                _ => drop(found.others.insert(name.clone(), amount.value().into())),
+                _ => drop(found.extended.insert(name.clone(), amount.value().into())),
             }
         }
         found
     }
 
     /// The amounts of a node's `allocatable`.
-    pub fn of_node(allocatable: &Value) -> Self {
-        Self::of(&amounts::read(allocatable))
+    pub fn from_node(allocatable: &Value) -> Self {
+        Self::from_amounts(&resource_list::parse(allocatable))
     }
 
     /// The requests of a pod; the pod itself counts as one.
-    pub fn of_pod(spec: &PodSpec) -> Self {
+    pub fn from_pod(spec: &PodSpec) -> Self {
         let initial = spec.init_containers.iter().map(|c| (&c.resources, c.restart_policy == "Always"));
         let containers = spec.containers.iter().map(|container| &container.resources);
-        let mut asked = amounts::of_containers(containers, initial, &spec.resources, Side::Requests);
-        amounts::add(&mut asked, &amounts::read(&spec.overhead));
-        Self { pods: 1, ..Self::of(&asked) }
+        let mut asked =
+            resource_list::for_containers(containers, initial, &spec.resources, ResourceField::Requests);
+        resource_list::add(&mut asked, &resource_list::parse(&spec.overhead));
+        Self { pods: 1, ..Self::from_amounts(&asked) }
     }
 
     /// The amounts for scores, where containers without requests count with assumed amounts.
-    pub fn assumed_of_pod(&self, spec: &PodSpec) -> (i128, i128) {
+    pub fn nonzero_requests(&self, spec: &PodSpec) -> (i128, i128) {
         let silent = |name: &str| {
             let asks = |resources: &Value| !resources["requests"][name].is_null();
             let silent = spec.containers.iter().filter(|container| !asks(&container.resources)).count();
             i128::try_from(silent).unwrap_or(i128::MAX)
         };
         let more = |name: &str, each: i128| silent(name).saturating_mul(each);
-        let memory = self.memory.saturating_add(more("memory", ASSUMED_MEMORY));
-        (self.cpu.saturating_add(more("cpu", ASSUMED_CPU)), memory)
+        let memory = self.memory.saturating_add(more("memory", DEFAULT_MEMORY_REQUEST));
+        (self.cpu.saturating_add(more("cpu", DEFAULT_CPU_REQUEST)), memory)
     }
 
     pub fn add(&mut self, more: &Self) {
-        self.change(more, i128::saturating_add);
+        self.combine(more, i128::saturating_add);
     }
 
     pub fn subtract(&mut self, less: &Self) {
-        self.change(less, i128::saturating_sub);
+        self.combine(less, i128::saturating_sub);
     }
 
-    fn change(&mut self, by: &Self, how: impl Fn(i128, i128) -> i128) {
+    fn combine(&mut self, by: &Self, how: impl Fn(i128, i128) -> i128) {
         self.cpu = how(self.cpu, by.cpu);
         self.memory = how(self.memory, by.memory);
         self.storage = how(self.storage, by.storage);
         self.pods = how(self.pods, by.pods);
-        for (name, amount) in &by.others {
-            let sum = self.others.entry(name.clone()).or_default();
+        for (name, amount) in &by.extended {
+            let sum = self.extended.entry(name.clone()).or_default();
             *sum = how(*sum, *amount);
         }
     }
 
     /// Returns the reasons why `asked` does not fit beside `taken`, as kube-scheduler words them.
-    pub fn lacks(&self, taken: &Self, asked: &Self) -> Vec<String> {
+    pub fn insufficient(&self, taken: &Self, asked: &Self) -> Vec<String> {
         let mut lacking = Vec::new();
         if taken.pods.saturating_add(asked.pods) > self.pods {
             lacking.push("Too many pods".to_owned());
         }
-        let mut compare = |name: &str, has: i128, taken: i128, asked: i128| {
-            if asked > 0 && asked > has.saturating_sub(taken) {
+        let mut compare = |name: &str, has: i128, requested: i128, requests: i128| {
+            if requests > 0 && requests > has.saturating_sub(requested) {
                 lacking.push(format!("Insufficient {name}"));
             }
         };
         compare("cpu", self.cpu, taken.cpu, asked.cpu);
         compare("memory", self.memory, taken.memory, asked.memory);
         compare("ephemeral-storage", self.storage, taken.storage, asked.storage);
-        for (name, amount) in &asked.others {
-            let of = |list: &Self| list.others.get(name).copied().unwrap_or(0);
+        for (name, amount) in &asked.extended {
+            let of = |list: &Self| list.extended.get(name).copied().unwrap_or(0);
             compare(name, of(self), of(taken), *amount);
         }
         lacking
@@ -113,6 +114,6 @@ impl Resources {
         let none = Self::default();
         let mut alone = asked.clone();
         alone.pods = 0;
-        !self.lacks(&none, &alone).is_empty()
+        !self.insufficient(&none, &alone).is_empty()
     }
 }

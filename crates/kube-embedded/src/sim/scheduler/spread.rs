@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 
 use super::nodes::{is_selected, untolerated};
-use super::picture::{Picture, Place};
-use super::{Refusal, Wishes};
+use super::snapshot::{ClusterSnapshot, NodeInfo};
+use super::{NodeRejection, PendingPod};
 use crate::access::{text, texts};
 use crate::control::view::Node;
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 
-const REFUSAL: &str = "node(s) didn't match pod topology spread constraints";
+const REJECTION_REASON: &str = "node(s) didn't match pod topology spread constraints";
 
 /// One constraint, with the matching pods that exist.
 #[derive(Debug)]
-struct Constraint {
+struct SpreadConstraint {
     topology: String,
     max_skew: i64,
     min_domains: usize,
@@ -26,33 +26,33 @@ struct Constraint {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Spread(Vec<Constraint>);
+pub(super) struct TopologySpread(Vec<SpreadConstraint>);
 
-impl Spread {
+impl TopologySpread {
     /// Evaluates the constraints with this `whenUnsatisfiable`.
-    pub fn of(wishes: &Wishes<'_>, picture: &Picture, when: &str) -> Self {
+    pub fn new(wishes: &PendingPod<'_>, picture: &ClusterSnapshot, when: &str) -> Self {
         let constraints = &wishes.pod.spec.topology_spread_constraints;
         let wanted: Vec<&Value> =
             constraints.iter().filter(|constraint| text(constraint, "whenUnsatisfiable") == when).collect();
         let keys: Vec<&str> = wanted.iter().map(|constraint| text(constraint, "topologyKey")).collect();
         // Only nodes with the topology labels of all constraints count. No node has as many labels as a hostile pod has constraints.
         let has_all = |node: &Node| keys.iter().all(|key| node.metadata.labels.contains_key(*key));
-        let eligible: Vec<_> = picture.places().filter(|(_, node, _)| has_all(node)).collect();
+        let eligible: Vec<_> = picture.nodes().filter(|(_, node, _)| has_all(node)).collect();
         let read = |constraint: &&Value| {
             let topology = text(constraint, "topologyKey");
             let selector = if eligible.is_empty() {
-                Labels::nothing()
+                LabelSelector::nothing()
             } else {
                 selector(constraint, &wishes.pod.metadata.labels)
             };
             let mut matching = HashMap::new();
             for (_, node, place) in &eligible {
-                if counts(constraint, wishes, node) {
+                if is_node_counted(constraint, wishes, node) {
                     let here = matching.entry(node.metadata.labels[topology].clone()).or_default();
                     *here += matching_at(place, wishes.namespace, &selector);
                 }
             }
-            Constraint {
+            SpreadConstraint {
                 topology: topology.to_owned(),
                 max_skew: constraint["maxSkew"].as_i64().unwrap_or(1),
                 min_domains: constraint["minDomains"]
@@ -66,10 +66,12 @@ impl Spread {
         Self(wanted.iter().map(read).collect())
     }
 
-    pub fn refuse(&self, node: &Node) -> Option<Refusal> {
+    pub fn reject(&self, node: &Node) -> Option<NodeRejection> {
         for constraint in &self.0 {
             let Some(value) = node.metadata.labels.get(&constraint.topology) else {
-                return Some(Refusal::hopeless(&format!("{REFUSAL} (missing required label)")));
+                return Some(NodeRejection::unresolvable(&format!(
+                    "{REJECTION_REASON} (missing required label)"
+                )));
             };
             let too_few = constraint.matching.len() < constraint.min_domains;
             let least = if too_few { None } else { constraint.matching.values().min().copied() };
@@ -77,7 +79,7 @@ impl Spread {
             if here.saturating_add(constraint.counts_itself.into()).saturating_sub(least.unwrap_or(0))
                 > constraint.max_skew
             {
-                return Some(Refusal::now(REFUSAL));
+                return Some(NodeRejection::unschedulable(REJECTION_REASON));
             }
         }
         None
@@ -88,8 +90,8 @@ impl Spread {
     }
 
     /// Number of matching pods in the domains of a node.
-    pub fn crowd(&self, node: &Node) -> i64 {
-        let here = |constraint: &Constraint| {
+    pub fn matching_pods(&self, node: &Node) -> i64 {
+        let here = |constraint: &SpreadConstraint| {
             let value = node.metadata.labels.get(&constraint.topology);
             value.and_then(|value| constraint.matching.get(value)).copied().unwrap_or(0)
         };
@@ -98,18 +100,18 @@ impl Spread {
 }
 
 /// The selector of a constraint, with the pod's own values of `matchLabelKeys`.
-fn selector(constraint: &Value, labels: &BTreeMap<String, String>) -> Labels {
+fn selector(constraint: &Value, labels: &BTreeMap<String, String>) -> LabelSelector {
     let mut selector = constraint["labelSelector"].clone();
     for key in texts(constraint, "matchLabelKeys") {
         if let Some(value) = labels.get(&key) {
             selector["matchLabels"][&key] = value.as_str().into();
         }
     }
-    Labels::from_object(&selector).unwrap_or_else(|_| Labels::nothing())
+    LabelSelector::from_label_selector_object(&selector).unwrap_or_else(|_| LabelSelector::nothing())
 }
 
 /// Whether the pods of a node count, by the constraint's inclusion policies.
-fn counts(constraint: &Value, wishes: &Wishes<'_>, node: &Node) -> bool {
+fn is_node_counted(constraint: &Value, wishes: &PendingPod<'_>, node: &Node) -> bool {
     let by_affinity =
         text(constraint, "nodeAffinityPolicy") == "Ignore" || is_selected(&wishes.pod.spec, node);
     let by_taints = text(constraint, "nodeTaintsPolicy") != "Honor"
@@ -117,10 +119,10 @@ fn counts(constraint: &Value, wishes: &Wishes<'_>, node: &Node) -> bool {
     by_affinity && by_taints
 }
 
-fn matching_at(place: &Place, namespace: &str, selector: &Labels) -> i64 {
+fn matching_at(place: &NodeInfo, namespace: &str, selector: &LabelSelector) -> i64 {
     let groups = place.groups.iter().filter(|(group, _)| {
         let matches = || selector.matches(|key| group.labels.get(key).map(String::as_str));
-        group.namespace == namespace && !group.leaving && matches()
+        group.namespace == namespace && !group.is_deleting && matches()
     });
     groups.map(|(_, members)| i64::from(members.count)).sum()
 }

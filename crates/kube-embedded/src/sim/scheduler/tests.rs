@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 use crate::sim::Simulation;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-async fn world() -> World {
-    World::with(Simulation { cpu: "4".to_owned(), ..Simulation::default() }).await
+async fn world() -> TestCluster {
+    TestCluster::with_simulation(Simulation { cpu: "4".to_owned(), ..Simulation::default() }).await
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "what is passed is written in place")]
@@ -20,12 +20,12 @@ fn pod(name: &str, spec: Value) -> Value {
     json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": whole})
 }
 
-fn asking(cpu: &str) -> Value {
+fn with_cpu_request(cpu: &str) -> Value {
     json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}])
 }
 
 /// Returns the node of a pod, or the message why it has none.
-async fn place(world: &World, name: &str) -> String {
+async fn node_or_message(world: &TestCluster, name: &str) -> String {
     let pod = world.get(&format!("{PODS}/{name}")).await;
     if let Some(node) = pod["spec"]["nodeName"].as_str() {
         return node.to_owned();
@@ -35,10 +35,10 @@ async fn place(world: &World, name: &str) -> String {
     message.unwrap_or_else(|| "left alone".to_owned())
 }
 
-const HOPELESS: &str = "no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
+const NO_PREEMPTION_MESSAGE: &str = "no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.";
 
 #[tokio::test]
-async fn a_pod_without_a_node_says_why() {
+async fn unschedulable_pod_reports_reason() {
     let world = world().await;
     let port = json!({"nodeSelector": {"kubernetes.io/hostname": "node-0"},
         "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 8080}]}]});
@@ -49,12 +49,12 @@ async fn a_pod_without_a_node_says_why() {
     let spread = json!({"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1,
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "x"}}}]});
     let named = |node: &str, cpu: &str| {
-        json!({"containers": asking(cpu), "affinity": {"nodeAffinity": {
+        json!({"containers": with_cpu_request(cpu), "affinity": {"nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [
                 {"key": "metadata.name", "operator": "In", "values": [node]}]}]}}}})
     };
     let claim = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "zz"}}]});
-    let three = |reason: &str| format!("0/3 nodes are available: 3 {reason}. {HOPELESS}");
+    let three = |reason: &str| format!("0/3 nodes are available: 3 {reason}. {NO_PREEMPTION_MESSAGE}");
     let some = |reasons: &str| {
         format!(
             "0/3 nodes are available: {reasons}. no new claims to deallocate, preemption: 0/3 nodes are available: \
@@ -63,7 +63,7 @@ async fn a_pod_without_a_node_says_why() {
     };
     let gates = json!({"schedulingGates": [{"name": "x.y/z"}]});
     let table = [
-        ("big", json!({"containers": asking("100")}), three("Insufficient cpu")),
+        ("big", json!({"containers": with_cpu_request("100")}), three("Insufficient cpu")),
         ("selective", json!({"nodeSelector": {"x": "y"}}), three("node(s) didn't match Pod's node affinity/selector")),
         ("port-1", port.clone(), "node-0".to_owned()),
         (
@@ -85,7 +85,7 @@ async fn a_pod_without_a_node_says_why() {
         (
             "daemon",
             named("node-0", "100"),
-            format!("0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. {HOPELESS}"),
+            format!("0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. {NO_PREEMPTION_MESSAGE}"),
         ),
         ("claim", claim, "0/3 nodes are available: persistentvolumeclaim \"zz\" not found. not found".to_owned()),
         ("gated", gates, "Scheduling is blocked due to non-empty scheduling gates".to_owned()),
@@ -94,38 +94,40 @@ async fn a_pod_without_a_node_says_why() {
     ];
     for (name, spec, expected) in table {
         world.create(PODS, pod(name, spec)).await;
-        assert_eq!(place(&world, name).await, expected, "{name}");
+        assert_eq!(node_or_message(&world, name).await, expected, "{name}");
     }
-    let told = world.told("default", "Pod").await;
+    let told = world.list_events("default", "Pod").await;
     assert!(told.contains(&format!("FailedScheduling: {}", three("Insufficient cpu"))), "{told:?}");
 }
 
 #[tokio::test]
-async fn one_that_waits_gets_a_place_when_there_is_one() {
+async fn pending_pod_is_scheduled_when_capacity_is_added() {
     let world = world().await;
     for name in ["a", "b", "c"] {
-        world.create(PODS, pod(name, json!({"containers": asking("3")}))).await;
+        world.create(PODS, pod(name, json!({"containers": with_cpu_request("3")}))).await;
     }
     let mut nodes = Vec::new();
     for name in ["a", "b", "c"] {
-        nodes.push(place(&world, name).await);
+        nodes.push(node_or_message(&world, name).await);
     }
     nodes.sort();
     assert_eq!(nodes, ["node-0", "node-1", "node-2"], "they go where there is room");
-    world.create(PODS, pod("d", json!({"containers": asking("3")}))).await;
+    world.create(PODS, pod("d", json!({"containers": with_cpu_request("3")}))).await;
     assert!(
-        place(&world, "d").await.starts_with("0/3 nodes are available: 3 Insufficient cpu. no new claims")
+        node_or_message(&world, "d")
+            .await
+            .starts_with("0/3 nodes are available: 3 Insufficient cpu. no new claims")
     );
     world.delete(&format!("{PODS}/b")).await;
-    assert!(place(&world, "d").await.starts_with("node-"));
-    world.create(PODS, pod("e", json!({"containers": asking("3")}))).await;
+    assert!(node_or_message(&world, "d").await.starts_with("node-"));
+    world.create(PODS, pod("e", json!({"containers": with_cpu_request("3")}))).await;
     let node = json!({"metadata": {"name": "more"}, "status": {"allocatable": {"cpu": "8", "memory": "1Gi", "pods": "5"}}});
     world.create("/api/v1/nodes", node).await;
-    assert_eq!(place(&world, "e").await, "more");
+    assert_eq!(node_or_message(&world, "e").await, "more");
 }
 
 #[tokio::test]
-async fn cordoned_and_tainted_nodes_take_no_more() {
+async fn cordoned_and_tainted_nodes_get_no_pods() {
     let world = world().await;
     world.patch("/api/v1/nodes/node-0", json!({"spec": {"unschedulable": true}})).await;
     let node = world.get("/api/v1/nodes/node-0").await;
@@ -134,19 +136,19 @@ async fn cordoned_and_tainted_nodes_take_no_more() {
     world.patch("/api/v1/nodes/node-1", taint.clone()).await;
     for name in ["a", "b"] {
         world.create(PODS, pod(name, json!({}))).await;
-        assert_eq!(place(&world, name).await, "node-2");
+        assert_eq!(node_or_message(&world, name).await, "node-2");
     }
     world.patch("/api/v1/nodes/node-2", taint).await;
     world.create(PODS, pod("c", json!({}))).await;
     let expected =
         "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s). ";
-    assert_eq!(place(&world, "c").await, format!("{expected}{HOPELESS}"));
+    assert_eq!(node_or_message(&world, "c").await, format!("{expected}{NO_PREEMPTION_MESSAGE}"));
     world.patch("/api/v1/nodes/node-0", json!({"spec": {"unschedulable": null}})).await;
-    assert_eq!(place(&world, "c").await, "node-0");
+    assert_eq!(node_or_message(&world, "c").await, "node-0");
 }
 
 #[tokio::test]
-async fn constraints_keep_pods_apart() {
+async fn spread_and_anti_affinity_separate_pods() {
     let world = world().await;
     let spread = json!({"topologySpreadConstraints": [{"topologyKey": "kubernetes.io/hostname", "maxSkew": 1,
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"tier": "web"}}}]});
@@ -159,7 +161,7 @@ async fn constraints_keep_pods_apart() {
             let mut pod = pod(&name, spec.clone());
             pod["metadata"]["labels"] = json!({"tier": tier});
             world.create(PODS, pod).await;
-            nodes.push(place(&world, &name).await);
+            nodes.push(node_or_message(&world, &name).await);
         }
         nodes.sort();
         assert_eq!(nodes, ["node-0", "node-1", "node-2"], "{tier}");
@@ -167,7 +169,7 @@ async fn constraints_keep_pods_apart() {
     let mut other = pod("plain", json!({}));
     other["metadata"]["labels"] = json!({"tier": "db"});
     world.create(PODS, other).await;
-    let why = place(&world, "plain").await;
+    let why = node_or_message(&world, "plain").await;
     assert!(
         why.starts_with(
             "0/3 nodes are available: 3 node(s) didn't satisfy existing pods anti-affinity rules."

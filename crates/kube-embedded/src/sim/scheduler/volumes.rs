@@ -17,7 +17,7 @@ pub(super) const CLASSES: &str = "storageclasses.storage.k8s.io";
 pub(super) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 #[derive(Debug, Default)]
-pub(super) struct Volumes {
+pub(super) struct PodVolumes {
     /// The node affinity of its bound volumes: a node must match each.
     pub reachable: Vec<Value>,
     /// Claims with delayed binding, provisioned when the pod's node is chosen.
@@ -36,8 +36,8 @@ fn claims(pod: &Pod) -> impl Iterator<Item = (String, bool)> {
 }
 
 /// Checks that do not depend on a node; `Err` is the message why no node fits.
-pub(super) fn look(context: &Context, pod: &Pod) -> Result<Volumes, String> {
-    let mut found = Volumes::default();
+pub(super) fn check_volumes(context: &Context, pod: &Pod) -> Result<PodVolumes, String> {
+    let mut found = PodVolumes::default();
     let mut unbound = false;
     for (name, is_own) in claims(pod) {
         let Some(claim) = context.store.get(CLAIMS, &pod.metadata.namespace, &name) else {
@@ -49,7 +49,7 @@ pub(super) fn look(context: &Context, pod: &Pod) -> Result<Volumes, String> {
                 format!("persistentvolumeclaim \"{name}\" not found")
             });
         };
-        if claim.deleting {
+        if claim.is_deleting {
             return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
         }
         let value = claim.value();

@@ -33,20 +33,20 @@ fn document(key: &Key, label: Option<&str>, bytes: usize) -> Value {
     document
 }
 
-fn namespace(name: &str) -> Key {
+fn namespace_key(name: &str) -> Key {
     Key::new(&NAMESPACES.into(), "", name)
 }
 
-fn map(namespace: &str, name: &str) -> Key {
+fn config_map_key(namespace: &str, name: &str) -> Key {
     Key::new(&"configmaps".into(), namespace, name)
 }
 
-fn found(store: &Store, key: &Key) -> Option<Arc<Object>> {
+fn get(store: &Store, key: &Key) -> Option<Arc<Object>> {
     store.get(&key.storage, &key.namespace, &key.name)
 }
 
 fn put(store: &Store, key: &Key, label: Option<&str>, bytes: usize) -> Change {
-    let expect = found(store, key).map_or(Expect::Absent, |object| Expect::Version(object.version));
+    let expect = get(store, key).map_or(Expect::Absent, |object| Expect::Version(object.version));
     Change { key: key.clone(), expect, op: Op::Put(document(key, label, bytes)) }
 }
 
@@ -57,11 +57,11 @@ async fn write(
     bytes: usize,
     allowance: Allowance,
 ) -> Result<(), CommitError> {
-    store.commit_within(vec![put(store, key, label, bytes)], allowance, ()).await.map(drop)
+    store.commit_with_allowance(vec![put(store, key, label, bytes)], allowance, ()).await.map(drop)
 }
 
 async fn delete(store: &Store, key: &Key) {
-    if let Some(object) = found(store, key) {
+    if let Some(object) = get(store, key) {
         let change = Change { key: key.clone(), expect: Expect::Version(object.version), op: Op::Delete };
         store.commit(vec![change]).await.unwrap();
     }
@@ -98,7 +98,7 @@ fn assert_counted(store: &Store) {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum BudgetStep {
     /// Creates or updates an object of a namespace (0 is cluster-scoped) with a label and a size; deletes it without a size.
     Object(u8, u8, u8, Option<u16>),
     /// Sets the label of a namespace; 9 deletes the namespace.
@@ -106,12 +106,12 @@ enum Step {
     Restart,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<BudgetStep>> {
     let object = (0..4_u8, 0..4_u8, 0..3_u8, prop::option::weighted(0.8, 0..2_000_u16))
-        .prop_map(|(namespace, name, label, size)| Step::Object(namespace, name, label, size));
+        .prop_map(|(namespace, name, label, size)| BudgetStep::Object(namespace, name, label, size));
     let namespace =
-        (1..4_u8, prop_oneof![0..3_u8, Just(9)]).prop_map(|(name, label)| Step::Namespace(name, label));
-    prop::collection::vec(prop_oneof![8 => object, 3 => namespace, 1 => Just(Step::Restart)], 0..40)
+        (1..4_u8, prop_oneof![0..3_u8, Just(9)]).prop_map(|(name, label)| BudgetStep::Namespace(name, label));
+    prop::collection::vec(prop_oneof![8 => object, 3 => namespace, 1 => Just(BudgetStep::Restart)], 0..40)
 }
 
 proptest! {
@@ -125,30 +125,30 @@ proptest! {
         let label = |label: u8| ["", "red", "blue"].get(usize::from(label)).copied().filter(|l| !l.is_empty());
         for step in steps {
             match step {
-                Step::Object(0, name, of, size) => {
+                BudgetStep::Object(0, name, of, size) => {
                     let key = Key::new(&"nodes".into(), "", &name.to_string());
                     match size {
                         Some(size) => runtime
-                            .block_on(write(&store, &key, label(of), size.into(), Allowance::Nothing))
+                            .block_on(write(&store, &key, label(of), size.into(), Allowance::Strict))
                             .unwrap(),
                         None => runtime.block_on(delete(&store, &key)),
                     }
                 }
-                Step::Object(namespace, name, of, size) => {
-                    let key = map(&format!("n{namespace}"), &name.to_string());
+                BudgetStep::Object(namespace, name, of, size) => {
+                    let key = config_map_key(&format!("n{namespace}"), &name.to_string());
                     match size {
                         Some(size) => runtime
-                            .block_on(write(&store, &key, label(of), size.into(), Allowance::Nothing))
+                            .block_on(write(&store, &key, label(of), size.into(), Allowance::Strict))
                             .unwrap(),
                         None => runtime.block_on(delete(&store, &key)),
                     }
                 }
-                Step::Namespace(name, 9) => runtime.block_on(delete(&store, &namespace(&format!("n{name}")))),
-                Step::Namespace(name, of) => {
-                    let key = namespace(&format!("n{name}"));
-                    runtime.block_on(write(&store, &key, label(of), 0, Allowance::Nothing)).unwrap();
+                BudgetStep::Namespace(name, 9) => runtime.block_on(delete(&store, &namespace_key(&format!("n{name}")))),
+                BudgetStep::Namespace(name, of) => {
+                    let key = namespace_key(&format!("n{name}"));
+                    runtime.block_on(write(&store, &key, label(of), 0, Allowance::Strict)).unwrap();
                 }
-                Step::Restart => {
+                BudgetStep::Restart => {
                     drop(store);
                     store = Store::open(folder.path(), options(u64::MAX, u64::MAX)).unwrap();
                 }
@@ -162,12 +162,12 @@ proptest! {
 async fn writes_that_grow_a_full_group_are_refused_and_others_are_not() {
     let store = store(10_000);
     for (name, group) in [("acme-a", "acme"), ("acme-b", "acme"), ("other", "other")] {
-        write(&store, &namespace(name), Some(group), 0, Allowance::Nothing).await.unwrap();
+        write(&store, &namespace_key(name), Some(group), 0, Allowance::Strict).await.unwrap();
     }
-    let (first, second) = (map("acme-a", "first"), map("acme-b", "second"));
-    write(&store, &first, None, 6_000, Allowance::Nothing).await.unwrap();
+    let (first, second) = (config_map_key("acme-a", "first"), config_map_key("acme-b", "second"));
+    write(&store, &first, None, 6_000, Allowance::Strict).await.unwrap();
     // The object's own label does not move it out of the group of its namespace.
-    let refused = write(&store, &second, Some("other"), 6_000, Allowance::Nothing).await.unwrap_err();
+    let refused = write(&store, &second, Some("other"), 6_000, Allowance::Strict).await.unwrap_err();
     let used = store.storage_used("acme").unwrap();
     let CommitError::OverBudget(why) = refused else { panic!("{refused:?}") };
     let OverBudget::Group { requested, .. } = why else { panic!("{why}") };
@@ -177,42 +177,42 @@ async fn writes_that_grow_a_full_group_are_refused_and_others_are_not() {
     assert_eq!(why.to_string(), words);
     assert_eq!(store.count("configmaps", None), 1);
 
-    let grown = write(&store, &first, None, 9_900, Allowance::Nothing).await;
+    let grown = write(&store, &first, None, 9_900, Allowance::Strict).await;
     assert!(matches!(grown, Err(CommitError::OverBudget(_))), "{grown:?}");
-    write(&store, &map("other", "a"), None, 6_000, Allowance::Nothing).await.unwrap();
-    write(&store, &map("free", "a"), None, 60_000, Allowance::Nothing).await.unwrap();
-    write(&store, &first, None, 5_000, Allowance::Nothing).await.unwrap();
+    write(&store, &config_map_key("other", "a"), None, 6_000, Allowance::Strict).await.unwrap();
+    write(&store, &config_map_key("free", "a"), None, 60_000, Allowance::Strict).await.unwrap();
+    write(&store, &first, None, 5_000, Allowance::Strict).await.unwrap();
     delete(&store, &first).await;
-    write(&store, &second, Some("other"), 6_000, Allowance::Nothing).await.unwrap();
+    write(&store, &second, Some("other"), 6_000, Allowance::Strict).await.unwrap();
     assert_counted(&store);
 }
 
 #[tokio::test]
 async fn objects_outside_of_namespaces_count_by_their_label() {
     let store = store(10_000);
-    let (cluster, system) = (Key::new(&"requests".into(), "", "a"), map("system", "values"));
-    write(&store, &cluster, Some("acme"), 5_000, Allowance::Nothing).await.unwrap();
-    let refused = write(&store, &system, Some("acme"), 5_000, Allowance::Nothing).await;
+    let (cluster, system) = (Key::new(&"requests".into(), "", "a"), config_map_key("system", "values"));
+    write(&store, &cluster, Some("acme"), 5_000, Allowance::Strict).await.unwrap();
+    let refused = write(&store, &system, Some("acme"), 5_000, Allowance::Strict).await;
     assert!(matches!(refused, Err(CommitError::OverBudget(_))), "{refused:?}");
-    write(&store, &system, None, 5_000, Allowance::Nothing).await.unwrap();
+    write(&store, &system, None, 5_000, Allowance::Strict).await.unwrap();
     // A new label charges the whole object to its group.
-    let refused = write(&store, &system, Some("acme"), 5_000, Allowance::Nothing).await;
+    let refused = write(&store, &system, Some("acme"), 5_000, Allowance::Strict).await;
     assert!(matches!(refused, Err(CommitError::OverBudget(_))), "{refused:?}");
-    write(&store, &system, Some("other"), 5_000, Allowance::Nothing).await.unwrap();
+    write(&store, &system, Some("other"), 5_000, Allowance::Strict).await.unwrap();
     assert_counted(&store);
 }
 
 #[tokio::test]
 async fn over_budget_the_cluster_makes_small_changes_and_larger_ones_are_refused() {
     let store = store(100_000);
-    write(&store, &namespace("acme"), Some("acme"), 0, Allowance::Nothing).await.unwrap();
-    let main = map("acme", "main");
-    write(&store, &main, None, 99_000, Allowance::Nothing).await.unwrap();
+    write(&store, &namespace_key("acme"), Some("acme"), 0, Allowance::Strict).await.unwrap();
+    let main = config_map_key("acme", "main");
+    write(&store, &main, None, 99_000, Allowance::Strict).await.unwrap();
     write(&store, &main, None, 99_900, Allowance::Small).await.unwrap();
     let large = write(&store, &main, None, 150_000, Allowance::Small).await;
     assert!(matches!(large, Err(CommitError::OverBudget(_))), "{large:?}");
     // New objects may use the reserve.
-    let lease = |n: u32| map("acme", &format!("lease{n}"));
+    let lease = |n: u32| config_map_key("acme", &format!("lease{n}"));
     let mut made = 0;
     while write(&store, &lease(made), None, 1_000, Allowance::Small).await.is_ok() {
         made += 1;
@@ -227,12 +227,12 @@ async fn over_budget_the_cluster_makes_small_changes_and_larger_ones_are_refused
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn writes_at_once_do_not_exceed_the_budget_together() {
     let store = store(50_000);
-    write(&store, &namespace("acme"), Some("acme"), 0, Allowance::Nothing).await.unwrap();
+    write(&store, &namespace_key("acme"), Some("acme"), 0, Allowance::Strict).await.unwrap();
     let writes = (0..200).map(|n| {
         let store = store.clone();
         tokio::spawn(async move {
-            let key = map("acme", &format!("o{n}"));
-            write(&store, &key, None, 1_000, Allowance::Nothing).await.is_ok()
+            let key = config_map_key("acme", &format!("o{n}"));
+            write(&store, &key, None, 1_000, Allowance::Strict).await.is_ok()
         })
     });
     let made = join_all(writes).await.into_iter().filter(|made| *made.as_ref().unwrap()).count();
@@ -243,7 +243,7 @@ async fn writes_at_once_do_not_exceed_the_budget_together() {
 
 /// Creates a namespace with both labels; its group is the one that `OWNER` names.
 async fn owned(store: &Store, name: &str, team: &str, owner: &str) {
-    let key = namespace(name);
+    let key = namespace_key(name);
     let mut object = document(&key, Some(team), 0);
     object["metadata"]["labels"][OWNER] = owner.into();
     let change = Change { key, expect: Expect::Absent, op: Op::Put(object) };
@@ -251,15 +251,15 @@ async fn owned(store: &Store, name: &str, team: &str, owner: &str) {
 }
 
 #[tokio::test]
-async fn first_label_names_the_group_and_others_stand_in_for_it() {
+async fn group_is_named_by_first_label_with_other_labels_as_fallback() {
     let store = store(10_000);
     owned(&store, "shop", "shop", "jane").await;
     owned(&store, "shop-test", "shop-test", "jane").await;
-    write(&store, &namespace("older"), Some("jane"), 0, Allowance::Nothing).await.unwrap();
-    write(&store, &map("shop", "a"), None, 4_000, Allowance::Nothing).await.unwrap();
-    write(&store, &map("shop-test", "a"), None, 4_000, Allowance::Nothing).await.unwrap();
+    write(&store, &namespace_key("older"), Some("jane"), 0, Allowance::Strict).await.unwrap();
+    write(&store, &config_map_key("shop", "a"), None, 4_000, Allowance::Strict).await.unwrap();
+    write(&store, &config_map_key("shop-test", "a"), None, 4_000, Allowance::Strict).await.unwrap();
     for name in ["shop", "shop-test", "older"] {
-        let refused = write(&store, &map(name, "b"), None, 4_000, Allowance::Nothing).await;
+        let refused = write(&store, &config_map_key(name, "b"), None, 4_000, Allowance::Strict).await;
         let Err(CommitError::OverBudget(OverBudget::Group { group, .. })) = refused else {
             panic!("{refused:?}")
         };
@@ -269,13 +269,13 @@ async fn first_label_names_the_group_and_others_stand_in_for_it() {
 }
 
 /// Fills the capacity from four groups, and returns the last refusal.
-async fn filled(store: &Store) -> CommitError {
+async fn fill_capacity(store: &Store) -> CommitError {
     let mut last = None;
     for group in ["a", "b", "c", "d"] {
-        write(store, &namespace(group), Some(group), 0, Allowance::Nothing).await.unwrap();
+        write(store, &namespace_key(group), Some(group), 0, Allowance::Strict).await.unwrap();
         for n in 0..200 {
-            let key = map(group, &format!("o{n}"));
-            if let Err(error) = write(store, &key, None, 1_000, Allowance::Nothing).await {
+            let key = config_map_key(group, &format!("o{n}"));
+            if let Err(error) = write(store, &key, None, 1_000, Allowance::Strict).await {
                 last = Some(error);
                 break;
             }
@@ -292,7 +292,7 @@ fn used(store: &Store) -> u64 {
 async fn accounts_cannot_exceed_the_storage_capacity_together() {
     let (limit, capacity) = (64_000, 160_000);
     let store = Store::in_memory_with(options(limit, capacity));
-    let refused = filled(&store).await;
+    let refused = fill_capacity(&store).await;
     let CommitError::OverBudget(why) = refused else { panic!("{refused:?}") };
     let OverBudget::Capacity { requested, .. } = why else { panic!("{why}") };
     let words = format!(
@@ -303,20 +303,22 @@ async fn accounts_cannot_exceed_the_storage_capacity_together() {
     assert!((130_000..=145_000).contains(&used(&store)), "{}", used(&store));
 
     // A small group can still write after large groups have filled the capacity.
-    write(&store, &namespace("good"), Some("good"), 0, Allowance::Nothing).await.unwrap();
+    write(&store, &namespace_key("good"), Some("good"), 0, Allowance::Strict).await.unwrap();
     for n in 0..3 {
-        write(&store, &map("good", &format!("o{n}")), None, 1_000, Allowance::Nothing).await.unwrap();
+        write(&store, &config_map_key("good", &format!("o{n}")), None, 1_000, Allowance::Strict)
+            .await
+            .unwrap();
     }
-    let large = write(&store, &map("good", "large"), None, 5_000, Allowance::Nothing).await;
+    let large = write(&store, &config_map_key("good", "large"), None, 5_000, Allowance::Strict).await;
     assert!(matches!(large, Err(CommitError::OverBudget(OverBudget::Capacity { .. }))), "{large:?}");
 
     // Objects without a group are not counted, and writes that do not grow are not refused.
-    write(&store, &map("system", "a"), None, 100_000, Allowance::Nothing).await.unwrap();
-    write(&store, &map("a", "o0"), None, 900, Allowance::Nothing).await.unwrap();
+    write(&store, &config_map_key("system", "a"), None, 100_000, Allowance::Strict).await.unwrap();
+    write(&store, &config_map_key("a", "o0"), None, 900, Allowance::Strict).await.unwrap();
     for n in 1..10 {
-        delete(&store, &map("a", &format!("o{n}"))).await;
+        delete(&store, &config_map_key("a", &format!("o{n}"))).await;
     }
-    write(&store, &map("c", "again"), None, 1_000, Allowance::Nothing).await.unwrap();
+    write(&store, &config_map_key("c", "again"), None, 1_000, Allowance::Strict).await.unwrap();
     assert_counted(&store);
 }
 
@@ -324,18 +326,21 @@ async fn accounts_cannot_exceed_the_storage_capacity_together() {
 async fn platform_has_a_reserve_beyond_the_storage_capacity() {
     let (limit, capacity) = (64_000, 160_000);
     let store = Store::in_memory_with(options(limit, capacity));
-    filled(&store).await;
-    let full = map("d", "o0");
+    fill_capacity(&store).await;
+    let full = config_map_key("d", "o0");
     write(&store, &full, None, 9_000, Allowance::Small).await.unwrap();
     write(&store, &full, None, 60_000, Allowance::Unlimited).await.unwrap();
     delete(&store, &full).await;
     let mut made = 0;
-    while write(&store, &map("d", &format!("lease{made}")), None, 1_000, Allowance::Small).await.is_ok() {
+    while write(&store, &config_map_key("d", &format!("lease{made}")), None, 1_000, Allowance::Small)
+        .await
+        .is_ok()
+    {
         made += 1;
     }
     assert!(made > 20, "{made}");
     assert!((160_000..=180_000).contains(&used(&store)), "{}", used(&store));
-    let large = write(&store, &map("d", "large"), None, 20_000, Allowance::Small).await;
+    let large = write(&store, &config_map_key("d", "large"), None, 20_000, Allowance::Small).await;
     assert!(matches!(large, Err(CommitError::OverBudget(OverBudget::Capacity { .. }))), "{large:?}");
     assert_counted(&store);
 }
@@ -347,8 +352,8 @@ async fn writes_of_several_groups_at_once_do_not_exceed_the_capacity_together() 
     let writes = (0..200).map(|n| {
         let store = store.clone();
         tokio::spawn(async move {
-            let key = map(&format!("n{}", n % 8), &format!("o{n}"));
-            write(&store, &key, Some(&format!("g{}", n % 8)), 1_000, Allowance::Nothing).await.is_ok()
+            let key = config_map_key(&format!("n{}", n % 8), &format!("o{n}"));
+            write(&store, &key, Some(&format!("g{}", n % 8)), 1_000, Allowance::Strict).await.is_ok()
         })
     });
     let made = join_all(writes).await.into_iter().filter(|made| *made.as_ref().unwrap()).count();
@@ -360,10 +365,13 @@ async fn writes_of_several_groups_at_once_do_not_exceed_the_capacity_together() 
 #[tokio::test]
 async fn refused_transaction_changes_nothing_and_is_counted_once() {
     let store = store(10_000);
-    write(&store, &namespace("acme"), Some("acme"), 0, Allowance::Nothing).await.unwrap();
+    write(&store, &namespace_key("acme"), Some("acme"), 0, Allowance::Strict).await.unwrap();
     let before = totals(&store);
-    let pair = vec![put(&store, &map("acme", "a"), None, 6_000), put(&store, &map("acme", "b"), None, 6_000)];
-    assert!(store.commit_within(pair, Allowance::Nothing, ()).await.is_err());
+    let pair = vec![
+        put(&store, &config_map_key("acme", "a"), None, 6_000),
+        put(&store, &config_map_key("acme", "b"), None, 6_000),
+    ];
+    assert!(store.commit_with_allowance(pair, Allowance::Strict, ()).await.is_err());
     assert_eq!(totals(&store), before);
     let mut registry = prometheus_client::registry::Registry::default();
     registry.register_collector(Box::new(store.storage_collector()));

@@ -19,7 +19,7 @@ fn store_file(folder: &TempDir) -> PathBuf {
 }
 
 /// Copies the files of an open store, as a killed process would leave them.
-fn image(folder: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
+fn copy_files(folder: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<_> = entries
         .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("store."))
@@ -39,7 +39,7 @@ async fn byte_flips_after_a_kill_are_refused_or_harmless() {
     let before = fs::read(store_file(&folder)).unwrap();
     let last = store.commit(vec![update("a0", 1, "the last acknowledged write")]).await.unwrap();
     let newest = last[0].version;
-    let files = image(&folder);
+    let files = copy_files(&folder);
     drop(store);
     let (at_store, _) = files.iter().enumerate().find(|(_, file)| file.0.ends_with("store.redb")).unwrap();
     let after = &files[at_store].1;
@@ -86,7 +86,7 @@ async fn lost_commit_is_refused_until_the_loss_is_accepted_and_no_version_is_rei
     let folder = TempDir::new().unwrap();
     let store = open(&folder).unwrap();
     store.commit(vec![create("a")]).await.unwrap();
-    let older = image(&folder);
+    let older = copy_files(&folder);
     store.commit(vec![create("b")]).await.unwrap();
     store.put_meta("fact", b"1").await.unwrap();
     let newest = store.version();
@@ -139,7 +139,7 @@ async fn missing_store_file_is_not_replaced_by_an_empty_one() {
 }
 
 #[test]
-fn creation_that_was_interrupted_begins_anew() {
+fn interrupted_creation_is_repeated() {
     let folder = TempDir::new().unwrap();
     drop(open(&folder).unwrap());
     // The mark is created first: without the store file nothing has been acknowledged.
@@ -170,7 +170,7 @@ async fn writes_stop_when_the_store_file_is_unlinked_replaced_or_truncated() {
                 assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{word}: {refused:?}");
             }
             let begun = Instant::now();
-            while store.writable() {
+            while store.is_writable() {
                 assert!(begun.elapsed() < Duration::from_secs(5), "{word}: not noticed within 5 s");
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -192,9 +192,9 @@ async fn store_survives_a_panic_on_its_thread() {
     }
     let folder = TempDir::new().unwrap();
     for store in [Store::in_memory(), open(&folder).unwrap()] {
-        let lost = store.commit_holding(vec![create("a")], Panics).await;
-        assert!(matches!(lost, Err(CommitError::Unknown(_))), "{lost:?}");
+        let lost = store.commit_with_guard(vec![create("a")], Panics).await;
+        assert!(matches!(lost, Err(CommitError::OutcomeUnknown(_))), "{lost:?}");
         store.commit(vec![create("b")]).await.unwrap();
-        assert!(store.writable() && store.get("configmaps", "n", "a").is_some());
+        assert!(store.is_writable() && store.get("configmaps", "n", "a").is_some());
     }
 }

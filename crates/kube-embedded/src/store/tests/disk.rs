@@ -18,7 +18,7 @@ fn open(folder: &TempDir) -> Result<Arc<Store>, OpenError> {
 }
 
 #[tokio::test]
-async fn what_was_answered_is_there_after_reopening_and_history_begins_anew() {
+async fn acknowledged_writes_survive_reopening_and_history_restarts() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).unwrap();
     let long = "long ".repeat(2000);
@@ -57,7 +57,7 @@ async fn relaxed_durability_loses_nothing_when_the_store_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writers_at_the_same_time_share_a_commit() {
+async fn concurrent_writers_share_a_commit() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).unwrap();
     let names: Vec<_> = (0..300).map(|n| format!("a{n}")).collect();
@@ -104,7 +104,7 @@ async fn a_file_that_is_mostly_empty_shrinks_when_it_is_opened() {
 }
 
 #[test]
-fn a_second_opener_is_told_which_folder_is_in_use() {
+fn second_open_fails_with_folder_in_use() {
     let folder = TempDir::new().unwrap();
     let store = open(&folder).unwrap();
     let refused = open(&folder).err().unwrap();
@@ -118,7 +118,7 @@ fn a_second_opener_is_told_which_folder_is_in_use() {
 type Damage = fn(&mut Vec<u8>);
 
 #[tokio::test]
-async fn a_damaged_file_is_named_and_never_replaced() {
+async fn damaged_file_is_reported_and_never_replaced() {
     let damages: [(&str, Damage); 6] = [
         ("emptied", Vec::clear),
         ("cut in half", |bytes| bytes.truncate(bytes.len() / 2)),
@@ -175,20 +175,20 @@ async fn a_file_of_another_format_is_refused() {
 
 /// An in-memory disk with faults on demand: failing writes, or only failing syncs.
 #[derive(Clone, Debug, Default)]
-struct Faulty {
+struct FaultyDisk {
     bytes: Arc<Mutex<Vec<u8>>>,
     no_writes: Arc<AtomicBool>,
     no_sync: Arc<AtomicBool>,
     writes: Arc<AtomicU64>,
 }
 
-impl Faulty {
+impl FaultyDisk {
     fn check(flag: &AtomicBool) -> io::Result<()> {
         if flag.load(Ordering::SeqCst) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 
-impl StorageBackend for Faulty {
+impl StorageBackend for FaultyDisk {
     fn len(&self) -> io::Result<u64> {
         Ok(self.bytes.lock().len() as u64)
     }
@@ -214,21 +214,21 @@ impl StorageBackend for Faulty {
     }
 }
 
-fn prepared(disk: impl StorageBackend) {
+fn initialise_disk(disk: impl StorageBackend) {
     let database = Database::builder().create_with_backend(disk).unwrap();
     file::initialise(&database).unwrap();
 }
 
-fn opened<B: StorageBackend + Clone>(disk: &B) -> (file::Disk, file::Contents) {
+fn open_disk<B: StorageBackend + Clone>(disk: &B) -> (file::Disk, file::StoreContents) {
     let disk = disk.clone();
-    file::Disk::over(move || Ok(disk.clone()), Path::new("disk")).unwrap()
+    file::Disk::with_backend(move || Ok(disk.clone()), Path::new("disk")).unwrap()
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_changes_nothing_and_is_tried_again() {
-    let disk = Faulty::default();
-    prepared(disk.clone());
-    let (file, contents) = opened(&disk);
+async fn failed_write_changes_nothing_and_is_retried() {
+    let disk = FaultyDisk::default();
+    initialise_disk(disk.clone());
+    let (file, contents) = open_disk(&disk);
     let store = Store::start(Some(file), contents, Options::default());
     store.commit(vec![create("a"), create("b")]).await.unwrap();
 
@@ -238,12 +238,12 @@ async fn a_disk_that_fails_changes_nothing_and_is_tried_again() {
         let refused = store.commit(vec![change]).await;
         assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
     }
-    assert!(!store.writable());
+    assert!(!store.is_writable());
     assert_eq!(names(&store.list("configmaps", None)), [("a".to_owned(), 1), ("b".to_owned(), 2)]);
 
     disk.no_writes.store(false, Ordering::SeqCst);
     store.commit(vec![create("d")]).await.unwrap();
-    assert!(store.writable());
+    assert!(store.is_writable());
     let seen = watch.next().await.unwrap();
     assert_eq!((seen.len(), seen[0].object.name.as_ref(), seen[0].version), (1, "d", 3));
     let expected = names(&store.list("configmaps", None));
@@ -252,42 +252,42 @@ async fn a_disk_that_fails_changes_nothing_and_is_tried_again() {
     assert!(store.commit(vec![create("e")]).await.is_err());
     disk.no_writes.store(false, Ordering::SeqCst);
     drop((store, watch));
-    let (_, contents) = opened(&disk);
-    let state = State::of(contents, None);
+    let (_, contents) = open_disk(&disk);
+    let state = StoreState::from_contents(contents, None);
     assert_eq!((state.version, names(&state.list("configmaps", None))), (3, expected));
 }
 
 #[tokio::test]
-async fn failed_fsync_ends_all_writing_and_says_so() {
-    let disk = Faulty::default();
-    prepared(disk.clone());
-    let (file, contents) = opened(&disk);
+async fn failed_fsync_stops_all_writes_and_is_reported() {
+    let disk = FaultyDisk::default();
+    initialise_disk(disk.clone());
+    let (file, contents) = open_disk(&disk);
     let store = Store::start(Some(file), contents, Options::default());
     store.commit(vec![create("a")]).await.unwrap();
-    let failed = store.failed();
+    let failed = store.wait_until_failed();
     disk.no_sync.store(true, Ordering::SeqCst);
     let outcome = store.commit(vec![create("b")]).await;
-    assert!(matches!(outcome, Err(CommitError::Unknown(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(CommitError::OutcomeUnknown(_))), "{outcome:?}");
     failed.await;
     // The disk seems to work again, but the lost content is unknown.
     disk.no_sync.store(false, Ordering::SeqCst);
     let refused = store.commit(vec![create("c")]).await;
     assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
-    assert!(!store.writable());
+    assert!(!store.is_writable());
     let written = disk.writes.load(Ordering::SeqCst);
     drop(store);
     assert_eq!(disk.writes.load(Ordering::SeqCst), written, "closing wrote once more");
-    let (_, contents) = opened(&disk);
-    assert!(State::of(contents, None).get("configmaps", "n", "a").is_some());
+    let (_, contents) = open_disk(&disk);
+    assert!(StoreState::from_contents(contents, None).get("configmaps", "n", "a").is_some());
 }
 
 #[tokio::test]
-async fn document_beyond_every_limit_of_writing_stays_readable() {
+async fn document_above_write_limit_stays_readable() {
     // A store of an earlier release may hold documents above today's limit.
     let text: Vec<u8> =
         [br#"{"metadata":{"resourceVersion":""},"data":""#.as_slice(), &vec![b'x'; 70 << 20], br#""}"#]
             .concat();
-    let record = file::Record::of(&text, 32);
+    let record = file::Record::encode(&text, 32);
     let object = file::Record::read(record.bytes()).unwrap();
     assert_eq!(object.bytes.len(), text.len() + 1);
     assert!(
@@ -298,16 +298,16 @@ async fn document_beyond_every_limit_of_writing_stays_readable() {
 
 /// A disk with a volatile cache: reads see every write, but unsynced writes may be lost, in any order.
 #[derive(Clone, Debug, Default)]
-struct Volatile(Arc<Mutex<Cached>>);
+struct VolatileDisk(Arc<Mutex<VolatileBytes>>);
 
 #[derive(Debug, Default)]
-struct Cached {
-    seen: Vec<u8>,
+struct VolatileBytes {
+    visible: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
-impl Volatile {
+impl VolatileDisk {
     /// Returns the disk after a power cut: `seed` decides for each write since the last sync whether it was persisted.
     fn after_power_cut(&self, mut seed: u64) -> Self {
         let cached = self.0.lock();
@@ -322,36 +322,36 @@ impl Volatile {
                 durable[*offset..end].copy_from_slice(data);
             }
         }
-        Self(Arc::new(Mutex::new(Cached { seen: durable.clone(), durable, unsynced: Vec::new() })))
+        Self(Arc::new(Mutex::new(VolatileBytes { visible: durable.clone(), durable, unsynced: Vec::new() })))
     }
 }
 
-impl StorageBackend for Volatile {
+impl StorageBackend for VolatileDisk {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().seen.len() as u64)
+        Ok(self.0.lock().visible.len() as u64)
     }
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let offset = usize::try_from(offset).unwrap();
-        out.copy_from_slice(&self.0.lock().seen[offset..offset + out.len()]);
+        out.copy_from_slice(&self.0.lock().visible[offset..offset + out.len()]);
         Ok(())
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         // The file system's journal preserves the length.
         let (mut cached, len) = (self.0.lock(), usize::try_from(len).unwrap());
-        cached.seen.resize(len, 0);
+        cached.visible.resize(len, 0);
         cached.durable.resize(len, 0);
         Ok(())
     }
     fn sync_data(&self) -> io::Result<()> {
         let mut cached = self.0.lock();
-        let seen = cached.seen.clone();
+        let seen = cached.visible.clone();
         cached.durable = seen;
         cached.unsynced.clear();
         Ok(())
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let (mut cached, offset) = (self.0.lock(), usize::try_from(offset).unwrap());
-        cached.seen[offset..offset + data.len()].copy_from_slice(data);
+        cached.visible[offset..offset + data.len()].copy_from_slice(data);
         cached.unsynced.push((offset, data.to_vec()));
         Ok(())
     }
@@ -359,12 +359,12 @@ impl StorageBackend for Volatile {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_writes_survive_a_power_cut() {
-    let mut disk = Volatile::default();
-    prepared(disk.clone());
+    let mut disk = VolatileDisk::default();
+    initialise_disk(disk.clone());
     let mut acknowledged: Vec<String> = Vec::new();
     let mut newest = 0;
     for round in 0..25_u64 {
-        let (file, contents) = opened(&disk);
+        let (file, contents) = open_disk(&disk);
         let store = Store::start(Some(file), contents, Options::default());
         assert!(store.version() >= newest, "the store went back from {newest} to {}", store.version());
         for name in &acknowledged {

@@ -39,7 +39,7 @@ impl SmallDisk {
     }
 
     /// Fills the space that others have released since.
-    fn fill_rest(&self) {
+    fn fill_released(&self) {
         self.fill_with("rest");
     }
 
@@ -99,10 +99,10 @@ async fn full_disk_still_opens_serves_reads_and_accepts_deletions() {
     };
     assert!(matches!(refused, CommitError::Unavailable(_)), "{refused:?}");
     assert!(refused.to_string().contains("disk is full"), "{refused}");
-    assert!(!store.writable());
+    assert!(!store.is_writable());
     drop(store);
     let filler = filler.unwrap();
-    disk.fill_rest();
+    disk.fill_released();
 
     let store = open();
     assert_eq!(store.list("configmaps", None).objects.len(), made.len(), "reads are served");
@@ -123,7 +123,7 @@ async fn full_disk_still_opens_serves_reads_and_accepts_deletions() {
     assert_eq!(store.list("configmaps", None).objects.len(), made.len() + 2);
     fs::remove_file(filler).unwrap();
     let begun = std::time::Instant::now();
-    while !store.writable() {
+    while !store.is_writable() {
         assert!(begun.elapsed().as_secs() < 10, "{:?}", store.problem());
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }

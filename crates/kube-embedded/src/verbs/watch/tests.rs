@@ -93,7 +93,7 @@ async fn slow_client_sees_a_consistent_state_at_the_end_of_the_initial_events() 
 }
 
 #[tokio::test]
-async fn watch_that_is_not_read_holds_one_page() {
+async fn unread_watch_buffers_one_page() {
     let cluster = Cluster::in_memory().await;
     let data = "x".repeat(100_000);
     for n in 0..100 {
@@ -113,7 +113,7 @@ async fn watch_that_is_not_read_holds_one_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watch_ends_within_an_hour_whatever_it_asks_for() {
+async fn watch_timeout_is_capped_at_one_hour() {
     let cluster = Cluster::in_memory().await;
     let began = Instant::now();
     let watch = open_watch(&cluster, "&resourceVersion=1&timeoutSeconds=9223372036854775807").await;
@@ -123,7 +123,7 @@ async fn watch_ends_within_an_hour_whatever_it_asks_for() {
 
 #[tokio::test]
 async fn watch_with_many_requirements_compares_few_of_them_between_yields() {
-    use super::super::select::tests::COMPARISONS;
+    use super::super::selection::tests::COMPARISONS;
 
     let cluster = Cluster::in_memory().await;
     let labelled = |name: String, labels: Value| {
@@ -149,7 +149,7 @@ async fn watch_with_many_requirements_compares_few_of_them_between_yields() {
             let before = COMPARISONS.get();
             let polled = futures::poll!(event.as_mut());
             let compared = COMPARISONS.get() - before;
-            assert!(compared <= 3 * MOST_COMPARISONS, "{compared} comparisons");
+            assert!(compared <= 3 * MAX_COMPARISONS, "{compared} comparisons");
             match polled {
                 std::task::Poll::Ready(event) => break event,
                 std::task::Poll::Pending => tokio::task::yield_now().await,

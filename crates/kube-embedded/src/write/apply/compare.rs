@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{
-    element::{self, Element},
+    element::{self, PathElement},
     fieldset::FieldSet,
-    node::{Form, Listing, Node},
+    node::{AssociativeList, TypeNode, ValueForm},
 };
 
 /// Paths that only one value has, or that both have with different values.
@@ -20,64 +20,64 @@ pub struct Difference {
 
 impl Difference {
     /// Adds the differences below an element to this level.
-    fn push(&mut self, element: &Element, mark: Mark, below: Self) {
-        self.added.push(element.clone(), mark == Mark::Added, below.added);
-        self.modified.push(element.clone(), mark == Mark::Modified, below.modified);
-        self.removed.push(element.clone(), mark == Mark::Removed, below.removed);
+    fn push(&mut self, element: &PathElement, mark: ValueChange, below: Self) {
+        self.added.push(element.clone(), mark == ValueChange::Added, below.added);
+        self.modified.push(element.clone(), mark == ValueChange::Modified, below.modified);
+        self.removed.push(element.clone(), mark == ValueChange::Removed, below.removed);
     }
 }
 
 /// The change of the value itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    Same,
+enum ValueChange {
+    Unchanged,
     Added,
     Modified,
     Removed,
 }
 
-pub fn compare(node: Node<'_>, old: &Value, new: &Value) -> Result<Difference, String> {
+pub fn compare(node: TypeNode<'_>, old: &Value, new: &Value) -> Result<Difference, String> {
     let mut out = Difference::default();
-    walk(node, Some(old), Some(new), &mut out)?;
+    compare_node(node, Some(old), Some(new), &mut out)?;
     Ok(out)
 }
 
-fn walk(
-    node: Node<'_>,
+fn compare_node(
+    node: TypeNode<'_>,
     old: Option<&Value>,
     new: Option<&Value>,
     out: &mut Difference,
-) -> Result<Mark, String> {
+) -> Result<ValueChange, String> {
     let mark = match (old, new) {
-        (None, None) => return Ok(Mark::Same),
-        (None, Some(_)) => Mark::Added,
-        (Some(_), None) => Mark::Removed,
-        (Some(_), Some(_)) => Mark::Same,
+        (None, None) => return Ok(ValueChange::Unchanged),
+        (None, Some(_)) => ValueChange::Added,
+        (Some(_), None) => ValueChange::Removed,
+        (Some(_), Some(_)) => ValueChange::Unchanged,
     };
     let form = node.form(new.or(old));
-    let mut own = walk_as(node, form, old, new, out)?;
+    let mut own = compare_as(node, form, old, new, out)?;
     if let (Some(old_value), Some(_)) = (old, new) {
         let old_form = node.form(Some(old_value));
         // The form has changed, which only an open type allows: the value is compared in both forms.
         if std::mem::discriminant(&old_form) != std::mem::discriminant(&form)
-            && walk_as(node, old_form, old, new, out)? == Mark::Modified
+            && compare_as(node, old_form, old, new, out)? == ValueChange::Modified
         {
-            own = Mark::Modified;
+            own = ValueChange::Modified;
         }
     }
-    Ok(if mark == Mark::Same { own } else { mark })
+    Ok(if mark == ValueChange::Unchanged { own } else { mark })
 }
 
-fn walk_as(
-    node: Node<'_>,
-    form: Form<'_>,
+fn compare_as(
+    node: TypeNode<'_>,
+    form: ValueForm<'_>,
     old: Option<&Value>,
     new: Option<&Value>,
     out: &mut Difference,
-) -> Result<Mark, String> {
+) -> Result<ValueChange, String> {
     match form {
-        Form::Scalar(_) | Form::AtomicList | Form::AtomicMap => {}
-        Form::Map => {
+        ValueForm::Scalar(_) | ValueForm::AtomicList | ValueForm::AtomicMap => {}
+        ValueForm::Map => {
             let empty = serde_json::Map::new();
             let members = |value: Option<&Value>| {
                 value.and_then(Value::as_object).is_none_or(serde_json::Map::is_empty)
@@ -85,44 +85,44 @@ fn walk_as(
             if !(members(old) && members(new)) {
                 let old = old.and_then(Value::as_object).unwrap_or(&empty);
                 let new = new.and_then(Value::as_object).unwrap_or(&empty);
-                walk_members(node, old, new, out)?;
-                return Ok(Mark::Same);
+                compare_members(node, old, new, out)?;
+                return Ok(ValueChange::Unchanged);
             }
         }
-        Form::List(list) => {
+        ValueForm::List(list) => {
             let items = |value: Option<&Value>| value.and_then(Value::as_array).is_none_or(Vec::is_empty);
             if !(items(old) && items(new)) {
                 let old = old.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
                 let new = new.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
                 if old != new {
-                    walk_items(list, old, new, out)?;
+                    compare_items(list, old, new, out)?;
                 }
-                return Ok(Mark::Same);
+                return Ok(ValueChange::Unchanged);
             }
         }
     }
     // A leaf. Two empty lists or maps are leaves as well, so that null and empty differ.
     Ok(match (old, new) {
-        (Some(old), Some(new)) if !same(old, new) => Mark::Modified,
-        _ => Mark::Same,
+        (Some(old), Some(new)) if !is_same(old, new) => ValueChange::Modified,
+        _ => ValueChange::Unchanged,
     })
 }
 
-fn same(old: &Value, new: &Value) -> bool {
+fn is_same(old: &Value, new: &Value) -> bool {
     old == new || element::compare(old, new).is_eq()
 }
 
-fn walk_members(
-    node: Node<'_>,
+fn compare_members(
+    node: TypeNode<'_>,
     old: &serde_json::Map<String, Value>,
     new: &serde_json::Map<String, Value>,
     out: &mut Difference,
 ) -> Result<(), String> {
     let mut visit = |name: &str, old: Option<&Value>, new: Option<&Value>| {
         let mut below = Difference::default();
-        let mark = walk(node.member_or_deduced(name), old, new, &mut below)?;
-        if mark != Mark::Same || below != Difference::default() {
-            out.push(&Element::field(name), mark, below);
+        let mark = compare_node(node.member_or_deduced(name), old, new, &mut below)?;
+        if mark != ValueChange::Unchanged || below != Difference::default() {
+            out.push(&PathElement::field(name), mark, below);
         }
         Ok::<_, String>(())
     };
@@ -134,8 +134,13 @@ fn walk_members(
     Ok(())
 }
 
-fn walk_items(list: Listing<'_>, old: &[Value], new: &[Value], out: &mut Difference) -> Result<(), String> {
-    let mut pairs: BTreeMap<Element, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+fn compare_items(
+    list: AssociativeList<'_>,
+    old: &[Value],
+    new: &[Value],
+    out: &mut Difference,
+) -> Result<(), String> {
+    let mut pairs: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
     for (element, item) in list.elements(old)? {
         pairs.entry(element).or_default().0.push(item);
     }
@@ -146,22 +151,24 @@ fn walk_items(list: Listing<'_>, old: &[Value], new: &[Value], out: &mut Differe
         let mut below = Difference::default();
         let item = |items: &[&'_ Value]| items.len() < 2;
         let mark = match (item(&old), item(&new)) {
-            (true, true) => walk(list.element, old.first().copied(), new.first().copied(), &mut below)?,
+            (true, true) => {
+                compare_node(list.element, old.first().copied(), new.first().copied(), &mut below)?
+            }
             // Duplicates are compared as one value.
-            (false, false) if old == new => Mark::Same,
-            (false, false) => Mark::Modified,
+            (false, false) if old == new => ValueChange::Unchanged,
+            (false, false) => ValueChange::Modified,
             (false, true) => {
-                let mark = walk(list.element, None, new.first().copied(), &mut below)?;
+                let mark = compare_node(list.element, None, new.first().copied(), &mut below)?;
                 out.push(&element, mark, std::mem::take(&mut below));
-                Mark::Removed
+                ValueChange::Removed
             }
             (true, false) => {
-                let mark = walk(list.element, old.first().copied(), None, &mut below)?;
+                let mark = compare_node(list.element, old.first().copied(), None, &mut below)?;
                 out.push(&element, mark, std::mem::take(&mut below));
-                Mark::Added
+                ValueChange::Added
             }
         };
-        if mark != Mark::Same || below != Difference::default() {
+        if mark != ValueChange::Unchanged || below != Difference::default() {
             out.push(&element, mark, below);
         }
     }

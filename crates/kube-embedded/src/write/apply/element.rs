@@ -8,7 +8,7 @@ use crate::go;
 
 /// Ordered as Kubernetes orders them in `fieldsV1`.
 #[derive(Clone, Debug)]
-pub enum Element {
+pub enum PathElement {
     /// `f:name`: a struct's field or a map's key.
     Field(Box<str>),
     /// `k:{"name":"c"}`: an element of a list map. Sorted by name.
@@ -19,7 +19,7 @@ pub enum Element {
     Index(i64),
 }
 
-impl Element {
+impl PathElement {
     pub fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
@@ -62,7 +62,7 @@ impl Element {
 }
 
 /// Formats the element as in conflict messages: `.image`, `[name="c"]`, `[="x"]`, `[0]`.
-impl fmt::Display for Element {
+impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) => write!(f, ".{name}"),
@@ -70,29 +70,29 @@ impl fmt::Display for Element {
                 f.write_str("[")?;
                 for (i, (name, value)) in keys.iter().enumerate() {
                     let comma = if i > 0 { "," } else { "" };
-                    write!(f, "{comma}{name}={}", shown(value))?;
+                    write!(f, "{comma}{name}={}", format_value(value))?;
                 }
                 f.write_str("]")
             }
-            Self::Value(value) => write!(f, "[={}]", shown(value)),
+            Self::Value(value) => write!(f, "[={}]", format_value(value)),
             Self::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
 
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::String(text) => go::quote(text),
-        Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(",")),
+        Value::Array(items) => format!("[{}]", items.iter().map(format_value).collect::<Vec<_>>().join(",")),
         Value::Object(members) => {
-            members.iter().map(|(k, v)| format!("{k}={}", shown(v))).collect::<Vec<_>>().concat()
+            members.iter().map(|(k, v)| format!("{k}={}", format_value(v))).collect::<Vec<_>>().concat()
         }
-        other => go::plain(other),
+        other => go::format_v(other),
     }
 }
 
-impl Ord for Element {
+impl Ord for PathElement {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Field(a), Self::Field(b)) => a.cmp(b),
@@ -111,7 +111,7 @@ impl Ord for Element {
     }
 }
 
-impl Element {
+impl PathElement {
     fn rank(&self) -> u8 {
         match self {
             Self::Field(_) => 0,
@@ -122,19 +122,19 @@ impl Element {
     }
 }
 
-impl PartialOrd for Element {
+impl PartialOrd for PathElement {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Element {
+impl PartialEq for PathElement {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Element {}
+impl Eq for PathElement {}
 
 /// Total order of JSON values: numbers (by value), strings, booleans, lists, maps, null.
 pub fn compare(a: &Value, b: &Value) -> Ordering {

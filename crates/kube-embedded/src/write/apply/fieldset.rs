@@ -1,113 +1,113 @@
 //! A set of field paths as a trie: the fields of one manager.
 //!
-//! Invariants: steps are sorted and unique at each level, and every step is a member or leads to one. Sets with the same paths are
+//! Invariants: nodes are sorted and unique at each level, and every node is a member or leads to one. Sets with the same paths are
 //! therefore equal.
 
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use super::element::Element;
+use super::element::PathElement;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
-    steps: Vec<Step>,
+    nodes: Vec<SetNode>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    pub element: Element,
+pub struct SetNode {
+    pub element: PathElement,
     /// Whether the path that ends here is in the set.
-    pub member: bool,
-    pub below: FieldSet,
+    pub is_member: bool,
+    pub children: FieldSet,
 }
 
 impl FieldSet {
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.nodes.is_empty()
     }
 
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    pub fn nodes(&self) -> &[SetNode] {
+        &self.nodes
     }
 
-    pub fn step(&self, element: &Element) -> Option<&Step> {
-        let at = self.steps.binary_search_by(|step| step.element.cmp(element)).ok()?;
-        Some(&self.steps[at])
+    pub fn node(&self, element: &PathElement) -> Option<&SetNode> {
+        let at = self.nodes.binary_search_by(|step| step.element.cmp(element)).ok()?;
+        Some(&self.nodes[at])
     }
 
-    /// Returns the step to member `name`, like [`step`](Self::step) without allocating an element.
-    pub fn field(&self, name: &str) -> Option<&Step> {
-        let order = |step: &Step| match &step.element {
-            Element::Field(other) => other.as_ref().cmp(name),
+    /// Returns the node of member `name`, like [`node`](Self::node) without allocating an element.
+    pub fn field(&self, name: &str) -> Option<&SetNode> {
+        let order = |step: &SetNode| match &step.element {
+            PathElement::Field(other) => other.as_ref().cmp(name),
             _ => Ordering::Greater,
         };
-        let at = self.steps.binary_search_by(order).ok()?;
-        Some(&self.steps[at])
+        let at = self.nodes.binary_search_by(order).ok()?;
+        Some(&self.nodes[at])
     }
 
-    pub fn has(&self, path: &[Element]) -> bool {
+    pub fn contains(&self, path: &[PathElement]) -> bool {
         let Some((last, parents)) = path.split_last() else { return false };
         let mut set = self;
         for element in parents {
-            let Some(step) = set.step(element) else { return false };
-            set = &step.below;
+            let Some(step) = set.node(element) else { return false };
+            set = &step.children;
         }
-        set.step(last).is_some_and(|step| step.member)
+        set.node(last).is_some_and(|step| step.is_member)
     }
 
     /// Creates the set of these paths.
-    pub fn of(paths: &[&[&str]]) -> Self {
+    pub fn from_paths(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for path in paths {
-            let path: Vec<_> = path.iter().map(|name| Element::field(name)).collect();
+            let path: Vec<_> = path.iter().map(|name| PathElement::field(name)).collect();
             set.insert(&path);
         }
         set
     }
 
-    pub fn insert(&mut self, path: &[Element]) {
+    pub fn insert(&mut self, path: &[PathElement]) {
         let Some((first, rest)) = path.split_first() else { return };
-        let at = match self.steps.binary_search_by(|step| step.element.cmp(first)) {
+        let at = match self.nodes.binary_search_by(|step| step.element.cmp(first)) {
             Ok(at) => at,
             Err(at) => {
-                let step = Step { element: first.clone(), member: false, below: Self::default() };
-                self.steps.insert(at, step);
+                let step = SetNode { element: first.clone(), is_member: false, children: Self::default() };
+                self.nodes.insert(at, step);
                 at
             }
         };
         if rest.is_empty() {
-            self.steps[at].member = true;
+            self.nodes[at].is_member = true;
         } else {
-            self.steps[at].below.insert(rest);
+            self.nodes[at].children.insert(rest);
         }
     }
 
-    /// Adds a step, usually the greatest so far. Empty steps are ignored.
-    pub fn push(&mut self, element: Element, member: bool, below: Self) {
+    /// Adds a node, usually the greatest so far. Empty nodes are ignored.
+    pub fn push(&mut self, element: PathElement, member: bool, below: Self) {
         if !member && below.is_empty() {
             return;
         }
-        let step = Step { element, member, below };
-        if self.steps.last().is_none_or(|last| last.element < step.element) {
-            self.steps.push(step);
+        let step = SetNode { element, is_member: member, children: below };
+        if self.nodes.last().is_none_or(|last| last.element < step.element) {
+            self.nodes.push(step);
             return;
         }
-        match self.steps.binary_search_by(|other| other.element.cmp(&step.element)) {
+        match self.nodes.binary_search_by(|other| other.element.cmp(&step.element)) {
             Ok(at) => {
-                let there = &mut self.steps[at];
-                there.member |= step.member;
-                there.below = there.below.union(&step.below);
+                let there = &mut self.nodes[at];
+                there.is_member |= step.is_member;
+                there.children = there.children.union(&step.children);
             }
-            Err(at) => self.steps.insert(at, step),
+            Err(at) => self.nodes.insert(at, step),
         }
     }
 
-    /// Creates a set from steps in any order.
-    pub fn from_steps(mut steps: Vec<Step>) -> Self {
+    /// Creates a set from nodes in any order.
+    pub fn from_nodes(mut steps: Vec<SetNode>) -> Self {
         steps.sort_by(|a, b| a.element.cmp(&b.element));
         let mut set = Self::default();
-        for Step { element, member, below } in steps {
+        for SetNode { element, is_member: member, children: below } in steps {
             set.push(element, member, below);
         }
         set
@@ -116,8 +116,8 @@ impl FieldSet {
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
-            (Some(a), Some(b)) => (a.member || b.member, a.below.union(&b.below)),
-            (Some(only), None) | (None, Some(only)) => (only.member, only.below.clone()),
+            (Some(a), Some(b)) => (a.is_member || b.is_member, a.children.union(&b.children)),
+            (Some(only), None) | (None, Some(only)) => (only.is_member, only.children.clone()),
             (None, None) => (false, Self::default()),
         })
     }
@@ -125,7 +125,7 @@ impl FieldSet {
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
-            (Some(a), Some(b)) => (a.member && b.member, a.below.intersection(&b.below)),
+            (Some(a), Some(b)) => (a.is_member && b.is_member, a.children.intersection(&b.children)),
             _ => (false, Self::default()),
         })
     }
@@ -134,27 +134,31 @@ impl FieldSet {
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
-            (Some(a), Some(b)) => (a.member && !b.member, a.below.difference(&b.below)),
-            (Some(a), None) => (a.member, a.below.clone()),
+            (Some(a), Some(b)) => (a.is_member && !b.is_member, a.children.difference(&b.children)),
+            (Some(a), None) => (a.is_member, a.children.clone()),
             (None, _) => (false, Self::default()),
         })
     }
 
     /// Returns the paths that are neither in `other` nor below a path in `other`.
     #[must_use]
-    pub fn without(&self, other: &Self) -> Self {
+    pub fn recursive_difference(&self, other: &Self) -> Self {
         self.combine(other, |a, b| match (a, b) {
-            (Some(_), Some(b)) if b.member => (false, Self::default()),
-            (Some(a), Some(b)) => (a.member, a.below.without(&b.below)),
-            (Some(a), None) => (a.member, a.below.clone()),
+            (Some(_), Some(b)) if b.is_member => (false, Self::default()),
+            (Some(a), Some(b)) => (a.is_member, a.children.recursive_difference(&b.children)),
+            (Some(a), None) => (a.is_member, a.children.clone()),
             (None, _) => (false, Self::default()),
         })
     }
 
     /// Walks both sets; `pick` decides about each element of either.
-    fn combine(&self, other: &Self, pick: impl Fn(Option<&Step>, Option<&Step>) -> (bool, Self)) -> Self {
+    fn combine(
+        &self,
+        other: &Self,
+        pick: impl Fn(Option<&SetNode>, Option<&SetNode>) -> (bool, Self),
+    ) -> Self {
         let mut out = Self::default();
-        let (mut left, mut right) = (self.steps.iter().peekable(), other.steps.iter().peekable());
+        let (mut left, mut right) = (self.nodes.iter().peekable(), other.nodes.iter().peekable());
         loop {
             let order = match (left.peek(), right.peek()) {
                 (Some(a), Some(b)) => a.element.cmp(&b.element),
@@ -167,25 +171,25 @@ impl FieldSet {
             let (member, below) = pick(a, b);
             if member || !below.is_empty() {
                 let element = a.or(b).expect("one side has the element").element.clone();
-                out.steps.push(Step { element, member, below });
+                out.nodes.push(SetNode { element, is_member: member, children: below });
             }
         }
     }
 
     /// Calls `visit` with every path in printing order: the members of a level, then the levels below.
-    pub fn each_path(&self, visit: &mut impl FnMut(&[Element])) {
-        self.each_below(&mut Vec::new(), visit);
+    pub fn for_each_path(&self, visit: &mut impl FnMut(&[PathElement])) {
+        self.for_each_below(&mut Vec::new(), visit);
     }
 
-    fn each_below(&self, path: &mut Vec<Element>, visit: &mut impl FnMut(&[Element])) {
-        for step in self.steps.iter().filter(|step| step.member) {
+    fn for_each_below(&self, path: &mut Vec<PathElement>, visit: &mut impl FnMut(&[PathElement])) {
+        for step in self.nodes.iter().filter(|step| step.is_member) {
             path.push(step.element.clone());
             visit(path);
             path.pop();
         }
-        for step in self.steps.iter().filter(|step| !step.below.is_empty()) {
+        for step in self.nodes.iter().filter(|step| !step.children.is_empty()) {
             path.push(step.element.clone());
-            step.below.each_below(path, visit);
+            step.children.for_each_below(path, visit);
             path.pop();
         }
     }
@@ -193,10 +197,10 @@ impl FieldSet {
     /// Encodes the set as `fieldsV1`.
     pub fn encode(&self) -> Value {
         let mut out = Map::new();
-        for step in &self.steps {
-            let mut below = step.below.encode();
-            if step.member
-                && !step.below.is_empty()
+        for step in &self.nodes {
+            let mut below = step.children.encode();
+            if step.is_member
+                && !step.children.is_empty()
                 && let Value::Object(members) = &mut below
             {
                 members.insert(".".to_owned(), Value::Object(Map::new()));
@@ -226,17 +230,17 @@ impl FieldSet {
                 dot = true;
                 continue;
             }
-            let Some(element) = Element::parse(name)? else { continue };
+            let Some(element) = PathElement::parse(name)? else { continue };
             let (below, member) = Self::decode_node(child)?;
             children = true;
-            steps.push(Step { element, member, below });
+            steps.push(SetNode { element, is_member: member, children: below });
         }
-        Ok((Self::from_steps(steps), dot || !children))
+        Ok((Self::from_nodes(steps), dot || !children))
     }
 }
 
 /// Formats a path: `.spec.template.spec.containers[name="c"].image`.
-pub fn path_text(path: &[Element]) -> String {
+pub fn format_path(path: &[PathElement]) -> String {
     path.iter().map(ToString::to_string).collect()
 }
 
@@ -258,7 +262,7 @@ mod tests {
         let set = FieldSet::decode(&fields).unwrap();
         assert_eq!(set.encode(), fields);
         let mut paths = Vec::new();
-        set.each_path(&mut |path| paths.push(path_text(path)));
+        set.for_each_path(&mut |path| paths.push(format_path(path)));
         insta::assert_snapshot!(paths.join("\n"), @r#"
         .metadata.finalizers
         .metadata.finalizers[="a<b"]
@@ -272,13 +276,13 @@ mod tests {
         }
     }
 
-    type Paths = BTreeSet<Vec<Element>>;
+    type Paths = BTreeSet<Vec<PathElement>>;
 
     fn paths() -> impl Strategy<Value = Paths> {
         let element = prop_oneof![
-            "[a-c]".prop_map(|name| Element::field(&name)),
-            (0..2i64).prop_map(|n| Element::Value(n.into())),
-            "[x-y]".prop_map(|name| Element::Key([("name".into(), name.into())].into())),
+            "[a-c]".prop_map(|name| PathElement::field(&name)),
+            (0..2i64).prop_map(|n| PathElement::Value(n.into())),
+            "[x-y]".prop_map(|name| PathElement::Key([("name".into(), name.into())].into())),
         ];
         prop::collection::btree_set(prop::collection::vec(element, 1..4), 0..12)
     }
@@ -293,7 +297,7 @@ mod tests {
 
     fn listed(set: &FieldSet) -> Paths {
         let mut paths = Paths::new();
-        set.each_path(&mut |path| assert!(paths.insert(path.to_vec())));
+        set.for_each_path(&mut |path| assert!(paths.insert(path.to_vec())));
         paths
     }
 
@@ -306,10 +310,10 @@ mod tests {
             prop_assert_eq!(listed(&x.intersection(&y)), &a & &b);
             prop_assert_eq!(listed(&x.difference(&y)), &a - &b);
             let apart = a.iter().filter(|path| !b.iter().any(|other| path.starts_with(other))).cloned().collect();
-            prop_assert_eq!(listed(&x.without(&y)), apart);
+            prop_assert_eq!(listed(&x.recursive_difference(&y)), apart);
             prop_assert_eq!(x.union(&y), y.union(&x));
             prop_assert_eq!(FieldSet::decode(&x.encode()), Ok(x.clone()));
-            prop_assert!(a.iter().all(|path| x.has(path)));
+            prop_assert!(a.iter().all(|path| x.contains(path)));
         }
     }
 }

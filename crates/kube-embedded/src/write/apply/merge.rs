@@ -5,27 +5,31 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde_json::{Map, Value};
 
 use super::{
-    element::Element,
-    node::{Form, Listing, Node},
+    element::PathElement,
+    node::{AssociativeList, TypeNode, ValueForm},
 };
 
 /// Merges `body` into `live`. Removes nothing; `None` if the result is empty.
-pub fn merge(node: Node<'_>, live: Value, body: &Value) -> Result<Option<Value>, String> {
+pub fn merge(node: TypeNode<'_>, live: Value, body: &Value) -> Result<Option<Value>, String> {
     match node.form(Some(body)) {
-        Form::Map => {
+        ValueForm::Map => {
             let live = if let Value::Object(members) = live { members } else { Map::new() };
             merge_members(node, live, body)
         }
-        Form::List(list) => {
+        ValueForm::List(list) => {
             let live = if let Value::Array(items) = live { items } else { Vec::new() };
             merge_items(list, live, body)
         }
         // A null in the body with an open type can only result in null.
-        Form::Scalar(_) | Form::AtomicList | Form::AtomicMap => Ok(Some(body.clone())),
+        ValueForm::Scalar(_) | ValueForm::AtomicList | ValueForm::AtomicMap => Ok(Some(body.clone())),
     }
 }
 
-fn merge_members(node: Node<'_>, live: Map<String, Value>, body: &Value) -> Result<Option<Value>, String> {
+fn merge_members(
+    node: TypeNode<'_>,
+    live: Map<String, Value>,
+    body: &Value,
+) -> Result<Option<Value>, String> {
     let Some(body) = body.as_object().filter(|members| !members.is_empty()) else {
         // Two empty maps are a leaf, so that null and empty differ.
         return Ok(Some(if live.is_empty() { body.clone() } else { Value::Object(live) }));
@@ -45,21 +49,22 @@ fn merge_members(node: Node<'_>, live: Map<String, Value>, body: &Value) -> Resu
 
 /// Merges list elements: shared elements in the body's order; live-only elements keep their position as far as possible; body-only elements
 /// follow their predecessor in the body.
-fn merge_items(list: Listing<'_>, live: Vec<Value>, body: &Value) -> Result<Option<Value>, String> {
+fn merge_items(list: AssociativeList<'_>, live: Vec<Value>, body: &Value) -> Result<Option<Value>, String> {
     let items = body.as_array().map(Vec::as_slice).unwrap_or_default();
     if items.is_empty() {
         return Ok(Some(if live.is_empty() { body.clone() } else { Value::Array(live) }));
     }
     let body_items = list.elements(items)?;
-    let body_at: BTreeMap<&Element, &Value> =
+    let body_at: BTreeMap<&PathElement, &Value> =
         body_items.iter().map(|(element, item)| (element, *item)).collect();
-    let live_elements: Vec<Element> = list.elements(&live)?.into_iter().map(|(element, _)| element).collect();
+    let live_elements: Vec<PathElement> =
+        list.elements(&live)?.into_iter().map(|(element, _)| element).collect();
     // A duplicate of the live list is replaced by the applied element instead of merged.
-    let mut live_at: BTreeMap<&Element, Option<usize>> = BTreeMap::new();
+    let mut live_at: BTreeMap<&PathElement, Option<usize>> = BTreeMap::new();
     for (at, element) in live_elements.iter().enumerate() {
         live_at.entry(element).and_modify(|place| *place = None).or_insert(Some(at));
     }
-    let mut shared: VecDeque<&Element> = body_items
+    let mut shared: VecDeque<&PathElement> = body_items
         .iter()
         .map(|(element, _)| element)
         .filter(|element| live_at.contains_key(element))
@@ -67,7 +72,7 @@ fn merge_items(list: Listing<'_>, live: Vec<Value>, body: &Value) -> Result<Opti
     let mut live: Vec<Option<Value>> = live.into_iter().map(Some).collect();
     let mut merged_already = BTreeSet::new();
     let mut out = Vec::with_capacity(live.len().max(items.len()));
-    let merge_one = |element: &Element, live: &mut Vec<Option<Value>>, out: &mut Vec<Value>| {
+    let merge_one = |element: &PathElement, live: &mut Vec<Option<Value>>, out: &mut Vec<Value>| {
         let applied = body_at.get(element).copied().unwrap_or(&Value::Null);
         let old = match live_at.get(element) {
             Some(Some(at)) => live[*at].take(),

@@ -5,22 +5,23 @@
 //! - [`update`] runs for every create, update and ordinary patch: it compares the objects and makes the requester own the changes.
 //! - [`apply`] merges the object of a manager into the live one, removes fields that the manager no longer applies, and refuses conflicts
 //!   with other managers.
-//! - [`same`] detects a write that changes nothing.
+//! - [`is_same_object`] detects a write that changes nothing.
 //!
 //! [`update`] takes the decoded and defaulted object, before admission and before the preparation of the kind (`rules`, addresses,
 //! finalizers); their changes have no manager. The result of [`apply`] may contain nulls and unchecked scalars: the caller decodes and
-//! defaults it, then continues as for an update, or as for a create if there was no live object. Before storing, it calls [`same`].
+//! defaults it, then continues as for an update, or as for a create if there was no live object. Before storing, it calls
+//! [`is_same_object`].
 //!
 //! See also: paths in `/scale` ([`scale`]), fields that subresources never own ([`reset`]).
 
 mod compare;
 mod element;
+mod field_ownership;
 mod fieldset;
 mod last_applied;
-mod managed;
+mod managed_fields;
 mod merge;
 mod node;
-mod owned;
 mod prune;
 pub mod reset;
 pub mod scale;
@@ -34,11 +35,11 @@ mod tests;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-pub use self::{element::Element, fieldset::FieldSet, reset::Reset};
+pub use self::{element::PathElement, fieldset::FieldSet, reset::ResetFilter};
 use self::{
-    managed::{Entry, Managed, Operation},
-    node::Node,
-    updater::Refusal,
+    managed_fields::{ManagedFields, ManagedFieldsEntry, ManagerOperation},
+    node::TypeNode,
+    updater::ApplyError,
 };
 use crate::{
     error::{ApiError, Result},
@@ -47,10 +48,10 @@ use crate::{
 
 /// Converts an object to another version of its kind, returned with its type. `None`: the version is no longer served, and its entries are
 /// dropped.
-pub type Convert<'a> = dyn Fn(&Value, &str) -> Option<(Value, TypeRef<'a>)> + 'a;
+pub type ConvertFn<'a> = dyn Fn(&Value, &str) -> Option<(Value, TypeRef<'a>)> + 'a;
 
 /// Request data for [`update`] and [`apply`].
-pub struct Context<'a> {
+pub struct ApplyContext<'a> {
     /// The object's type in the request's version.
     pub ty: TypeRef<'a>,
     /// Whether this is a custom resource, whose unset fields are absent.
@@ -64,20 +65,20 @@ pub struct Context<'a> {
     pub subresource: &'a str,
     pub now: Timestamp,
     /// Fields that this endpoint lets no manager own.
-    pub reset: &'a Reset,
+    pub reset_filter: &'a ResetFilter,
     /// Converts objects for entries in other versions than the request's.
-    pub convert: &'a Convert<'a>,
+    pub convert: &'a ConvertFn<'a>,
 }
 
-impl<'a> Context<'a> {
-    fn root(&self) -> Node<'a> {
-        Node::root(self.ty)
+impl<'a> ApplyContext<'a> {
+    fn root(&self) -> TypeNode<'a> {
+        TypeNode::root(self.ty)
     }
 
     /// Returns an empty entry of the requester.
-    fn entry(&self, operation: Operation) -> Entry {
+    fn entry(&self, operation: ManagerOperation) -> ManagedFieldsEntry {
         let manager = if self.manager.is_empty() { "unknown" } else { self.manager };
-        Entry {
+        ManagedFieldsEntry {
             manager: manager.to_owned(),
             operation,
             api_version: self.api_version.to_owned(),
@@ -93,22 +94,24 @@ impl<'a> Context<'a> {
 /// On the main resource, `managedFields` in the request has an effect: absent or null keeps the live entries, an empty list (except for
 /// custom resources) or one empty entry clears them. An object without entries stays untracked until the first apply. Never fails: an
 /// object that does not match its type loses its entries.
-pub fn update(ctx: &Context<'_>, live: Option<&Value>, new: &mut Value) {
-    let managed = entries_before(ctx, live, new);
+pub fn update(ctx: &ApplyContext<'_>, live: Option<&Value>, new: &mut Value) {
+    let managed = previous_entries(ctx, live, new);
     if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
     let after = match (live, managed.is_empty()) {
         (Some(_), true) => managed,
-        (Some(live), false) => updater::update(ctx, &without_entries(live), new, managed).unwrap_or_default(),
-        (None, _) => updater::update(ctx, &zero::object(ctx), new, managed).unwrap_or_default(),
+        (Some(live), false) => {
+            updater::update(ctx, &without_managed_fields(live), new, managed).unwrap_or_default()
+        }
+        (None, _) => updater::update(ctx, &zero::zero_object(ctx), new, managed).unwrap_or_default(),
     };
-    after.write(new);
+    after.write_to(new);
 }
 
 /// Returns the entries before the write.
-fn entries_before(ctx: &Context<'_>, live: Option<&Value>, new: &Value) -> Managed {
-    let lived = || live.and_then(|live| Managed::of(live).ok()).unwrap_or_default();
+fn previous_entries(ctx: &ApplyContext<'_>, live: Option<&Value>, new: &Value) -> ManagedFields {
+    let lived = || live.and_then(|live| ManagedFields::from_object(live).ok()).unwrap_or_default();
     if !ctx.subresource.is_empty() {
         return lived();
     }
@@ -119,21 +122,20 @@ fn entries_before(ctx: &Context<'_>, live: Option<&Value>, new: &Value) -> Manag
         _ => false,
     };
     if cleared {
-        return Managed::default();
+        return ManagedFields::default();
     }
-    Managed::of(new).ok().filter(|managed| !managed.is_empty()).unwrap_or_else(lived)
+    ManagedFields::from_object(new).ok().filter(|managed| !managed.is_empty()).unwrap_or_else(lived)
 }
 
 /// Merges `body` into `live` (`None`: it will be created) on behalf of the manager; returns the object with its new managed fields.
 ///
 /// The caller checks a `resourceVersion` in the body. Conflicts are a 409 error unless `force` is set.
-pub fn apply(ctx: &Context<'_>, live: Option<&Value>, body: &Value, force: bool) -> Result<Value> {
+pub fn apply(ctx: &ApplyContext<'_>, live: Option<&Value>, body: &Value, force: bool) -> Result<Value> {
     check_kind(ctx, body)?;
     let managed = match live {
-        Some(live) => {
-            Managed::of(live).map_err(|why| failed(format!("failed to decode managed fields: {why}")))?
-        }
-        None => Managed::default(),
+        Some(live) => ManagedFields::from_object(live)
+            .map_err(|why| internal_error(format!("failed to decode managed fields: {why}")))?,
+        None => ManagedFields::default(),
     };
     if body["metadata"].get("managedFields").is_some_and(Value::is_array) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
@@ -141,42 +143,43 @@ pub fn apply(ctx: &Context<'_>, live: Option<&Value>, body: &Value, force: bool)
     validate::validate(ctx.root(), body).map_err(|why| {
         let name = |key: &str| body["metadata"][key].as_str().unwrap_or_default();
         let object = format!("{}/{}; {}", name("namespace"), name("name"), gvk(body));
-        failed(format!("failed to create typed patch object ({object}): {why}"))
+        internal_error(format!("failed to create typed patch object ({object}): {why}"))
     })?;
 
-    let before = live.map_or_else(|| Value::Object(Map::new()), without_entries);
+    let before = live.map_or_else(|| Value::Object(Map::new()), without_managed_fields);
     let managed = match live {
         // Fields of an untracked object are assigned to the manager `before-first-apply`.
         Some(_) if managed.is_empty() => {
-            let ctx = Context { manager: "before-first-apply", ..*ctx };
-            updater::update(&ctx, &zero::object(&ctx), &before, managed)
-                .map_err(|why| failed(format!("failed to create manager for existing fields: {why}")))?
+            let ctx = ApplyContext { manager: "before-first-apply", ..*ctx };
+            updater::update(&ctx, &zero::zero_object(&ctx), &before, managed).map_err(|why| {
+                internal_error(format!("failed to create manager for existing fields: {why}"))
+            })?
         }
         _ => managed,
     };
 
     let outcome = match updater::apply(ctx, &before, body, managed.clone(), force) {
-        Err(Refusal::Conflicts(conflicts)) if ctx.manager == last_applied::KUBECTL => {
-            match last_applied::remaining(ctx, &before, conflicts) {
+        Err(ApplyError::Conflicts(conflicts)) if ctx.manager == last_applied::KUBECTL_MANAGER => {
+            match last_applied::remaining_conflicts(ctx, &before, conflicts) {
                 left if left.is_empty() => updater::apply(ctx, &before, body, managed, true),
-                left => Err(Refusal::Conflicts(left)),
+                left => Err(ApplyError::Conflicts(left)),
             }
         }
         other => other,
     };
     let (mut object, managed) = outcome.map_err(|refusal| match refusal {
-        Refusal::Conflicts(conflicts) => updater::conflict(&conflicts),
-        Refusal::Failed(why) => failed(why),
+        ApplyError::Conflicts(conflicts) => updater::conflict_error(&conflicts),
+        ApplyError::Failed(why) => internal_error(why),
     })?;
-    if ctx.manager == last_applied::KUBECTL {
-        last_applied::refresh(&mut object, body);
+    if ctx.manager == last_applied::KUBECTL_MANAGER {
+        last_applied::refresh_annotation(&mut object, body);
     }
-    managed.write(&mut object);
+    managed.write_to(&mut object);
     Ok(object)
 }
 
 /// Whether two objects differ at most in the times of their managed fields. Such a write is skipped, and the old times stay.
-pub fn same(old: &Value, new: &Value) -> bool {
+pub fn is_same_object(old: &Value, new: &Value) -> bool {
     let (Value::Object(old), Value::Object(new)) = (old, new) else { return old == new };
     let alike = |a: &Map<String, Value>, b: &Map<String, Value>, except: &str| {
         a.len() == b.len() && a.iter().all(|(name, value)| name == except || b.get(name) == Some(value))
@@ -205,7 +208,7 @@ pub fn same(old: &Value, new: &Value) -> bool {
     }
 }
 
-fn check_kind(ctx: &Context<'_>, body: &Value) -> Result<()> {
+fn check_kind(ctx: &ApplyContext<'_>, body: &Value) -> Result<()> {
     let fits = body["kind"] == ctx.kind && body["apiVersion"] == ctx.api_version;
     if fits { Ok(()) } else { Err(ApiError::bad_request(format!("invalid object type: {}", gvk(body)))) }
 }
@@ -218,12 +221,12 @@ fn gvk(object: &Value) -> String {
 }
 
 /// The error of failures for which Kubernetes has no specific status.
-fn failed(message: String) -> ApiError {
+fn internal_error(message: String) -> ApiError {
     ApiError::new(500, "", message)
 }
 
 /// Copies `object` without its managed fields, which may be its larger part.
-fn without_entries(object: &Value) -> Value {
+fn without_managed_fields(object: &Value) -> Value {
     let Value::Object(members) = object else { return object.clone() };
     let copy = members.iter().map(|(name, value)| match value {
         Value::Object(metadata) if name == "metadata" => {

@@ -5,16 +5,16 @@
 
 use serde_json::Value;
 
-use super::element::Element;
+use super::element::PathElement;
 use crate::schema::types::{Field, List, ListMerge, Shape, TypeRef};
 
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
 /// A type, or its absence.
 #[derive(Clone, Copy)]
-pub enum Node<'a> {
-    /// `open`: a parent preserves unknown fields, and so does this node.
-    Typed { ty: TypeRef<'a>, open: bool },
+pub enum TypeNode<'a> {
+    /// `preserves_unknown`: a parent preserves unknown fields, and so does this node.
+    Typed { ty: TypeRef<'a>, preserves_unknown: bool },
     /// Deduced from the value.
     Deduced,
     /// One opaque value of any type.
@@ -23,7 +23,7 @@ pub enum Node<'a> {
 
 /// The type of a scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Scalar {
+pub enum ScalarType {
     Numeric,
     String,
     Boolean,
@@ -32,68 +32,70 @@ pub enum Scalar {
 
 /// How a node is walked, given its value.
 #[derive(Clone, Copy)]
-pub enum Form<'a> {
-    Scalar(Scalar),
+pub enum ValueForm<'a> {
+    Scalar(ScalarType),
     /// A list or map that is owned and replaced as a whole.
     AtomicList,
     AtomicMap,
     /// An associative list: elements are identified by value or by keys.
-    List(Listing<'a>),
+    List(AssociativeList<'a>),
     Map,
 }
 
 /// An associative list.
 #[derive(Clone, Copy)]
-pub struct Listing<'a> {
-    pub element: Node<'a>,
+pub struct AssociativeList<'a> {
+    pub element: TypeNode<'a>,
     /// Empty for a set.
     keys: &'a [Box<str>],
 }
 
-impl<'a> Node<'a> {
+impl<'a> TypeNode<'a> {
     pub fn root(ty: TypeRef<'a>) -> Self {
-        Self::Typed { ty, open: false }
+        Self::Typed { ty, preserves_unknown: false }
     }
 
-    fn below(self, ty: TypeRef<'a>) -> Self {
+    fn child(self, ty: TypeRef<'a>) -> Self {
         let open = match self {
-            Self::Typed { open, .. } => open,
+            Self::Typed { preserves_unknown: open, .. } => open,
             Self::Deduced | Self::Opaque => false,
         };
         let preserves = matches!(ty.shape(), Shape::Struct(body) if body.preserve_unknown);
-        Self::Typed { ty, open: open || preserves }
+        Self::Typed { ty, preserves_unknown: open || preserves }
     }
 
     /// Returns the form of `value`. If the schema allows several forms and the value does not decide, it is a map.
-    pub fn form(self, value: Option<&Value>) -> Form<'a> {
+    pub fn form(self, value: Option<&Value>) -> ValueForm<'a> {
         match self {
             Self::Typed { ty, .. } => match ty.shape() {
-                Shape::String | Shape::Bytes | Shape::Duration => Form::Scalar(Scalar::String),
-                Shape::Int32 | Shape::Int64 | Shape::Double => Form::Scalar(Scalar::Numeric),
-                Shape::Bool => Form::Scalar(Scalar::Boolean),
-                Shape::Time | Shape::MicroTime | Shape::Quantity => Form::Scalar(Scalar::Any),
+                Shape::String | Shape::Bytes | Shape::Duration => ValueForm::Scalar(ScalarType::String),
+                Shape::Int32 | Shape::Int64 | Shape::Double => ValueForm::Scalar(ScalarType::Numeric),
+                Shape::Bool => ValueForm::Scalar(ScalarType::Boolean),
+                Shape::Time | Shape::MicroTime | Shape::Quantity => ValueForm::Scalar(ScalarType::Any),
                 Shape::Any if ty.name() == RAW_EXTENSION => Self::Opaque.form(value),
                 Shape::Any | Shape::IntOrString => Self::Deduced.form(value),
-                Shape::Struct(body) if body.atomic => Form::AtomicMap,
-                Shape::Map(map) if map.atomic => Form::AtomicMap,
-                Shape::Struct(_) | Shape::Map(_) => Form::Map,
+                Shape::Struct(body) if body.atomic => ValueForm::AtomicMap,
+                Shape::Map(map) if map.atomic => ValueForm::AtomicMap,
+                Shape::Struct(_) | Shape::Map(_) => ValueForm::Map,
                 Shape::List(list) => self.list_form(ty, list),
             },
             Self::Deduced | Self::Opaque => match value {
-                Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) => Form::Scalar(Scalar::Any),
-                Some(Value::Array(_)) => Form::AtomicList,
-                _ if matches!(self, Self::Opaque) => Form::AtomicMap,
-                _ => Form::Map,
+                Some(Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+                    ValueForm::Scalar(ScalarType::Any)
+                }
+                Some(Value::Array(_)) => ValueForm::AtomicList,
+                _ if matches!(self, Self::Opaque) => ValueForm::AtomicMap,
+                _ => ValueForm::Map,
             },
         }
     }
 
-    fn list_form(self, ty: TypeRef<'a>, list: &'a List) -> Form<'a> {
-        let element = self.below(ty.follow(list.element));
+    fn list_form(self, ty: TypeRef<'a>, list: &'a List) -> ValueForm<'a> {
+        let element = self.child(ty.with_id(list.element));
         match &list.merge {
-            ListMerge::Atomic => Form::AtomicList,
-            ListMerge::Set => Form::List(Listing { element, keys: &[] }),
-            ListMerge::Map(keys) => Form::List(Listing { element, keys }),
+            ListMerge::Atomic => ValueForm::AtomicList,
+            ListMerge::Set => ValueForm::List(AssociativeList { element, keys: &[] }),
+            ListMerge::Map(keys) => ValueForm::List(AssociativeList { element, keys }),
         }
     }
 
@@ -121,16 +123,16 @@ impl<'a> Node<'a> {
 
     /// Returns the member `name` of a map; `None` if the schema does not allow it.
     pub fn member(self, name: &str) -> Option<Self> {
-        let Self::Typed { ty, open } = self else {
+        let Self::Typed { ty, preserves_unknown: open } = self else {
             return Some(self);
         };
         match ty.shape() {
             Shape::Struct(body) => match body.field(name) {
-                Some(field) => Some(self.below(ty.follow(field.ty))),
+                Some(field) => Some(self.child(ty.with_id(field.ty))),
                 None if open || body.preserve_unknown || body.fields.is_empty() => Some(Self::Deduced),
                 None => None,
             },
-            Shape::Map(map) => Some(self.below(ty.follow(map.value))),
+            Shape::Map(map) => Some(self.child(ty.with_id(map.value))),
             Shape::Any if ty.name() == RAW_EXTENSION => Some(Self::Opaque),
             _ => Some(Self::Deduced),
         }
@@ -144,16 +146,16 @@ impl<'a> Node<'a> {
     /// Returns the type of list elements.
     pub fn element(self) -> Self {
         match self {
-            Self::Typed { ty, .. } => ty.element().map_or(Self::Opaque, |element| self.below(element)),
+            Self::Typed { ty, .. } => ty.element().map_or(Self::Opaque, |element| self.child(element)),
             Self::Deduced | Self::Opaque => Self::Opaque,
         }
     }
 
     /// Returns the node behind one element of an owned path, without a value.
-    pub fn follow(self, element: &Element) -> Option<Self> {
+    pub fn descend(self, element: &PathElement) -> Option<Self> {
         match (element, self.form(None)) {
-            (Element::Field(name), Form::Map) => self.member(name),
-            (Element::Key(_) | Element::Value(_), Form::List(list)) => Some(list.element),
+            (PathElement::Field(name), ValueForm::Map) => self.member(name),
+            (PathElement::Key(_) | PathElement::Value(_), ValueForm::List(list)) => Some(list.element),
             _ => None,
         }
     }
@@ -173,9 +175,9 @@ impl<'a> Node<'a> {
     }
 }
 
-impl Listing<'_> {
+impl AssociativeList<'_> {
     /// Returns the identity of `item` in this list.
-    pub fn element_of(&self, item: &Value) -> Result<Element, String> {
+    pub fn identity_of(&self, item: &Value) -> Result<PathElement, String> {
         if self.keys.is_empty() {
             return match item {
                 Value::Object(_) => {
@@ -185,7 +187,7 @@ impl Listing<'_> {
                 Value::Null => {
                     Err("associative list without keys has an element that's an explicit null".into())
                 }
-                _ => Ok(Element::Value(item.clone())),
+                _ => Ok(PathElement::Value(item.clone())),
             };
         }
         let members = match item {
@@ -208,12 +210,12 @@ impl Listing<'_> {
             ));
         }
         keys.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(Element::Key(keys.into()))
+        Ok(PathElement::Key(keys.into()))
     }
 
     /// Returns all items with their identities.
-    pub fn elements<'v>(&self, items: &'v [Value]) -> Result<Vec<(Element, &'v Value)>, String> {
-        let known = |(i, item)| match self.element_of(item) {
+    pub fn elements<'v>(&self, items: &'v [Value]) -> Result<Vec<(PathElement, &'v Value)>, String> {
+        let known = |(i, item)| match self.identity_of(item) {
             Ok(element) => Ok((element, item)),
             Err(why) => Err(format!("element {i}: {why}")),
         };

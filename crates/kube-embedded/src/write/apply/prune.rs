@@ -3,35 +3,35 @@
 use serde_json::{Map, Value};
 
 use super::{
-    element::Element,
+    element::PathElement,
     fieldset::FieldSet,
-    node::{Form, Node},
+    node::{TypeNode, ValueForm},
 };
 
 /// Removes the members of `set` from `value`. A container that becomes empty is null.
-pub fn remove(node: Node<'_>, value: Value, set: &FieldSet) -> Value {
+pub fn remove(node: TypeNode<'_>, value: Value, set: &FieldSet) -> Value {
     match node.form(Some(&value)) {
-        Form::Scalar(_) => value,
-        Form::AtomicList | Form::AtomicMap => Value::Null,
-        Form::Map => {
+        ValueForm::Scalar(_) => value,
+        ValueForm::AtomicList | ValueForm::AtomicMap => Value::Null,
+        ValueForm::Map => {
             let Value::Object(mut members) = value else { return Value::Null };
-            for step in set.steps() {
-                let Element::Field(name) = &step.element else { continue };
-                if step.member {
+            for step in set.nodes() {
+                let PathElement::Field(name) = &step.element else { continue };
+                if step.is_member {
                     members.remove(name.as_ref());
                 } else if let Some(member) = members.get_mut(name.as_ref()) {
-                    *member = remove(node.member_or_deduced(name), std::mem::take(member), &step.below);
+                    *member = remove(node.member_or_deduced(name), std::mem::take(member), &step.children);
                 }
             }
-            none_if_empty(members)
+            null_if_empty(members)
         }
-        Form::List(list) => {
+        ValueForm::List(list) => {
             let Value::Array(items) = value else { return Value::Null };
             let keep = |item: Value| {
-                let Some(step) = list.element_of(&item).ok().and_then(|element| set.step(&element)) else {
+                let Some(step) = list.identity_of(&item).ok().and_then(|element| set.node(&element)) else {
                     return Some(item);
                 };
-                (!step.member).then(|| remove(list.element, item, &step.below))
+                (!step.is_member).then(|| remove(list.element, item, &step.children))
             };
             let items: Vec<_> = items.into_iter().filter_map(keep).collect();
             if items.is_empty() { Value::Null } else { Value::Array(items) }
@@ -39,6 +39,6 @@ pub fn remove(node: Node<'_>, value: Value, set: &FieldSet) -> Value {
     }
 }
 
-fn none_if_empty(members: Map<String, Value>) -> Value {
+fn null_if_empty(members: Map<String, Value>) -> Value {
     if members.is_empty() { Value::Null } else { Value::Object(members) }
 }

@@ -1,20 +1,20 @@
 //! Fields that an endpoint resets and therefore lets no manager own: the status on the main resource, the spec on `/status`, and some
 //! others.
 
-use super::{compare::Difference, element::Element, fieldset::FieldSet};
+use super::{compare::Difference, element::PathElement, fieldset::FieldSet};
 
 /// Filter of the paths that can be owned at an endpoint.
 #[derive(Debug, Clone)]
-pub enum Reset {
+pub enum ResetFilter {
     /// All paths but these and their descendants.
-    But(FieldSet),
+    Exclude(FieldSet),
     /// Only paths with one of these prefixes; `*` matches any element.
-    Only(&'static [&'static [&'static str]]),
+    IncludePrefixes(&'static [&'static [&'static str]]),
 }
 
 /// Status endpoints that reset more than the spec: group, kind, paths.
 #[rustfmt::skip]
-const STATUS: &[(&str, &str, &[&[&str]])] = &[
+const STATUS_RESETS: &[(&str, &str, &[&[&str]])] = &[
     ("", "Pod", &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]),
     ("apps", "Deployment", &[&["spec"], &["metadata", "labels"]]),
     ("certificates.k8s.io", "CertificateSigningRequest", &[&["spec"], &["status", "conditions"]]),
@@ -29,13 +29,13 @@ const STATUS: &[(&str, &str, &[&[&str]])] = &[
 
 const SPEC_AND_METADATA: &[&[&str]] = &[&["spec"], &["metadata"]];
 
-impl Reset {
+impl ResetFilter {
     /// Returns the filter of a kind at an endpoint. `has_status`: the kind has a `/status`.
-    pub fn of(group: &str, kind: &str, subresource: &str, custom: bool, has_status: bool) -> Self {
-        let but = |paths| Self::But(FieldSet::of(paths));
+    pub fn for_endpoint(group: &str, kind: &str, subresource: &str, custom: bool, has_status: bool) -> Self {
+        let but = |paths| Self::Exclude(FieldSet::from_paths(paths));
         match (group, kind, subresource) {
-            ("", "Pod", "ephemeralcontainers") => Self::Only(&[&["spec", "ephemeralContainers"]]),
-            ("", "Pod", "resize") => Self::Only(&[
+            ("", "Pod", "ephemeralcontainers") => Self::IncludePrefixes(&[&["spec", "ephemeralContainers"]]),
+            ("", "Pod", "resize") => Self::IncludePrefixes(&[
                 &["spec", "containers", "*", "resources"],
                 &["spec", "containers", "*", "resizePolicy"],
                 &["spec", "initContainers", "*", "resources"],
@@ -48,7 +48,7 @@ impl Reset {
             ("certificates.k8s.io", "CertificateSigningRequest", "") => but(&[&["spec"], &["status"]]),
             (_, _, "status") if custom => but(SPEC_AND_METADATA),
             (_, _, "status") => {
-                let row = STATUS.iter().find(|row| (row.0, row.1) == (group, kind));
+                let row = STATUS_RESETS.iter().find(|row| (row.0, row.1) == (group, kind));
                 but(row.map_or(&[&["spec"]], |row| row.2))
             }
             (_, _, "") if has_status => but(&[&["status"]]),
@@ -58,8 +58,8 @@ impl Reset {
 
     pub(super) fn filter(&self, set: &FieldSet) -> FieldSet {
         match self {
-            Self::But(ignored) => set.without(ignored),
-            Self::Only(patterns) => only(set, patterns),
+            Self::Exclude(ignored) => set.recursive_difference(ignored),
+            Self::IncludePrefixes(patterns) => matching_prefixes(set, patterns),
         }
     }
 
@@ -72,11 +72,12 @@ impl Reset {
     }
 }
 
-fn only(set: &FieldSet, patterns: &[&[&str]]) -> FieldSet {
+fn matching_prefixes(set: &FieldSet, patterns: &[&[&str]]) -> FieldSet {
     let mut out = FieldSet::default();
-    for step in set.steps() {
-        let matches =
-            |first: &str| first == "*" || matches!(&step.element, Element::Field(name) if **name == *first);
+    for step in set.nodes() {
+        let matches = |first: &str| {
+            first == "*" || matches!(&step.element, PathElement::Field(name) if **name == *first)
+        };
         let tails: Vec<&[&str]> = patterns
             .iter()
             .filter_map(|pattern| pattern.split_first())
@@ -87,8 +88,8 @@ fn only(set: &FieldSet, patterns: &[&[&str]]) -> FieldSet {
             continue;
         }
         let whole = tails.iter().any(|tail| tail.is_empty());
-        let below = if whole { step.below.clone() } else { only(&step.below, &tails) };
-        out.push(step.element.clone(), step.member, below);
+        let below = if whole { step.children.clone() } else { matching_prefixes(&step.children, &tails) };
+        out.push(step.element.clone(), step.is_member, below);
     }
     out
 }

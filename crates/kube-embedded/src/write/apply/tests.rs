@@ -4,21 +4,21 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Context, Reset, apply, same, update};
+use super::{ApplyContext, ResetFilter, apply, is_same_object, update};
 use crate::{
     error::ApiError,
-    schema::types::{Field, List, ListMerge, Mapping, Patch, Shape, Struct, Type, TypeId, Types},
+    schema::types::{Field, List, ListMerge, Mapping, PatchStrategy, Shape, Struct, Type, TypeArena, TypeId},
 };
 
 /// Builds types from a compact notation: `"string"`, `{"field": type}`, `["map:name", type]`, `["set", type]`, `["atomic", type]`,
 /// `["dict", type]`. A name ending in `?` is optional; `name=default` has a default.
-pub fn types(form: &Value) -> (Types, TypeId) {
-    let mut types = Types::default();
+pub fn types(form: &Value) -> (TypeArena, TypeId) {
+    let mut types = TypeArena::default();
     let root = add(&mut types, form);
     (types, root)
 }
 
-fn add(types: &mut Types, form: &Value) -> TypeId {
+fn add(types: &mut TypeArena, form: &Value) -> TypeId {
     let shape = match form {
         Value::String(name) => match name.as_str() {
             "string" => Shape::String,
@@ -58,7 +58,7 @@ fn add(types: &mut Types, form: &Value) -> TypeId {
                     omitempty: optional,
                     numbers: Box::default(),
                     default,
-                    patch: Patch::default(),
+                    patch: PatchStrategy::default(),
                 });
             }
             fields.sort_by(|a, b| a.name.cmp(&b.name));
@@ -96,30 +96,30 @@ fn workload() -> Value {
 }
 
 /// A server that stores one object.
-struct Server {
-    types: Types,
+struct ApplyTestServer {
+    types: TypeArena,
     root: TypeId,
     clock: i64,
     object: Option<Value>,
 }
 
-impl Server {
+impl ApplyTestServer {
     fn new() -> Self {
         let (types, root) = types(&workload());
         Self { types, root, clock: 1_767_323_045, object: None }
     }
 
-    fn with<T>(&self, manager: &str, subresource: &str, work: impl FnOnce(&Context<'_>) -> T) -> T {
-        let reset = Reset::of("apps", "Deployment", subresource, false, true);
-        work(&Context {
-            ty: self.types.at(self.root),
+    fn with<T>(&self, manager: &str, subresource: &str, work: impl FnOnce(&ApplyContext<'_>) -> T) -> T {
+        let reset = ResetFilter::for_endpoint("apps", "Deployment", subresource, false, true);
+        work(&ApplyContext {
+            ty: self.types.get(self.root),
             custom: false,
             api_version: "apps/v1",
             kind: "Deployment",
             manager,
             subresource,
             now: Timestamp::from_second(self.clock).unwrap(),
-            reset: &reset,
+            reset_filter: &reset,
             convert: &|_, _| None,
         })
     }
@@ -132,7 +132,7 @@ impl Server {
         body["metadata"]["name"] = "web".into();
         let mut applied = self.with(manager, "", |ctx| apply(ctx, self.object.as_ref(), &body, force))?;
         tidy(&mut applied);
-        if self.object.as_ref().is_none_or(|old| !same(old, &applied)) {
+        if self.object.as_ref().is_none_or(|old| !is_same_object(old, &applied)) {
             self.object = Some(applied);
         }
         Ok(self.object.as_ref().unwrap())
@@ -197,7 +197,7 @@ fn content(object: &Value) -> Value {
 
 #[test]
 fn who_creates_owns_what_is_set_but_not_the_structs_around_it() {
-    let mut server = Server::new();
+    let mut server = ApplyTestServer::new();
     server.update(
         "creator",
         "",
@@ -211,7 +211,7 @@ fn who_creates_owns_what_is_set_but_not_the_structs_around_it() {
 
 #[test]
 fn appliers_share_lose_and_drop_fields() {
-    let mut server = Server::new();
+    let mut server = ApplyTestServer::new();
     let both = json!({"metadata": {"labels": {"x": "1"}}, "data": {"k": "1", "l": "1"}});
     server.apply("alice", &both, false).unwrap();
     let first = server.object.clone();
@@ -256,7 +256,7 @@ fn appliers_share_lose_and_drop_fields() {
 
 #[test]
 fn list_elements_come_and_go_with_their_owners() {
-    let mut server = Server::new();
+    let mut server = ApplyTestServer::new();
     let containers = |list: Value| json!({"spec": {"containers": list}});
     server
         .apply(
@@ -292,8 +292,8 @@ fn list_elements_come_and_go_with_their_owners() {
 }
 
 #[test]
-fn a_body_that_does_not_fit_is_named() {
-    let mut server = Server::new();
+fn applied_body_type_errors() {
+    let mut server = ApplyTestServer::new();
     let rows = [
         (json!({"spec": {"bogus": 1}}), ".spec.bogus: field not declared in schema"),
         (json!({"spec": {"replicas": "x"}}), ".spec.replicas: expected numeric (int or float), got string"),
@@ -343,7 +343,7 @@ fn a_body_that_does_not_fit_is_named() {
 
 #[test]
 fn the_request_may_rewrite_or_clear_the_entries() {
-    let mut server = Server::new();
+    let mut server = ApplyTestServer::new();
     server.update("helm", "", json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 1}, "status": {}}));
     let live = server.object.clone().unwrap();
 
@@ -384,7 +384,7 @@ fn the_request_may_rewrite_or_clear_the_entries() {
 
 #[test]
 fn old_updates_melt_together() {
-    let mut server = Server::new();
+    let mut server = ApplyTestServer::new();
     server.update("m00", "", json!({"metadata": {"name": "web"}, "data": {"k00": "1"}}));
     for i in 1..13 {
         let mut next = server.object.clone().unwrap();
@@ -397,9 +397,9 @@ fn old_updates_melt_together() {
 }
 
 #[test]
-fn kubectl_takes_over_what_it_applied_on_the_client_side() {
+fn kubectl_takes_over_client_side_applied_fields() {
     const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
-    let mut server = Server::new();
+    let mut server = ApplyTestServer::new();
     let last = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "annotations": {}}, "spec": {"replicas": 1}}).to_string();
     server.update(
         "kubectl-client-side-apply",
@@ -421,27 +421,27 @@ fn kubectl_takes_over_what_it_applied_on_the_client_side() {
 }
 
 #[test]
-fn entries_in_other_versions_follow_or_are_forgotten() {
+fn managed_fields_follow_schema_or_are_dropped_with_their_version() {
     let (types, root) = types(&workload());
-    let reset = Reset::of("apps", "Deployment", "", true, true);
+    let reset = ResetFilter::for_endpoint("apps", "Deployment", "", true, true);
     let entry = |manager: &str, version: &str, fields: Value| json!({"manager": manager, "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields});
     let live = json!({"apiVersion": "g/v1", "kind": "Deployment", "metadata": {"name": "web", "managedFields": [
         entry("old", "g/v1beta1", json!({"f:spec": {"f:replicas": {}, "f:paused": {}}})),
         entry("gone", "g/v1alpha1", json!({"f:spec": {"f:paused": {}}})),
     ]}, "spec": {"replicas": 1, "paused": true}});
-    let ctx = Context {
-        ty: types.at(root),
+    let ctx = ApplyContext {
+        ty: types.get(root),
         custom: true,
         api_version: "g/v1",
         kind: "Deployment",
         manager: "new",
         subresource: "",
         now: Timestamp::from_second(1_767_323_045).unwrap(),
-        reset: &reset,
+        reset_filter: &reset,
         convert: &|object, version| {
             let mut object = object.clone();
             object["apiVersion"] = version.into();
-            (version != "g/v1alpha1").then(|| (object, types.at(root)))
+            (version != "g/v1alpha1").then(|| (object, types.get(root)))
         },
     };
     let body = json!({"apiVersion": "g/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 2}});
@@ -464,7 +464,7 @@ fn entries_in_other_versions_follow_or_are_forgotten() {
     );
 
     // An applier in another version keeps one entry, and fields that it no longer applies are removed.
-    let beta = Context { api_version: "g/v1beta1", convert: ctx.convert, ..ctx };
+    let beta = ApplyContext { api_version: "g/v1beta1", convert: ctx.convert, ..ctx };
     let mut body = body;
     body["apiVersion"] = "g/v1beta1".into();
     body["spec"] = json!({"strategy": {"type": "R"}});
@@ -483,7 +483,7 @@ fn entries_in_other_versions_follow_or_are_forgotten() {
 
 #[test]
 fn replicas_are_owned_through_scale() {
-    let paths: super::scale::Paths<'_> = &[("apps/v1", &["spec", "replicas"])];
+    let paths: super::scale::VersionedPaths<'_> = &[("apps/v1", &["spec", "replicas"])];
     let replicas = json!({"f:spec": {"f:replicas": {}}});
     let entry = |manager: &str, operation: &str, version: &str, sub: &str, fields: &Value| {
         let mut entry = json!({"manager": manager, "operation": operation, "apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields});
@@ -523,7 +523,7 @@ fn replicas_are_owned_through_scale() {
 }
 
 #[test]
-fn objects_that_differ_only_in_times_are_the_same() {
+fn objects_differing_only_in_manager_times_are_same() {
     let object = |time: Option<&str>, label: &str| {
         let mut entry = json!({"manager": "m", "fieldsV1": {"f:spec": {}}});
         if let Some(time) = time {
@@ -532,10 +532,10 @@ fn objects_that_differ_only_in_times_are_the_same() {
         json!({"metadata": {"labels": {"a": label}, "managedFields": [entry]}})
     };
     let old = object(Some("2026-01-01T00:00:00Z"), "1");
-    assert!(same(&old, &object(Some("2026-01-02T00:00:00Z"), "1")));
-    assert!(same(&old, &object(None, "1")));
-    assert!(!same(&old, &object(None, "2")));
-    assert!(!same(&old, &json!({"metadata": {"labels": {"a": "1"}}})));
+    assert!(is_same_object(&old, &object(Some("2026-01-02T00:00:00Z"), "1")));
+    assert!(is_same_object(&old, &object(None, "1")));
+    assert!(!is_same_object(&old, &object(None, "2")));
+    assert!(!is_same_object(&old, &json!({"metadata": {"labels": {"a": "1"}}})));
 }
 
 /// Contains no empty or null values, because decoding would drop owned fields.
@@ -604,7 +604,7 @@ proptest! {
 
     #[test]
     fn applies_keep_their_laws(steps in prop::collection::vec((0..3usize, body(), any::<bool>()), 1..8)) {
-        let mut server = Server::new();
+        let mut server = ApplyTestServer::new();
         for (manager, body, by_update) in steps {
             let manager = ["alice", "bob", "carol"][manager];
             if by_update && server.object.is_some() {
@@ -624,11 +624,11 @@ proptest! {
             // Owned fields exist, except for containers that became empty.
             let object = server.object.clone().unwrap();
             let (types, root) = types(&workload());
-            let there = super::updater::named(super::node::Node::root(types.at(root)), &content(&object));
-            for entry in super::managed::Managed::of(&object).unwrap().entries {
-                if entry.operation == super::managed::Operation::Update {
+            let there = super::updater::declared_field_set(super::node::TypeNode::root(types.get(root)), &content(&object));
+            for entry in super::managed_fields::ManagedFields::from_object(&object).unwrap().entries {
+                if entry.operation == super::managed_fields::ManagerOperation::Update {
                     let mut absent = Vec::new();
-                    entry.set.difference(&there).each_path(&mut |path| absent.push(super::fieldset::path_text(path)));
+                    entry.set.difference(&there).for_each_path(&mut |path| absent.push(super::fieldset::format_path(path)));
                     absent.retain(|path| ![".labels", ".finalizers", ".env", ".extra", ".containers"].iter().any(|end| path.ends_with(end)));
                     prop_assert!(absent.is_empty(), "{} {absent:?}", server.owners());
                 }

@@ -5,19 +5,21 @@
 
 use serde_json::{Map, Value};
 
-use super::Context;
+use super::ApplyContext;
 use crate::schema::types::{Field, Shape, TypeRef};
 
 /// Returns the empty object against which a create is compared.
-pub fn object(ctx: &Context<'_>) -> Value {
-    if ctx.custom { Value::Object(Map::new()) } else { of(ctx.ty) }
+pub fn zero_object(ctx: &ApplyContext<'_>) -> Value {
+    if ctx.custom { Value::Object(Map::new()) } else { zero_value(ctx.ty) }
 }
 
-fn of(ty: TypeRef<'_>) -> Value {
+fn zero_value(ty: TypeRef<'_>) -> Value {
     match ty.shape() {
         Shape::Struct(body) => {
             let written = body.fields.iter().filter(|field| is_written(ty, field));
-            Value::Object(written.map(|field| (field.name.to_string(), of(ty.follow(field.ty)))).collect())
+            Value::Object(
+                written.map(|field| (field.name.to_string(), zero_value(ty.with_id(field.ty)))).collect(),
+            )
         }
         Shape::String | Shape::Bytes | Shape::Duration => "".into(),
         Shape::Int32 | Shape::Int64 | Shape::Double | Shape::IntOrString => 0.into(),
@@ -29,6 +31,6 @@ fn of(ty: TypeRef<'_>) -> Value {
 
 /// Whether the zero value contains the field. Struct members are always present, even with `omitempty`.
 fn is_written(ty: TypeRef<'_>, field: &Field) -> bool {
-    let is_struct = matches!(ty.follow(field.ty).shape(), Shape::Struct(_));
+    let is_struct = matches!(ty.with_id(field.ty).shape(), Shape::Struct(_));
     !field.pointer && (is_struct || !field.omitempty)
 }

@@ -5,13 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::charts::{asked, at, keep, until_state};
-use crate::platform::{Person, until, unused_phone};
-use crate::request::{get, with};
+use super::charts::{release_body, release_path, upload_chart, wait_for_state};
+use crate::platform::{PlatformUser, until, unused_phone};
+use crate::request::{get, send_body};
 use crate::target::Cluster;
 
 /// A chart that leaks its password: in the notes, in its failure message, and in a label that Kubernetes rejects.
-const CARELESS: &[(&str, &str)] = &[
+const LEAKING_CHART: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: careless\nversion: 1.0.0\n"),
     ("values.yaml", "password: \"\"\nfails: false\nrefused: false\ncount: 1\n"),
     (
@@ -35,22 +35,22 @@ const CARELESS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
+async fn release_secrets_are_in_kubernetes_secrets_only() {
     let (cluster, server) = Cluster::with_platform().await;
-    let (admin, person) = (cluster.client().await, Person::register(&server, &cluster).await);
+    let (admin, person) = (cluster.client().await, PlatformUser::register(&server, &cluster).await);
     let canary = |word: &str| format!("canary-{word}-{}", unused_phone());
     let [first, second, third, fourth, fifth] = ["one", "two", "three", "four", "five"].map(canary);
-    let package = keep(&server, &person, &person.id, CARELESS).await;
+    let package = upload_chart(&server, &person, &person.id, LEAKING_CHART).await;
     let namespace = person.id.as_str();
     let mut seen: Vec<(String, String)> = Vec::new();
 
     // Through the platform API: an installation, an upgrade, and three upgrades that fail.
-    let body = asked(namespace, "web", &package, &json!({"password": first}));
+    let body = release_body(namespace, "web", &package, &json!({"password": first}));
     let made = person.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
     seen.push(("the answer to asking".to_owned(), made.text));
-    let web = at(namespace, "web");
-    until_state(&server, &person.token, &web, "active").await;
+    let web = release_path(namespace, "web");
+    wait_for_state(&server, &person.token, &web, "active").await;
     let changes: [(Value, &str); 4] = [
         (json!({"password": second, "count": 2}), "active"),
         (json!({"password": second, "fails": true}), "failed"),
@@ -66,15 +66,16 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
             continue;
         }
         assert_eq!(answer.code, 200, "{}", answer.text);
-        let release =
-            person.until(&web, |release| release["state"] == state && release["version"] == version).await;
+        let release = person
+            .wait_until(&web, |release| release["state"] == state && release["version"] == version)
+            .await;
         seen.push((format!("version {version}"), release.to_string()));
     }
 
     // Directly in Kubernetes: values from a referenced Secret.
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "stringData": {"password": third}});
     let secrets = format!("/api/v1/namespaces/{namespace}/secrets");
-    let written = with(&admin, Method::POST, &secrets, "application/json", secret.to_string()).await;
+    let written = send_body(&admin, Method::POST, &secrets, "application/json", secret.to_string()).await;
     assert_eq!(written.code, 201, "{}", written.text);
     let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases");
     for (name, values, state) in [("hand", json!({}), "active"), ("fails", json!({"fails": true}), "failed")]
@@ -85,7 +86,8 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
             "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": name},
             "spec": {"name": name, "source": {"package": package}, "valuesFrom": from, "valuesObject": values},
         });
-        let written = with(&admin, Method::POST, &releases, "application/json", release.to_string()).await;
+        let written =
+            send_body(&admin, Method::POST, &releases, "application/json", release.to_string()).await;
         assert_eq!(written.code, 201, "{}", written.text);
         until("the release has come to its state", async || {
             let release = get(&admin, &format!("{releases}/{name}")).await.json();
@@ -102,14 +104,14 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
     let told = person.call(Method::POST, "repos?check=false", Some(&repo)).await;
     assert_eq!(told.code, 201, "{}", told.text);
     let key = told.json()["key"].as_str().unwrap().to_owned();
-    cluster.removes(format!("/apis/longshore.dev/v1alpha1/helmrepos/{key}"));
+    cluster.remove_at_end(format!("/apis/longshore.dev/v1alpha1/helmrepos/{key}"));
     seen.push(("a repository".to_owned(), told.text));
     let change = json!({"credentials": {"token": fifth}});
     seen.push((
         "a change".to_owned(),
         person.call(Method::PATCH, &format!("repos/{key}"), Some(&change)).await.text,
     ));
-    let mut wanted = asked(namespace, "far", &package, &json!({"password": fifth}));
+    let mut wanted = release_body(namespace, "far", &package, &json!({"password": fifth}));
     wanted["chart"] = json!({"repo": key, "name": "web"});
     seen.push(("a refusal".to_owned(), person.call(Method::POST, "releases", Some(&wanted)).await.text));
 
@@ -123,7 +125,7 @@ async fn no_secret_of_a_release_is_seen_where_it_does_not_belong() {
     ];
     paths.push(format!("operations/{operation}"));
     for name in ["web", "hand", "fails"] {
-        let release = at(namespace, name);
+        let release = release_path(namespace, name);
         paths.push(release.clone());
         for part in [
             "history",

@@ -5,7 +5,7 @@ use helm_template::profile::Profile;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use crate::platform::{Person, call, until};
+use crate::platform::{PlatformUser, call, until};
 use crate::program::Server;
 use crate::request::send;
 
@@ -21,23 +21,28 @@ pub const GREETING: &[(&str, &str)] = &[
 ];
 
 /// Builds a chart from these files.
-pub fn chart_of(files: &[(&str, &str)]) -> Chart {
+pub fn build_chart(files: &[(&str, &str)]) -> Chart {
     let file =
         |(name, text): &(&str, &str)| File { name: (*name).into(), data: text.as_bytes().to_vec().into() };
-    Loader::new(Profile::Helm4).files(files.iter().map(file).collect()).unwrap()
+    Loader::new(Profile::Helm4).load_files(files.iter().map(file).collect()).unwrap()
 }
 
 /// Builds a chart archive from these files.
-pub fn packed(files: &[(&str, &str)]) -> Vec<u8> {
-    archive::write(&chart_of(files), Profile::Helm4, 0).unwrap()
+pub fn build_archive(files: &[(&str, &str)]) -> Vec<u8> {
+    archive::write(&build_chart(files), Profile::Helm4, 0).unwrap()
 }
 
 /// Uploads a chart to a workspace. Returns the name of the package.
-pub async fn keep(server: &Server, person: &Person, workspace: &str, files: &[(&str, &str)]) -> String {
+pub async fn upload_chart(
+    server: &Server,
+    person: &PlatformUser,
+    workspace: &str,
+    files: &[(&str, &str)],
+) -> String {
     let request = Request::post(format!("/api/longshore/v1/packages?ws={workspace}"))
         .header("authorization", format!("Bearer {}", person.token))
         .header("content-type", "application/gzip")
-        .body(packed(files))
+        .body(build_archive(files))
         .unwrap();
     let answer = send(&server.platform(), request).await;
     assert_eq!(answer.code, 200, "{}", answer.text);
@@ -45,17 +50,17 @@ pub async fn keep(server: &Server, person: &Person, workspace: &str, files: &[(&
 }
 
 /// Request body that creates a release.
-pub fn asked(namespace: &str, name: &str, package: &str, values: &Value) -> Value {
+pub fn release_body(namespace: &str, name: &str, package: &str, values: &Value) -> Value {
     json!({"namespace": namespace, "name": name, "chart": {"package": package}, "values": values})
 }
 
 /// API path of a release.
-pub fn at(namespace: &str, name: &str) -> String {
+pub fn release_path(namespace: &str, name: &str) -> String {
     format!("releases/host/{namespace}/{name}")
 }
 
 /// Waits until a release is in a state.
-pub async fn until_state(server: &Server, token: &str, path: &str, state: &str) -> Value {
+pub async fn wait_for_state(server: &Server, token: &str, path: &str, state: &str) -> Value {
     let platform = server.platform();
     until("the release is in that state", async || {
         let answer = call(&platform, Some(token), Method::GET, path, None).await;

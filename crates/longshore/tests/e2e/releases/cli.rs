@@ -5,37 +5,37 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::platform::Person;
+use crate::platform::PlatformUser;
 use crate::program::{Server, longshore};
 use crate::target::{Cluster, only_on_embedded};
 
 /// A user at a terminal.
-struct Typist {
+struct CliUser {
     folder: PathBuf,
     /// Arguments appended to each command line.
-    words: Vec<String>,
+    extra_args: Vec<String>,
     environment: Vec<(&'static str, String)>,
 }
 
 /// The exit code, standard output, and standard error.
-type Printed = (Option<i32>, String, String);
+type ExitAndOutput = (Option<i32>, String, String);
 
-impl Typist {
-    fn on_platform(cluster: &Cluster, server: &Server, person: &Person) -> Self {
+impl CliUser {
+    fn on_platform(cluster: &Cluster, server: &Server, person: &PlatformUser) -> Self {
         let environment =
             vec![("LONGSHORE_SERVER", server.url.clone()), ("LONGSHORE_TOKEN", person.token.clone())];
-        Self { folder: chart(cluster), words: Vec::new(), environment }
+        Self { folder: write_chart(cluster), extra_args: Vec::new(), environment }
     }
 
     fn on_cluster(cluster: &Cluster) -> Self {
         let words = vec!["--kubeconfig".to_owned(), cluster.kubeconfig().to_string_lossy().into_owned()];
-        Self { folder: chart(cluster), words, environment: Vec::new() }
+        Self { folder: write_chart(cluster), extra_args: words, environment: Vec::new() }
     }
 
     /// `CHART` in the command line is replaced by the folder of the chart.
     fn command(&self, line: &str) -> Command {
         let word = |word: &str| word.replace("CHART", &self.folder.to_string_lossy());
-        let mut command = longshore(line.split_whitespace().map(word).chain(self.words.clone()));
+        let mut command = longshore(line.split_whitespace().map(word).chain(self.extra_args.clone()));
         command
             .env("HOME", self.folder.parent().unwrap())
             .env_remove("XDG_CONFIG_HOME")
@@ -44,22 +44,22 @@ impl Typist {
         command
     }
 
-    fn types(&self, line: &str) -> Printed {
+    fn run(&self, line: &str) -> ExitAndOutput {
         let came = self.command(line).stdin(Stdio::null()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (came.status.code(), text(came.stdout), text(came.stderr))
     }
 
     /// Runs a command that must succeed. Returns stdout and stderr.
-    fn does(&self, line: &str) -> (String, String) {
-        let (code, out, notes) = self.types(line);
+    fn run_ok(&self, line: &str) -> (String, String) {
+        let (code, out, notes) = self.run(line);
         assert_eq!(code, Some(0), "{line}\n{out}{notes}");
         (out, notes)
     }
 }
 
 /// A workload that becomes ready after a short time, or never if the value `broken` is set.
-fn chart(cluster: &Cluster) -> PathBuf {
+fn write_chart(cluster: &Cluster) -> PathBuf {
     let folder = cluster.folder.path().join("shop");
     fs::create_dir_all(folder.join("templates")).unwrap();
     fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: shop\nversion: 1.0.0\nappVersion: '1.27'\n")
@@ -133,65 +133,65 @@ spec:
 }
 
 /// Commands that behave the same with a platform and without one.
-fn main_path(typist: &Typist) {
-    let (out, _) = typist.does("install web CHART --wait --timeout 60s");
+fn run_lifecycle(typist: &CliUser) {
+    let (out, _) = typist.run_ok("install web CHART --wait --timeout 60s");
     assert!(out.contains("NAME: web\n") && out.contains("REVISION: 1\n"), "{out}");
     assert!(out.ends_with("NOTES:\nThank you for web.\n"), "{out}");
-    let (status, _) = typist.does("status web");
+    let (status, _) = typist.run_ok("status web");
     assert!(status.contains("Deployment") && status.contains("ConfigMap"), "{status}");
-    let (planned, _) = typist.does("diff web --with CHART --set greeting=bye,replicas=2");
-    typist.does("upgrade web CHART --set greeting=bye,replicas=2 --wait --timeout 60s");
-    let (made, _) = typist.does("diff web 1 2");
+    let (planned, _) = typist.run_ok("diff web --with CHART --set greeting=bye,replicas=2");
+    typist.run_ok("upgrade web CHART --set greeting=bye,replicas=2 --wait --timeout 60s");
+    let (made, _) = typist.run_ok("diff web 1 2");
     assert_eq!(planned, made);
     assert!(made.contains("-  replicas: 1\n+  replicas: 2\n"), "{made}");
-    typist.does("rollback web 1 --wait");
-    let (history, _) = typist.does("history web");
+    typist.run_ok("rollback web 1 --wait");
+    let (history, _) = typist.run_ok("history web");
     assert_eq!(history.lines().count(), 4, "{history}");
-    let (values, _) = typist.does("get values web");
+    let (values, _) = typist.run_ok("get values web");
     assert!(!values.contains("bye"), "{values}");
-    assert_eq!(typist.does("diff web --live").0, "");
+    assert_eq!(typist.run_ok("diff web --live").0, "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_main_path_on_a_platform() {
+async fn release_cli_lifecycle_on_platform() {
     let (cluster, server) = Cluster::with_platform().await;
-    let person = Person::register(&server, &cluster).await;
-    let typist = Typist::on_platform(&cluster, &server, &person);
-    main_path(&typist);
-    let (paused, _) = typist.does("pause web --wait");
+    let person = PlatformUser::register(&server, &cluster).await;
+    let typist = CliUser::on_platform(&cluster, &server, &person);
+    run_lifecycle(&typist);
+    let (paused, _) = typist.run_ok("pause web --wait");
     assert!(paused.contains("STATE: paused\n"), "{paused}");
-    let (list, _) = typist.does("list");
+    let (list, _) = typist.run_ok("list");
     assert!(list.lines().nth(1).is_some_and(|line| line.contains("paused")), "{list}");
-    let (back, _) = typist.does("recover web --wait");
+    let (back, _) = typist.run_ok("recover web --wait");
     assert!(back.contains("STATE: active\n"), "{back}");
-    let (restarted, _) = typist.does("restart web --rolling");
+    let (restarted, _) = typist.run_ok("restart web --rolling");
     assert_eq!(restarted, "Deployment web restarted\n");
-    assert_eq!(typist.does("uninstall web").0, "release \"web\" uninstalled\n");
-    assert_eq!(typist.does("list -q").0, "");
+    assert_eq!(typist.run_ok("uninstall web").0, "release \"web\" uninstalled\n");
+    assert_eq!(typist.run_ok("list -q").0, "");
 }
 
 #[test]
-fn the_main_path_straight_on_a_cluster() {
+fn release_cli_lifecycle_on_cluster() {
     let cluster = Cluster::start();
-    let typist = Typist::on_cluster(&cluster);
-    main_path(&typist);
-    assert_eq!(typist.does("uninstall web --wait").0, "release \"web\" uninstalled\n");
-    assert_eq!(typist.does("list -q").0, "");
+    let typist = CliUser::on_cluster(&cluster);
+    run_lifecycle(&typist);
+    assert_eq!(typist.run_ok("uninstall web --wait").0, "release \"web\" uninstalled\n");
+    assert_eq!(typist.run_ok("list -q").0, "");
     for command in ["pause", "recover", "suspend", "resume", "retry", "restart", "adopt"] {
-        let (code, _, why) = typist.types(&format!("{command} web"));
+        let (code, _, why) = typist.run(&format!("{command} web"));
         assert_eq!(code, Some(1));
         assert!(why.starts_with(&format!("Error: `longshore {command}` needs a platform")), "{why}");
     }
 }
 
 /// Logs are simulated, so only the embedded cluster has predictable lines.
-fn logs(typist: &Typist) {
-    typist.does("install web CHART --wait --timeout 60s");
-    let (out, _) = typist.does("logs web --tail 1");
+fn logs(typist: &CliUser) {
+    typist.run_ok("install web CHART --wait --timeout 60s");
+    let (out, _) = typist.run_ok("logs web --tail 1");
     assert_eq!(out, "greets with hello\n");
-    let (out, _) = typist.does("logs web --tail 1 --prefix");
+    let (out, _) = typist.run_ok("logs web --tail 1 --prefix");
     assert!(out.starts_with("[web-") && out.ends_with("/main] greets with hello\n"), "{out}");
-    let (out, told) = typist.does("logs web -l app=other");
+    let (out, told) = typist.run_ok("logs web -l app=other");
     assert_eq!((out.as_str(), told.as_str()), ("", "release \"web\" has no such containers\n"));
     let mut command = typist.command("logs web -f --tail 1 -c main");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
@@ -199,88 +199,88 @@ fn logs(typist: &Typist) {
     let first = lines.next().unwrap();
     assert!(first.starts_with("[web-") && first.ends_with("/main] greets with hello"), "{first}");
     // Logs of new pods are followed from their start.
-    typist.does("upgrade web CHART --set greeting=bye,replicas=2 --wait --timeout 60s");
+    typist.run_ok("upgrade web CHART --set greeting=bye,replicas=2 --wait --timeout 60s");
     let greets: Vec<String> =
         lines.by_ref().filter(|line| line.ends_with("/main] greets with bye")).take(2).collect();
     assert_ne!(greets[0], greets[1]);
     // SIGTERM instead of the SIGINT of Ctrl-C, which background processes ignore.
     assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
     assert!(!child.wait().unwrap().success());
-    let (code, _, why) = typist.types("logs web -f --previous");
+    let (code, _, why) = typist.run("logs web -f --previous");
     assert_eq!(code, Some(2), "{why}");
-    let (code, _, why) = typist.types("logs none -f");
+    let (code, _, why) = typist.run("logs none -f");
     assert_eq!(code, Some(1), "{why}");
-    typist.does("uninstall web");
+    typist.run_ok("uninstall web");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_else_is_done_on_a_platform() {
+async fn release_cli_platform_only_commands() {
     if !only_on_embedded() {
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let person = Person::register(&server, &cluster).await;
-    let typist = Typist::on_platform(&cluster, &server, &person);
-    typist.does("install web CHART --set holds=true --wait --timeout 60s");
-    let (out, _) = typist.does("test web --filter name=web-test --logs");
+    let person = PlatformUser::register(&server, &cluster).await;
+    let typist = CliUser::on_platform(&cluster, &server, &person);
+    typist.run_ok("install web CHART --set holds=true --wait --timeout 60s");
+    let (out, _) = typist.run_ok("test web --filter name=web-test --logs");
     assert!(out.starts_with("TEST SUITE:     web-test\nPhase:          Succeeded\n"), "{out}");
     assert!(out.contains("\nPOD LOGS: web-test\n") && out.contains("\nall is well\n"), "{out}");
-    let (out, _) = typist.does("test web --filter !name=web-test --logs");
+    let (out, _) = typist.run_ok("test web --filter !name=web-test --logs");
     assert!(!out.contains("POD LOGS"), "{out}");
 
-    typist.does("suspend web");
-    let (code, _, why) = typist.types("retry web");
+    typist.run_ok("suspend web");
+    let (code, _, why) = typist.run("retry web");
     assert_eq!(code, Some(1));
     assert!(why.contains("release `web` has not failed"), "{why}");
-    let (out, _) = typist.does("resume web --wait");
+    let (out, _) = typist.run_ok("resume web --wait");
     assert!(out.contains("STATE: active\n"), "{out}");
 
     // Its uninstall hook fails: without `--force` it would be retried forever.
-    let (out, _) = typist.does("uninstall web --force");
+    let (out, _) = typist.run_ok("uninstall web --force");
     assert_eq!(out, "release \"web\" uninstalled by force\n");
-    assert_eq!(typist.does("list -q").0, "");
+    assert_eq!(typist.run_ok("list -q").0, "");
 
-    let (code, _, why) = typist.types("repo add near http://127.0.0.1:1/charts");
+    let (code, _, why) = typist.run("repo add near http://127.0.0.1:1/charts");
     assert_eq!(code, Some(1));
     assert!(why.contains("not a valid chart repository or cannot be reached"), "{why}");
-    assert_eq!(typist.does("repo list -o json").0.trim(), "[]");
-    typist.does("repo add near http://127.0.0.1:1/charts --no-check");
-    assert!(typist.does("repo list").0.contains("near"));
-    typist.does("repo remove near");
+    assert_eq!(typist.run_ok("repo list -o json").0.trim(), "[]");
+    typist.run_ok("repo add near http://127.0.0.1:1/charts --no-check");
+    assert!(typist.run_ok("repo list").0.contains("near"));
+    typist.run_ok("repo remove near");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logs_are_followed_on_a_platform() {
+async fn release_cli_follows_logs_on_platform() {
     if !only_on_embedded() {
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let person = Person::register(&server, &cluster).await;
-    logs(&Typist::on_platform(&cluster, &server, &person));
+    let person = PlatformUser::register(&server, &cluster).await;
+    logs(&CliUser::on_platform(&cluster, &server, &person));
 }
 
 #[test]
-fn logs_are_followed_straight_on_a_cluster() {
+fn release_cli_follows_logs_on_cluster() {
     if !only_on_embedded() {
         return;
     }
     let cluster = Cluster::start();
-    logs(&Typist::on_cluster(&cluster));
+    logs(&CliUser::on_cluster(&cluster));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_waited_for_is_said_and_can_be_left() {
+async fn release_cli_reports_wait_progress_and_can_be_interrupted() {
     let (cluster, server) = Cluster::with_platform().await;
-    let person = Person::register(&server, &cluster).await;
-    let typist = Typist::on_platform(&cluster, &server, &person);
+    let person = PlatformUser::register(&server, &cluster).await;
+    let typist = CliUser::on_platform(&cluster, &server, &person);
     // No node fits the pod: the reason comes from the scheduler.
-    let (code, _, told) = typist.types("install web CHART --set broken=true --wait --timeout 5s");
+    let (code, _, told) = typist.run("install web CHART --set broken=true --wait --timeout 5s");
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("web waits: "), "{told}");
     assert!(told.contains("FailedScheduling"), "{told}");
     let last = told.lines().last().unwrap();
     assert!(last.starts_with("Error: INSTALLATION FAILED: ") && last.contains("web"), "{told}");
-    let (status, _) = typist.does("status web");
+    let (status, _) = typist.run_ok("status web");
     assert!(status.contains("FailedScheduling"), "{status}");
     // Ctrl-C leaves the operation running and prints how to check it later.
     let mut waiting = typist.command("upgrade web CHART --set broken=true,replicas=2 --wait --timeout 60s");
@@ -292,5 +292,5 @@ async fn what_is_waited_for_is_said_and_can_be_left() {
     let told: String = said.collect();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{told}");
     assert!(told.contains(&format!("see `longshore status web -n {}`", person.id)), "{told}");
-    assert_eq!(typist.does("uninstall web").0, "release \"web\" uninstalled\n");
+    assert_eq!(typist.run_ok("uninstall web").0, "release \"web\" uninstalled\n");
 }

@@ -5,63 +5,63 @@ use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use super::charts::{GREETING, asked, at, keep, until_state};
-use crate::platform::{Person, until, unused_phone};
+use super::charts::{GREETING, release_body, release_path, upload_chart, wait_for_state};
+use crate::platform::{PlatformUser, until, unused_phone};
 use crate::program::Server;
-use crate::request::{Answer, get, with};
+use crate::request::{HttpResponse, get, send_body};
 use crate::target::Cluster;
 
-const KINDS: &str = "/apis/longshore.dev/v1alpha1";
+const API_GROUP_PATH: &str = "/apis/longshore.dev/v1alpha1";
 const MERGE: &str = "application/merge-patch+json";
 
 /// A victim with a release, and an attacker in another workspace.
-struct Scene {
+struct EscalationScene {
     cluster: Cluster,
     server: Server,
-    victim: Person,
-    attacker: Person,
+    victim: PlatformUser,
+    attacker: PlatformUser,
     /// Client with the attacker's own rights.
     kube: kube::Client,
     package: String,
 }
 
-impl Scene {
+impl EscalationScene {
     async fn new() -> Self {
         let (cluster, server) = Cluster::with_platform().await;
-        let victim = Person::register(&server, &cluster).await;
-        let attacker = Person::register(&server, &cluster).await;
-        let mine = keep(&server, &victim, &victim.id, GREETING).await;
-        let body = asked(&victim.id, "web", &mine, &json!({"greeting": "theirs"}));
+        let victim = PlatformUser::register(&server, &cluster).await;
+        let attacker = PlatformUser::register(&server, &cluster).await;
+        let mine = upload_chart(&server, &victim, &victim.id, GREETING).await;
+        let body = release_body(&victim.id, "web", &mine, &json!({"greeting": "theirs"}));
         let made = victim.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        until_state(&server, &victim.token, &at(&victim.id, "web"), "active").await;
+        wait_for_state(&server, &victim.token, &release_path(&victim.id, "web"), "active").await;
         let kubeconfig = Kubeconfig::read_from(attacker.kubeconfig(&cluster).await).unwrap();
         let options = KubeConfigOptions::default();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
         let kube = kube::Client::try_from(config).unwrap();
-        let package = keep(&server, &attacker, &attacker.id, GREETING).await;
+        let package = upload_chart(&server, &attacker, &attacker.id, GREETING).await;
         Self { cluster, server, victim, attacker, kube, package }
     }
 
     fn releases(namespace: &str) -> String {
-        format!("{KINDS}/namespaces/{namespace}/helmreleases")
+        format!("{API_GROUP_PATH}/namespaces/{namespace}/helmreleases")
     }
 
     /// A `HelmRelease` in the attacker's namespace, with `more` merged into its spec.
-    fn release(&self, name: &str, more: &Value) -> Value {
+    fn release_manifest(&self, name: &str, more: &Value) -> Value {
         let mut spec =
             json!({"name": name, "source": {"package": self.package}, "remediation": {"retries": 0}});
         merge(&mut spec, more);
         json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": name}, "spec": spec})
     }
 
-    async fn write(&self, release: &Value) -> Answer {
+    async fn create_release(&self, release: &Value) -> HttpResponse {
         let path = Self::releases(&self.attacker.id);
-        with(&self.kube, Method::POST, &path, "application/json", release.to_string()).await
+        send_body(&self.kube, Method::POST, &path, "application/json", release.to_string()).await
     }
 
     /// Objects of the victim's namespace with their resource versions.
-    async fn theirs(&self) -> Vec<String> {
+    async fn victim_objects(&self) -> Vec<String> {
         let admin = self.cluster.client().await;
         let namespace = &self.victim.id;
         let mut all = Vec::new();
@@ -71,7 +71,7 @@ impl Scene {
             format!("/api/v1/namespaces/{namespace}/serviceaccounts"),
             format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"),
             Self::releases(namespace),
-            format!("{KINDS}/helmrequests"),
+            format!("{API_GROUP_PATH}/helmrequests"),
         ] {
             let answer = get(&admin, &path).await;
             assert_eq!(answer.code, 200, "{path}: {}", answer.text);
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     /// Whether the object exists, read as cluster administrator.
-    async fn is_there(&self, path: &str) -> bool {
+    async fn object_exists(&self, path: &str) -> bool {
         get(&self.cluster.client().await, path).await.code == 200
     }
 }
@@ -100,14 +100,14 @@ fn merge(value: &mut Value, more: &Value) {
     }
 }
 
-fn object(kind: &str, api: &str, place: &str, rest: &str) -> Value {
+fn object_manifest(kind: &str, api: &str, place: &str, rest: &str) -> Value {
     json!(format!("apiVersion: {api}\nkind: {kind}\nmetadata: {{{place}}}\n{rest}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
-    let scene = Scene::new().await;
-    let before = scene.theirs().await;
+async fn release_fields_cannot_change_identity() {
+    let scene = EscalationScene::new().await;
+    let before = scene.victim_objects().await;
     let (victim, attacker) = (scene.victim.id.as_str(), scene.attacker.id.as_str());
     let everything = "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\n\
                       subjects: [{kind: ServiceAccount, name: longshore-deployer, namespace: default}]\n";
@@ -128,20 +128,20 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
         ("sa-system",   json!({"serviceAccountName": "longshore"}),                                        "system:serviceaccount:"),
         ("sa-path",     json!({"serviceAccountName": "longshore-system:longshore"}),                       ""),
         ("sa-person",   json!({"serviceAccountName": victim}),                                             ""),
-        ("name",        json!({"username": "admin", "valuesObject": {"extra": object("ConfigMap", "v1", &elsewhere, "")}}), "stay inside"),
-        ("system",      json!({"valuesObject": {"extra": object("ConfigMap", "v1", &format!("{mine}, namespace: kube-system"), "")}}), "stay inside"),
-        ("cluster",     json!({"valuesObject": {"extra": object("ClusterRoleBinding", rbac, &mine, everything)}}), "whole cluster"),
-        ("namespace",   json!({"valuesObject": {"extra": object("Namespace", "v1", &mine, "")}}),          "whole cluster"),
-        ("binding",     json!({"valuesObject": {"extra": object("RoleBinding", rbac, "name: mine", everything)}}), ""),
-        ("hook",        json!({"valuesObject": {"extra": object("ConfigMap", "v1", &format!("{elsewhere}, annotations: {{helm.sh/hook: pre-install}}"), "")}}), "stay inside"),
-        ("provisioned", json!({"valuesObject": {"extra": object("ConfigMap", "v1", "name: p, labels: {longshore.dev/provisioned: \"true\"}", "")}}), "for what Longshore provisions"),
-        ("taken",       json!({"options": {"takeOwnership": true, "force": true}, "valuesObject": {"extra": object("RoleBinding", rbac, "name: longshore-ws-admin", everything)}}), ""),
+        ("name",        json!({"username": "admin", "valuesObject": {"extra": object_manifest("ConfigMap", "v1", &elsewhere, "")}}), "stay inside"),
+        ("system",      json!({"valuesObject": {"extra": object_manifest("ConfigMap", "v1", &format!("{mine}, namespace: kube-system"), "")}}), "stay inside"),
+        ("cluster",     json!({"valuesObject": {"extra": object_manifest("ClusterRoleBinding", rbac, &mine, everything)}}), "whole cluster"),
+        ("namespace",   json!({"valuesObject": {"extra": object_manifest("Namespace", "v1", &mine, "")}}),          "whole cluster"),
+        ("binding",     json!({"valuesObject": {"extra": object_manifest("RoleBinding", rbac, "name: mine", everything)}}), ""),
+        ("hook",        json!({"valuesObject": {"extra": object_manifest("ConfigMap", "v1", &format!("{elsewhere}, annotations: {{helm.sh/hook: pre-install}}"), "")}}), "stay inside"),
+        ("provisioned", json!({"valuesObject": {"extra": object_manifest("ConfigMap", "v1", "name: p, labels: {longshore.dev/provisioned: \"true\"}", "")}}), "for what Longshore provisions"),
+        ("taken",       json!({"options": {"takeOwnership": true, "force": true}, "valuesObject": {"extra": object_manifest("RoleBinding", rbac, "name: longshore-ws-admin", everything)}}), ""),
         ("patched",     json!({"patches": moved(to("/metadata/namespace", victim))}),                      "metadata.namespace cannot be changed by a patch"),
         ("patched-sys", json!({"patches": moved(to("/metadata/namespace", "longshore-system"))}),          "metadata.namespace cannot be changed by a patch"),
         ("patch-kind",  json!({"patches": moved(json!([{"op": "replace", "path": "/kind", "value": "Namespace"}]))}), ""),
         ("patch-merge", json!({"patches": [{"patch": format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  {mine}\n")}]}), ""),
-        ("request",     json!({"valuesObject": {"extra": object("HelmRequest", "longshore.dev/v1alpha1", &mine, "spec: {}")}}), "whole cluster"),
-        ("release",     json!({"valuesObject": {"extra": object("HelmRelease", "longshore.dev/v1alpha1", "name: inner", "spec: {name: inner, source: {package: p}, requestRef: {name: a, uid: b}}")}}), ""),
+        ("request",     json!({"valuesObject": {"extra": object_manifest("HelmRequest", "longshore.dev/v1alpha1", &mine, "spec: {}")}}), "whole cluster"),
+        ("release",     json!({"valuesObject": {"extra": object_manifest("HelmRelease", "longshore.dev/v1alpha1", "name: inner", "spec: {name: inner, source: {package: p}, requestRef: {name: a, uid: b}}")}}), ""),
         ("from",        json!({"valuesFrom": [{"kind": "Secret", "name": "web", "namespace": victim}]}),   "there is no Secret web"),
         ("from-path",   json!({"valuesFrom": [{"kind": "Secret", "name": format!("../../{victim}/secrets/web")}]}), ""),
         ("ref",         json!({"valuesRef": {"name": "longshore-administrator"}}),                         "there is no Secret"),
@@ -155,12 +155,12 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
         ("metadata",    json!({"source": {"oci": "oci://169.254.169.254/web"}}),                           ""),
     ];
     for (name, more, why) in &attempts {
-        let written = scene.write(&scene.release(name, more)).await;
+        let written = scene.create_release(&scene.release_manifest(name, more)).await;
         if matches!(written.code, 400 | 403 | 422) {
             continue;
         }
         assert_eq!(written.code, 201, "{name}: {}", written.text);
-        let path = format!("{}/{name}", Scene::releases(attacker));
+        let path = format!("{}/{name}", EscalationScene::releases(attacker));
         let release = until("it has failed", async || {
             let release = get(&scene.kube, &path).await.json();
             let settled = release["status"]["state"].as_str().is_some_and(|state| !state.is_empty());
@@ -177,40 +177,40 @@ async fn no_field_of_a_release_makes_it_act_as_somebody_else() {
         format!("/api/v1/namespaces/kube-system/configmaps/mine-{attacker}"),
         format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/mine-{attacker}"),
         format!("/api/v1/namespaces/mine-{attacker}"),
-        format!("{KINDS}/helmrequests/mine-{attacker}"),
+        format!("{API_GROUP_PATH}/helmrequests/mine-{attacker}"),
         format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{attacker}/rolebindings/mine"),
         format!("/api/v1/namespaces/{attacker}/configmaps/loot"),
-        format!("{}/inner", Scene::releases(attacker)),
+        format!("{}/inner", EscalationScene::releases(attacker)),
     ] {
-        assert!(!scene.is_there(&path).await, "{path}");
+        assert!(!scene.object_exists(&path).await, "{path}");
     }
-    assert_eq!(scene.theirs().await, before, "nothing of the victim's was touched");
+    assert_eq!(scene.victim_objects().await, before, "nothing of the victim's was touched");
     // The same chart works with an honest spec. Fields of other Helm controllers that are unknown here have no
     // effect.
     let odd = json!({"targetNamespace": victim, "storageNamespace": victim, "kubeConfig": {"secretRef": {"name": "a"}}, "username": "admin"});
-    let written = scene.write(&scene.release("fine", &odd)).await;
+    let written = scene.create_release(&scene.release_manifest("fine", &odd)).await;
     assert_eq!(written.code, 201, "{}", written.text);
     until("it is deployed", async || {
-        let release = get(&scene.kube, &format!("{}/fine", Scene::releases(attacker))).await.json();
+        let release = get(&scene.kube, &format!("{}/fine", EscalationScene::releases(attacker))).await.json();
         (release["status"]["state"] == "active").then_some(())
     })
     .await;
-    assert!(scene.is_there(&format!("/api/v1/namespaces/{attacker}/configmaps/fine")).await);
-    assert_eq!(scene.theirs().await, before);
+    assert!(scene.object_exists(&format!("/api/v1/namespaces/{attacker}/configmaps/fine")).await);
+    assert_eq!(scene.victim_objects().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_to_requests_is_for_the_platform_to_write() {
-    let scene = Scene::new().await;
+async fn requests_are_writable_by_platform_only() {
+    let scene = EscalationScene::new().await;
     let (victim, attacker) = (scene.victim.id.as_str(), scene.attacker.id.as_str());
-    let body = asked(attacker, "asked", &scene.package, &json!({}));
+    let body = release_body(attacker, "asked", &scene.package, &json!({}));
     let made = scene.attacker.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    until_state(&scene.server, &scene.attacker.token, &at(attacker, "asked"), "active").await;
-    assert_eq!(scene.write(&scene.release("hand", &json!({}))).await.code, 201);
-    let before = scene.theirs().await;
+    wait_for_state(&scene.server, &scene.attacker.token, &release_path(attacker, "asked"), "active").await;
+    assert_eq!(scene.create_release(&scene.release_manifest("hand", &json!({}))).await.code, 201);
+    let before = scene.victim_objects().await;
     let admin = scene.cluster.client().await;
-    let requests = get(&admin, &format!("{KINDS}/helmrequests")).await.json();
+    let requests = get(&admin, &format!("{API_GROUP_PATH}/helmrequests")).await.json();
     let of = |namespace: &str| {
         let items = requests["items"].as_array().unwrap();
         let found = items.iter().find(|item| item["spec"]["namespace"] == namespace).unwrap();
@@ -218,8 +218,9 @@ async fn what_belongs_to_requests_is_for_the_platform_to_write() {
         json!({"name": text("name"), "uid": text("uid")})
     };
     let (theirs, mine) = (of(victim), of(attacker));
-    let request = |reference: &Value| format!("{KINDS}/helmrequests/{}", reference["name"].as_str().unwrap());
-    let releases = Scene::releases(attacker);
+    let request =
+        |reference: &Value| format!("{API_GROUP_PATH}/helmrequests/{}", reference["name"].as_str().unwrap());
+    let releases = EscalationScene::releases(attacker);
     let forged = json!({
         "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRequest", "metadata": {"name": "req-forged"},
         "spec": {"releaseName": "forged", "namespace": attacker, "workspace": attacker, "cluster": "host", "version": 1,
@@ -229,14 +230,14 @@ async fn what_belongs_to_requests_is_for_the_platform_to_write() {
     let json_body = "application/json";
     #[rustfmt::skip]
     let attempts: &[(&str, Method, String, &str, Value)] = &[
-        ("write a request",                Method::POST,   format!("{KINDS}/helmrequests"),  json_body, forged),
-        ("read requests",                  Method::GET,    format!("{KINDS}/helmrequests"),  json_body, Value::Null),
+        ("write a request",                Method::POST,   format!("{API_GROUP_PATH}/helmrequests"),  json_body, forged),
+        ("read requests",                  Method::GET,    format!("{API_GROUP_PATH}/helmrequests"),  json_body, Value::Null),
         ("read the own request",           Method::GET,    request(&mine),                   json_body, Value::Null),
         ("change another's request",       Method::PATCH,  request(&theirs),                 MERGE, json!({"spec": {"paused": true}})),
         ("let the own act as another",     Method::PATCH,  request(&mine),                   MERGE, json!({"spec": {"runAs": {"user": victim}}})),
         ("delete another's request",       Method::DELETE, request(&theirs),                 json_body, Value::Null),
-        ("claim another's request",        Method::POST,   releases.clone(),                 json_body, scene.release("web", &json!({"requestRef": theirs}))),
-        ("claim the own request",          Method::POST,   releases.clone(),                 json_body, scene.release("again", &json!({"requestRef": mine}))),
+        ("claim another's request",        Method::POST,   releases.clone(),                 json_body, scene.release_manifest("web", &json!({"requestRef": theirs}))),
+        ("claim the own request",          Method::POST,   releases.clone(),                 json_body, scene.release_manifest("again", &json!({"requestRef": mine}))),
         ("hang a request on",              Method::PATCH,  format!("{releases}/hand"),       MERGE, json!({"spec": {"requestRef": theirs}})),
         ("change what was asked for",      Method::PATCH,  format!("{releases}/asked"),      MERGE, json!({"spec": {"valuesObject": {"greeting": "x"}}})),
         ("take the request away",          Method::PATCH,  format!("{releases}/asked"),      MERGE, json!({"spec": {"requestRef": null}})),
@@ -245,37 +246,37 @@ async fn what_belongs_to_requests_is_for_the_platform_to_write() {
         ("tell how it does",               Method::PATCH,  format!("{releases}/asked/status"), MERGE, json!({"status": {"state": "active", "inventory": [{"kind": "Namespace", "name": victim}]}})),
         ("tell how another does",          Method::PATCH,  format!("{releases}/hand/status"), MERGE, json!({"status": {"specHash": "x"}})),
         ("give it to another workspace",   Method::PATCH,  format!("{releases}/hand"),       MERGE, json!({"metadata": {"labels": {"longshore.dev/workspace": victim}}})),
-        ("write into another's namespace", Method::POST,   Scene::releases(victim),           json_body, scene.release("planted", &json!({}))),
-        ("read another's releases",        Method::GET,    Scene::releases(victim),           json_body, Value::Null),
-        ("read packages",                  Method::GET,    format!("{KINDS}/helmpackages"),  json_body, Value::Null),
-        ("read repositories",              Method::GET,    format!("{KINDS}/helmrepos"),     json_body, Value::Null),
-        ("write a repository",             Method::POST,   format!("{KINDS}/helmrepos"),     json_body, json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRepo", "metadata": {"name": "mine"}, "spec": {"url": "http://127.0.0.1", "workspace": attacker}})),
+        ("write into another's namespace", Method::POST,   EscalationScene::releases(victim),           json_body, scene.release_manifest("planted", &json!({}))),
+        ("read another's releases",        Method::GET,    EscalationScene::releases(victim),           json_body, Value::Null),
+        ("read packages",                  Method::GET,    format!("{API_GROUP_PATH}/helmpackages"),  json_body, Value::Null),
+        ("read repositories",              Method::GET,    format!("{API_GROUP_PATH}/helmrepos"),     json_body, Value::Null),
+        ("write a repository",             Method::POST,   format!("{API_GROUP_PATH}/helmrepos"),     json_body, json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRepo", "metadata": {"name": "mine"}, "spec": {"url": "http://127.0.0.1", "workspace": attacker}})),
     ];
     for (what, method, path, media, body) in attempts {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let answer = with(&scene.kube, method.clone(), path, media, body).await;
+        let answer = send_body(&scene.kube, method.clone(), path, media, body).await;
         assert!(matches!(answer.code, 403 | 404 | 422), "{what}: {} {}", answer.code, answer.text);
     }
-    assert_eq!(scene.theirs().await, before, "nothing of the victim's was touched");
-    let asked = scene.attacker.get(&at(attacker, "asked")).await;
+    assert_eq!(scene.victim_objects().await, before, "nothing of the victim's was touched");
+    let asked = scene.attacker.get(&release_path(attacker, "asked")).await;
     assert_eq!((&asked["state"], &asked["version"]), (&json!("active"), &json!(1)), "{asked}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_is_sent_makes_a_release_act_as_somebody_else() {
-    let scene = Scene::new().await;
-    let before = scene.theirs().await;
+async fn request_fields_cannot_change_identity() {
+    let scene = EscalationScene::new().await;
+    let before = scene.victim_objects().await;
     let workspace = format!("team-{}", unused_phone());
     scene.victim.workspace(&scene.cluster, &workspace).await;
-    scene.victim.takes_in(&workspace, &scene.attacker, "viewer").await;
+    scene.victim.add_member(&workspace, &scene.attacker, "viewer").await;
     let (victim, attacker) = (scene.victim.id.as_str(), scene.attacker.id.as_str());
-    let honest = asked(attacker, "mine", &scene.package, &json!({}));
+    let honest = release_body(attacker, "mine", &scene.package, &json!({}));
     let with_more = |more: Value| {
         let mut body = honest.clone();
         merge(&mut body, &more);
         body
     };
-    let web = at(victim, "web");
+    let web = release_path(victim, "web");
     #[rustfmt::skip]
     let attempts: &[(&str, Method, String, Value, &[u16])] = &[
         ("ask in another's namespace",   Method::POST,   "releases".to_owned(),          with_more(json!({"namespace": victim})), &[403]),
@@ -323,18 +324,20 @@ async fn nothing_that_is_sent_makes_a_release_act_as_somebody_else() {
         ("patch", json!({"patches": [{"target": {"kind": "ConfigMap"}, "patch": patch}]})),
         ("role", json!({"values": {"extra": "apiVersion: v1\nkind: Namespace\nmetadata: {name: mine}\n"}})),
     ] {
-        let mut body = asked(attacker, name, &scene.package, &json!({}));
+        let mut body = release_body(attacker, name, &scene.package, &json!({}));
         merge(&mut body, &more);
         body["remediation"] = json!({"retries": 0});
         let made = scene.attacker.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        let failed = until_state(&scene.server, &scene.attacker.token, &at(attacker, name), "failed").await;
+        let failed =
+            wait_for_state(&scene.server, &scene.attacker.token, &release_path(attacker, name), "failed")
+                .await;
         let message = failed["message"].as_str().unwrap();
         let refusals = ["forbidden", "stay inside", "whole cluster", "cannot be changed by a patch"];
         assert!(refusals.iter().any(|why| message.contains(why)), "{name}: {message}");
     }
     // The victim's namespace is unchanged. The new workspace, which the victim created, is not part of the list.
-    let since: Vec<String> = scene.theirs().await;
+    let since: Vec<String> = scene.victim_objects().await;
     let touched: Vec<&String> = since.iter().filter(|line| !before.contains(line)).collect();
     assert!(touched.is_empty() && since.len() == before.len(), "{touched:?}");
 }

@@ -11,21 +11,21 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::charts::{GREETING, asked, at, keep, until_state};
-use crate::platform::{Person, call};
+use super::charts::{GREETING, release_body, release_path, upload_chart, wait_for_state};
+use crate::platform::{PlatformUser, call};
 use crate::program::Server;
 use crate::request::get;
-use crate::target::{Cluster, Target, skipped, target};
+use crate::target::{Cluster, TestTarget, report_skipped, target};
 
 /// Releases under concurrent change, so that a kill hits each at a different step.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// How long an interrupted operation may look as if it were running: ten seconds for the Leases of the killed server,
 /// and as much again for a busy machine.
-const PENDING: Duration = Duration::from_secs(20);
+const MAX_PENDING: Duration = Duration::from_secs(20);
 
 /// Limit for all releases to settle.
-const LIMIT: Duration = Duration::from_mins(3);
+const SETTLE_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Random number below `end`, different in each run.
 fn random(end: u64) -> u64 {
@@ -33,32 +33,32 @@ fn random(end: u64) -> u64 {
 }
 
 /// Desired state of a release: its greeting, or `None` if deleted.
-type Wish = Option<String>;
+type DesiredGreeting = Option<String>;
 
-struct Play {
+struct FaultHarness {
     cluster: Cluster,
     server: Option<Server>,
-    person: Person,
+    person: PlatformUser,
     package: String,
-    wishes: BTreeMap<&'static str, Wish>,
+    desired: BTreeMap<&'static str, DesiredGreeting>,
     /// Greeting of each revision.
     revisions: BTreeMap<&'static str, Vec<(i64, String)>>,
-    asked: u64,
+    change_count: u64,
 }
 
-impl Play {
+impl FaultHarness {
     async fn new() -> Self {
         let (cluster, server) = Cluster::with_platform().await;
-        let person = Person::register(&server, &cluster).await;
-        let package = keep(&server, &person, &person.id, GREETING).await;
+        let person = PlatformUser::register(&server, &cluster).await;
+        let package = upload_chart(&server, &person, &person.id, GREETING).await;
         Self {
             cluster,
             server: Some(server),
             person,
             package,
-            wishes: BTreeMap::new(),
+            desired: BTreeMap::new(),
             revisions: BTreeMap::new(),
-            asked: 0,
+            change_count: 0,
         }
     }
 
@@ -73,8 +73,8 @@ impl Play {
         let killed = Instant::now();
         server.kill();
         self.server = Some(match target() {
-            Target::Embedded => Server::start(&data),
-            Target::Real(_) => Server::on(&self.cluster.kubeconfig(), &data),
+            TestTarget::Embedded => Server::start(&data),
+            TestTarget::Real(_) => Server::start_on_cluster(&self.cluster.kubeconfig(), &data),
         });
         killed
     }
@@ -82,8 +82,8 @@ impl Play {
     /// A client with the administrator's credentials for the current server.
     async fn admin(&self) -> kube::Client {
         match target() {
-            Target::Embedded => self.server().client().await,
-            Target::Real(_) => self.cluster.client().await,
+            TestTarget::Embedded => self.server().client().await,
+            TestTarget::Real(_) => self.cluster.client().await,
         }
     }
 
@@ -93,16 +93,16 @@ impl Play {
     }
 
     /// Changes the desired state of each release.
-    async fn ask(&mut self) {
+    async fn change_desired_state(&mut self) {
         let namespace = self.person.id.clone();
         for name in NAMES {
-            self.asked += 1;
-            let (path, greeting) = (at(&namespace, name), format!("hello-{}", self.asked));
+            self.change_count += 1;
+            let (path, greeting) = (release_path(&namespace, name), format!("hello-{}", self.change_count));
             let known = self.revisions.entry(name).or_default().clone();
-            let there = self.wishes.get(name).is_some_and(Option::is_some);
+            let there = self.desired.get(name).is_some_and(Option::is_some);
             let ((code, answer), wish) = match (there, random(4)) {
                 (false, _) => {
-                    let body = asked(&namespace, name, &self.package, &json!({"greeting": greeting}));
+                    let body = release_body(&namespace, name, &self.package, &json!({"greeting": greeting}));
                     (self.call(Method::POST, "releases", Some(&body)).await, Some(greeting))
                 }
                 (true, 0) => (self.call(Method::DELETE, &path, None).await, None),
@@ -121,7 +121,7 @@ impl Play {
             if wish.is_none() {
                 self.revisions.remove(name);
             }
-            self.wishes.insert(name, wish);
+            self.desired.insert(name, wish);
         }
     }
 
@@ -142,22 +142,22 @@ impl Play {
     }
 
     /// Waits until every release has its desired state. Returns how long after `began` one of them was still pending.
-    async fn settle(&mut self, began: Instant) -> Duration {
+    async fn wait_until_settled(&mut self, began: Instant) -> Duration {
         let mut pending = Duration::ZERO;
         let admin = self.admin().await;
-        let mut left: Vec<&'static str> = NAMES.to_vec();
-        while !left.is_empty() {
+        let mut remaining: Vec<&'static str> = NAMES.to_vec();
+        while !remaining.is_empty() {
             let mut open = Vec::new();
-            for name in left {
+            for name in remaining {
                 if let Err(why) = self.is_settled(&admin, name).await {
                     if why.contains("pending-") {
                         pending = began.elapsed();
                     }
-                    assert!(began.elapsed() < LIMIT, "{name}: {why}\n{}", self.server().log());
+                    assert!(began.elapsed() < SETTLE_TIMEOUT, "{name}: {why}\n{}", self.server().log());
                     open.push(name);
                 }
             }
-            left = open;
+            remaining = open;
             sleep(Duration::from_millis(100)).await;
         }
         pending
@@ -169,9 +169,9 @@ impl Play {
         assert!(deployed <= 1, "{name}: {records:?}");
         let namespace = &self.person.id;
         let map = get(admin, &format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await;
-        let (code, release) = self.call(Method::GET, &at(namespace, name), None).await;
+        let (code, release) = self.call(Method::GET, &release_path(namespace, name), None).await;
         let unlike = || Err(format!("{records:?} {code} {release}"));
-        let Some(greeting) = self.wishes[name].clone() else {
+        let Some(greeting) = self.desired[name].clone() else {
             return if records.is_empty() && map.code == 404 && code == 404 { Ok(()) } else { unlike() };
         };
         let Some((newest, before)) = records.split_last() else { return unlike() };
@@ -195,37 +195,37 @@ impl Play {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_killed_over_releases_leaves_one_truth() {
+async fn releases_are_consistent_after_server_is_killed() {
     let kills: u64 = std::env::var("LONGSHORE_KILLS").map_or(6, |kills| kills.parse().unwrap());
-    let mut play = Play::new().await;
+    let mut harness = FaultHarness::new().await;
     let mut longest = Duration::ZERO;
     for _ in 0..kills {
-        play.ask().await;
+        harness.change_desired_state().await;
         sleep(Duration::from_millis(random(600))).await;
-        let killed = play.kill();
-        longest = longest.max(play.settle(killed).await);
+        let killed = harness.kill();
+        longest = longest.max(harness.wait_until_settled(killed).await);
     }
     println!("{kills} kills, pending for {longest:?} at most");
-    assert!(longest < PENDING, "pending for {longest:?}");
+    assert!(longest < MAX_PENDING, "pending for {longest:?}");
 }
 
-async fn leads(server: &Server) -> bool {
+async fn is_leader(server: &Server) -> bool {
     get(&server.platform(), "/metrics").await.text.lines().any(|line| line == "longshore_leader 1")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_stood_still_writes_nothing_over_its_successor() {
-    if matches!(target(), Target::Embedded) {
-        skipped("a server has its embedded cluster to itself");
+    if matches!(target(), TestTarget::Embedded) {
+        report_skipped("a server has its embedded cluster to itself");
         return;
     }
     let (cluster, first) = Cluster::with_platform().await;
-    let person = Person::register(&first, &cluster).await;
-    let package = keep(&first, &person, &person.id, GREETING).await;
-    let second = Server::on(&cluster.kubeconfig(), &cluster.folder.path().join("second"));
+    let person = PlatformUser::register(&first, &cluster).await;
+    let package = upload_chart(&first, &person, &person.id, GREETING).await;
+    let second = Server::start_on_cluster(&cluster.kubeconfig(), &cluster.folder.path().join("second"));
     let began = Instant::now();
-    while !leads(&first).await {
-        assert!(began.elapsed() < LIMIT, "nobody leads");
+    while !is_leader(&first).await {
+        assert!(began.elapsed() < SETTLE_TIMEOUT, "nobody leads");
         sleep(Duration::from_millis(50)).await;
     }
     let names: Vec<String> = (0..8).map(|number| format!("still-{number}")).collect();
@@ -235,10 +235,10 @@ async fn a_leader_that_stood_still_writes_nothing_over_its_successor() {
             (
                 Method::POST,
                 "releases".to_owned(),
-                asked(namespace, name, &package, &json!({"greeting": greeting})),
+                release_body(namespace, name, &package, &json!({"greeting": greeting})),
             )
         } else {
-            (Method::PATCH, at(namespace, name), json!({"values": {"greeting": greeting}}))
+            (Method::PATCH, release_path(namespace, name), json!({"values": {"greeting": greeting}}))
         };
         let answer = call(&server.platform(), Some(&person.token), method, &path, Some(&body)).await;
         assert!(matches!(answer.code, 200 | 201), "{}", answer.text);
@@ -255,39 +255,40 @@ async fn a_leader_that_stood_still_writes_nothing_over_its_successor() {
     let admin = cluster.client().await;
     let mut stood = Vec::new();
     for name in &names {
-        let release = until_state_in(&second, &person.token, &at(namespace, name)).await;
+        let release =
+            wait_until_second_version_is_active(&second, &person.token, &release_path(namespace, name)).await;
         assert_eq!(release["version"], 2, "{release}");
-        stood.push(versions(&admin, namespace, name).await);
+        stood.push(resource_versions(&admin, namespace, name).await);
     }
-    assert!(leads(&second).await);
+    assert!(is_leader(&second).await);
     first.signal("-CONT");
     // Leaves the former leader enough time for writes that it may still attempt.
     let began = Instant::now();
-    while leads(&first).await {
-        assert!(began.elapsed() < LIMIT, "it still thinks that it leads");
+    while is_leader(&first).await {
+        assert!(began.elapsed() < SETTLE_TIMEOUT, "it still thinks that it leads");
         sleep(Duration::from_millis(50)).await;
     }
     sleep(Duration::from_secs(5)).await;
     for (name, before) in names.iter().zip(stood) {
-        assert_eq!(versions(&admin, namespace, name).await, before, "{name}");
+        assert_eq!(resource_versions(&admin, namespace, name).await, before, "{name}");
     }
 }
 
 /// Waits until the second version of a release is active, also across a change of the leader.
-async fn until_state_in(server: &Server, token: &str, path: &str) -> Value {
+async fn wait_until_second_version_is_active(server: &Server, token: &str, path: &str) -> Value {
     let began = Instant::now();
     loop {
-        let release = until_state(server, token, path, "active").await;
+        let release = wait_for_state(server, token, path, "active").await;
         if release["version"] == release["deployedVersion"] && release["version"] == 2 {
             return release;
         }
-        assert!(began.elapsed() < LIMIT, "{release}");
+        assert!(began.elapsed() < SETTLE_TIMEOUT, "{release}");
         sleep(Duration::from_millis(100)).await;
     }
 }
 
 /// Versions of the release's Helm records, its `HelmRelease` and its ConfigMap.
-async fn versions(admin: &kube::Client, namespace: &str, name: &str) -> Vec<String> {
+async fn resource_versions(admin: &kube::Client, namespace: &str, name: &str) -> Vec<String> {
     let mut all = Vec::new();
     for path in [
         format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=owner%3Dhelm%2Cname%3D{name}"),

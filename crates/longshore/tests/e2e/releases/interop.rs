@@ -7,8 +7,8 @@ use std::sync::Arc;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use crate::clients::Client;
-use crate::platform::{Person, until};
+use crate::clients::CliClient;
+use crate::platform::{PlatformUser, until};
 use crate::program::Server;
 use crate::request::send;
 use crate::target::Cluster;
@@ -55,36 +55,48 @@ const CHART: &[(&str, &str)] = &[
 ];
 
 /// Commands that read a release; `status` prints the whole record.
-const READ: [&str; 4] =
+const READ_COMMANDS: [&str; 4] =
     ["history app -o json", "status app -o json", "get values app --all -o json", "get manifest app"];
 
 #[test]
-fn we_go_on_with_what_a_helm_made() {
-    with_every_helm(|kubectl, helm, variable| hand_over(kubectl, helm, &kubectl.longshore(), variable));
+fn longshore_continues_helm_release() {
+    for_each_helm(|kubectl, helm, variable| assert_handover(kubectl, helm, &kubectl.longshore(), variable));
 }
 
 #[test]
-fn a_helm_goes_on_with_what_we_made() {
-    with_every_helm(|kubectl, helm, variable| hand_over(kubectl, &kubectl.longshore(), helm, variable));
+fn helm_continues_longshore_release() {
+    for_each_helm(|kubectl, helm, variable| assert_handover(kubectl, &kubectl.longshore(), helm, variable));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_helm_goes_on_with_what_was_asked_of_the_platform() {
+async fn helm_continues_platform_release() {
     let (cluster, server) = Cluster::with_platform().await;
     let cluster = Arc::new(cluster);
-    let Some(kubectl) = Client::kubectl_on(&cluster) else { return };
+    let Some(kubectl) = CliClient::kubectl_on(&cluster) else { return };
     write_chart(&cluster);
-    let person = Person::register(&server, &cluster).await;
+    let person = PlatformUser::register(&server, &cluster).await;
     let package = upload(&server, &person, &kubectl.longshore()).await;
     for variable in HELMS {
         let Some(helm) = kubectl.helm(variable) else { continue };
-        share(&helm.on_namespace(&person.id), &kubectl.on_namespace(&person.id), &person, &package, variable)
-            .await;
+        change_alternately(
+            &helm.on_namespace(&person.id),
+            &kubectl.on_namespace(&person.id),
+            &person,
+            &package,
+            variable,
+        )
+        .await;
     }
 }
 
 /// A platform user and a Helm user change the same release.
-async fn share(helm: &Client, kubectl: &Client, person: &Person, package: &Value, variable: &str) {
+async fn change_alternately(
+    helm: &CliClient,
+    kubectl: &CliClient,
+    person: &PlatformUser,
+    package: &Value,
+    variable: &str,
+) {
     let body = json!({
         "namespace": person.id, "name": "app", "values": {"greeting": "one"}, "chart": {"package": package},
     });
@@ -94,45 +106,45 @@ async fn share(helm: &Client, kubectl: &Client, person: &Person, package: &Value
     })
     .await;
     let path = "releases/host/{me}/app";
-    person.until(path, |view| view["state"] == "active").await;
-    same(helm, &helm.longshore(), variable, "made by the platform");
-    assert!(helm.ok("status app").contains("one, app!"));
-    assert!(helm.ok("get all app").contains("greeting: one"));
+    person.wait_until(path, |view| view["state"] == "active").await;
+    assert_same_output(helm, &helm.longshore(), variable, "made by the platform");
+    assert!(helm.run("status app").contains("one, app!"));
+    assert!(helm.run("get all app").contains("greeting: one"));
     assert_eq!(states(helm), ["deployed"]);
 
-    helm.ok("upgrade app ./web --wait --set greeting=two");
+    helm.run("upgrade app ./web --wait --set greeting=two");
     assert_eq!(greeting(kubectl), "two");
     let revisions =
         |count: usize| move |list: &Value| list["items"].as_array().is_some_and(|items| items.len() == count);
-    person.until(&format!("{path}/history"), revisions(2)).await;
-    helm.ok("rollback app 1 --wait");
+    person.wait_until(&format!("{path}/history"), revisions(2)).await;
+    helm.run("rollback app 1 --wait");
     assert_eq!(greeting(kubectl), "one");
-    person.until(&format!("{path}/history"), revisions(3)).await;
+    person.wait_until(&format!("{path}/history"), revisions(3)).await;
     // The platform continues from Helm's revision.
     let change = json!({"values": {"greeting": "three"}});
     let changed = person.call(Method::PATCH, path, Some(&change)).await;
     assert_eq!(changed.code, 200, "{}", changed.text);
     until("it says three", async || (greeting(kubectl) == "three").then_some(())).await;
-    person.until(path, |view| view["state"] == "active" && view["revision"] == 4).await;
+    person.wait_until(path, |view| view["state"] == "active" && view["revision"] == 4).await;
     assert_eq!(states(helm), ["superseded", "superseded", "superseded", "deployed"]);
 
     // The release is still desired, so the platform reinstalls it until the request is deleted.
-    helm.ok("uninstall app --wait");
+    helm.run("uninstall app --wait");
     until("it comes back", async || {
-        let said = kubectl.try_with("get configmap app -o jsonpath={.data.greeting}", "");
-        (said.ok && said.stdout == "three").then_some(())
+        let said = kubectl.try_run("get configmap app -o jsonpath={.data.greeting}", "");
+        (said.success && said.stdout == "three").then_some(())
     })
     .await;
     let gone = person.call(Method::DELETE, path, None).await;
     assert_eq!(gone.code, 202, "{}", gone.text);
     until("it is gone", async || (person.call(Method::GET, path, None).await.code == 404).then_some(()))
         .await;
-    helm.prints("list --short", "");
-    kubectl.prints("get deployments,services -o name", "");
+    helm.assert_prints("list --short", "");
+    kubectl.assert_prints("get deployments,services -o name", "");
 }
 
-async fn upload(server: &Server, person: &Person, us: &Client) -> Value {
-    us.ok("package ./web");
+async fn upload(server: &Server, person: &PlatformUser, us: &CliClient) -> Value {
+    us.run("package ./web");
     let archive = fs::read(us.cluster.folder.path().join("web-1.0.0.tgz")).unwrap();
     let request = Request::post("/api/longshore/v1/packages")
         .header("authorization", format!("Bearer {}", person.token))
@@ -142,8 +154,8 @@ async fn upload(server: &Server, person: &Person, us: &Client) -> Value {
     kept.json()["package"].clone()
 }
 
-fn with_every_helm(test: impl Fn(&Client, &Client, &str)) {
-    let Some(kubectl) = Client::kubectl() else { return };
+fn for_each_helm(test: impl Fn(&CliClient, &CliClient, &str)) {
+    let Some(kubectl) = CliClient::kubectl() else { return };
     write_chart(&kubectl.cluster);
     for variable in HELMS {
         let Some(helm) = kubectl.helm(variable) else { continue };
@@ -152,50 +164,50 @@ fn with_every_helm(test: impl Fn(&Client, &Client, &str)) {
 }
 
 /// `maker` creates a release and `taker` continues it. Both must read the same after each step.
-fn hand_over(kubectl: &Client, maker: &Client, taker: &Client, variable: &str) {
-    let both = |step: &str| same(maker, taker, variable, step);
-    maker.ok("install app ./web --wait --set greeting=one,nested.dropped=null --labels team=blue");
-    maker.ok("upgrade app ./web --wait --set greeting=two");
+fn assert_handover(kubectl: &CliClient, maker: &CliClient, taker: &CliClient, variable: &str) {
+    let both = |step: &str| assert_same_output(maker, taker, variable, step);
+    maker.run("install app ./web --wait --set greeting=one,nested.dropped=null --labels team=blue");
+    maker.run("upgrade app ./web --wait --set greeting=two");
     both("two revisions by one");
-    taker.ok("upgrade app ./web --wait --reuse-values --set replicas=2");
+    taker.run("upgrade app ./web --wait --reuse-values --set replicas=2");
     assert_eq!(greeting(kubectl), "two", "{variable}");
-    kubectl.prints("get deployment app -o jsonpath={.status.readyReplicas}", "2");
-    taker.ok("rollback app 1 --wait");
+    kubectl.assert_prints("get deployment app -o jsonpath={.status.readyReplicas}", "2");
+    taker.run("rollback app 1 --wait");
     assert_eq!(greeting(kubectl), "one", "{variable}");
-    taker.ok("test app --timeout 1m");
+    taker.run("test app --timeout 1m");
     both("upgrade, rollback and test by the other");
     // Then `maker` continues.
-    maker.ok("upgrade app ./web --wait --set greeting=three");
-    taker.ok("uninstall app --wait --keep-history");
+    maker.run("upgrade app ./web --wait --set greeting=three");
+    taker.run("uninstall app --wait --keep-history");
     both("uninstall, history kept");
-    maker.ok("rollback app 2 --wait");
+    maker.run("rollback app 2 --wait");
     assert_eq!(greeting(kubectl), "two", "{variable}");
     assert_eq!(states(taker).last().unwrap(), "deployed", "{variable}");
-    taker.ok("uninstall app --wait");
+    taker.run("uninstall app --wait");
     for client in [maker, taker] {
-        client.prints("list --short", "");
-        client.refuses("status app", "", "not found");
+        client.assert_prints("list --short", "");
+        client.assert_refused("status app", "", "not found");
     }
-    kubectl.prints("get deployments,services,secrets,leases -o name", "");
+    kubectl.assert_prints("get deployments,services,secrets,leases -o name", "");
 }
 
 /// Asserts that both clients read the same of the release.
-fn same(one: &Client, other: &Client, variable: &str, step: &str) {
+fn assert_same_output(one: &CliClient, other: &CliClient, variable: &str, step: &str) {
     // Helm 3 lists releases that are not deployed only with `--all`; Helm 4 always does.
-    let list = |client: &Client| {
-        let said = client.try_with("list --all -o json", "");
-        if said.ok { said.stdout } else { client.ok("list -o json") }
+    let list = |client: &CliClient| {
+        let said = client.try_run("list --all -o json", "");
+        if said.success { said.stdout } else { client.run("list -o json") }
     };
     assert_eq!(comparable(&list(one)), comparable(&list(other)), "{variable}, {step}: list");
-    for line in READ {
-        let (first, second) = (one.ok(line), other.ok(line));
+    for line in READ_COMMANDS {
+        let (first, second) = (one.run(line), other.run(line));
         if line.ends_with("json") {
             assert_eq!(comparable(&first), comparable(&second), "{variable}, {step}: {line}");
         } else {
             assert_eq!(first, second, "{variable}, {step}: {line}");
         }
     }
-    let (first, second) = (one.ok("get all app"), other.ok("get all app"));
+    let (first, second) = (one.run("get all app"), other.run("get all app"));
     if variable == HELM_4 {
         assert_eq!(first, second, "{variable}, {step}: get all");
     }
@@ -205,29 +217,29 @@ fn same(one: &Client, other: &Client, variable: &str, step: &str) {
 /// Helm 3 prints and Helm 4 omits.
 fn comparable(text: &str) -> Value {
     let mut value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    leave_out(&mut value);
+    remove_volatile_fields(&mut value);
     value
 }
 
-fn leave_out(value: &mut Value) {
+fn remove_volatile_fields(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|name, member| {
                 *member != "" && !["resources", "apply_method", "rollback_revision"].contains(&name.as_str())
             });
-            members.values_mut().for_each(leave_out);
+            members.values_mut().for_each(remove_volatile_fields);
         }
-        Value::Array(items) => items.iter_mut().for_each(leave_out),
+        Value::Array(items) => items.iter_mut().for_each(remove_volatile_fields),
         _ => {}
     }
 }
 
-fn greeting(kubectl: &Client) -> String {
-    kubectl.ok("get configmap app -o jsonpath={.data.greeting}")
+fn greeting(kubectl: &CliClient) -> String {
+    kubectl.run("get configmap app -o jsonpath={.data.greeting}")
 }
 
-fn states(client: &Client) -> Vec<String> {
-    let history = client.json("history app -o json");
+fn states(client: &CliClient) -> Vec<String> {
+    let history = client.run_json("history app -o json");
     let state = |revision: &Value| revision["status"].as_str().unwrap().to_owned();
     history.as_array().unwrap().iter().map(state).collect()
 }

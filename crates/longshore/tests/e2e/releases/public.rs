@@ -5,7 +5,7 @@
 //! contains it. The charts come unmodified from `LONGSHORE_CORPUS`.
 
 mod charts;
-mod seen;
+mod snapshot;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -17,46 +17,46 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use self::charts::{CHARTS, Chart, EXCUSED};
-use self::seen::{Look, Objects, Place, differences, places};
-use crate::clients::Client;
-use crate::target::{only_on_a_real_cluster, skipped};
+use self::charts::{ACCEPTED_DIFFERENCES, CHARTS, PublicChart};
+use self::snapshot::{ClusterView, ObjectRef, Objects, differences, object_refs};
+use crate::clients::CliClient;
+use crate::target::{only_on_a_real_cluster, report_skipped};
 
 /// Charts processed concurrently; clients mostly wait for the cluster.
-const LANES: usize = 3;
+const MAX_CONCURRENT_CHARTS: usize = 3;
 
 /// State after a step.
-struct Seen {
+struct StepSnapshot {
     step: &'static str,
     /// Whether the command succeeded. Its error goes to the terminal.
-    ok: bool,
+    success: bool,
     objects: Objects,
     /// History and last revision as Helm prints them.
-    read: String,
+    release_output: String,
 }
 
 #[test]
-fn what_we_leave_behind_is_what_helm_4_leaves_behind() {
+fn objects_and_records_match_helm_4() {
     if !only_on_a_real_cluster() {
         return;
     }
-    let Some(folder) = folder() else { return };
+    let Some(folder) = charts_folder() else { return };
     let asked = env::var("LONGSHORE_CHARTS").unwrap_or_default();
-    let wanted = |(_, chart): &(usize, &Chart)| match asked.as_str() {
-        "" => chart.daily,
+    let wanted = |(_, chart): &(usize, &PublicChart)| match asked.as_str() {
+        "" => chart.in_subset,
         "all" => true,
         part => chart.id.contains(part),
     };
-    let wanted: Vec<(usize, &Chart)> = CHARTS.iter().enumerate().filter(wanted).collect();
+    let wanted: Vec<(usize, &PublicChart)> = CHARTS.iter().enumerate().filter(wanted).collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
-        for _ in 0..LANES {
+        for _ in 0..MAX_CONCURRENT_CHARTS {
             scope.spawn(|| {
                 while let Some((number, chart)) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let archive = folder.join(format!("{}.tgz", chart.id)).display().to_string();
                     // Release names are unique, because other tests install the same charts and some objects are
                     // cluster-scoped.
-                    let differs = compare(chart, &format!("pub{number}"), &archive);
+                    let differs = compare_lifecycles(chart, &format!("pub{number}"), &archive);
                     found.lock().unwrap().extend(differs);
                 }
             });
@@ -66,38 +66,39 @@ fn what_we_leave_behind_is_what_helm_4_leaves_behind() {
     assert!(found.is_empty(), "{} differences in {} charts\n{}", found.len(), wanted.len(), found.join("\n"));
 }
 
-fn folder() -> Option<PathBuf> {
+fn charts_folder() -> Option<PathBuf> {
     let corpus = env::var_os("LONGSHORE_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir());
     if corpus.is_none() {
         assert!(env::var("CI").as_deref() != Ok("true"), "LONGSHORE_CORPUS names no folder with charts");
-        skipped("LONGSHORE_CORPUS names no folder with charts");
+        report_skipped("LONGSHORE_CORPUS names no folder with charts");
     }
     Some(corpus?.join("charts/dev"))
 }
 
 /// Runs the life cycle with both programs. Returns the differences.
-fn compare(chart: &Chart, name: &str, archive: &str) -> Vec<String> {
+fn compare_lifecycles(chart: &PublicChart, name: &str, archive: &str) -> Vec<String> {
     let began = Instant::now();
-    let Some(kubectl) = Client::kubectl() else { return Vec::new() };
+    let Some(kubectl) = CliClient::kubectl() else { return Vec::new() };
     let Some(helm) = kubectl.helm("LONGSHORE_HELM_4_3") else { return Vec::new() };
-    let definitions = places(&helm.ok(&format!("show crds {archive}")));
-    let ours = Turn { chart, name, archive, program: &kubectl.longshore(), helm: &helm }
+    let definitions = object_refs(&helm.run(&format!("show crds {archive}")));
+    let ours = LifecycleRun { chart, name, archive, program: &kubectl.longshore(), helm: &helm }
         .run(&kubectl, definitions.clone());
-    let theirs = Turn { chart, name, archive, program: &helm, helm: &helm }.run(&kubectl, definitions);
+    let theirs =
+        LifecycleRun { chart, name, archive, program: &helm, helm: &helm }.run(&kubectl, definitions);
     let mut found = Vec::new();
     for (ours, theirs) in ours.iter().zip(&theirs) {
         let mut here = Vec::new();
-        let whole = |seen: &Seen| json!({"ok": seen.ok, "objects": seen.objects, "read": lines(&seen.read)});
+        let whole = |seen: &StepSnapshot| json!({"ok": seen.success, "objects": seen.objects, "read": lines(&seen.release_output)});
         differences(&whole(ours), &whole(theirs), "", &mut here);
         found.extend(here.into_iter().map(|what| format!("{} {} {what}", chart.id, theirs.step)));
     }
-    if let Some(broken) = theirs.iter().find(|seen| !seen.ok && seen.step != "test") {
+    if let Some(broken) = theirs.iter().find(|seen| !seen.success && seen.step != "test") {
         found.push(format!("{} {}: Helm itself fails", chart.id, broken.step));
     }
     if theirs.len() < 3 || theirs[0].objects == theirs[1].objects {
         found.push(format!("{}: the upgrade changes nothing", chart.id));
     }
-    found.retain(|what| !EXCUSED.iter().any(|excuse| what.contains(excuse.0)));
+    found.retain(|what| !ACCEPTED_DIFFERENCES.iter().any(|excuse| what.contains(excuse.0)));
     let counts: Vec<String> =
         theirs.iter().map(|seen| format!("{} {}", seen.step, seen.objects.len())).collect();
     let took = began.elapsed().as_secs();
@@ -109,17 +110,17 @@ fn compare(chart: &Chart, name: &str, archive: &str) -> Vec<String> {
 }
 
 /// The life cycle of a release by one program. The state is always read with Helm.
-struct Turn<'t> {
-    chart: &'t Chart,
+struct LifecycleRun<'t> {
+    chart: &'t PublicChart,
     name: &'t str,
     archive: &'t str,
-    program: &'t Client,
-    helm: &'t Client,
+    program: &'t CliClient,
+    helm: &'t CliClient,
 }
 
-impl Turn<'_> {
-    fn steps(&self) -> [(&'static str, String); 5] {
-        let Self { name, archive, chart: Chart { values, change, .. }, .. } = self;
+impl LifecycleRun<'_> {
+    fn command_lines(&self) -> [(&'static str, String); 5] {
+        let Self { name, archive, chart: PublicChart { values, change, .. }, .. } = self;
         let wait = "--wait --timeout 2m";
         [
             ("install", format!("install {name} {archive} {wait} {values}")),
@@ -131,31 +132,36 @@ impl Turn<'_> {
     }
 
     /// Runs all steps, from an empty namespace to an empty namespace.
-    fn run(&self, kubectl: &Client, crds: BTreeSet<Place>) -> Vec<Seen> {
-        for line in self.chart.before {
-            kubectl.ok(&line.replace("{name}", self.name));
+    fn run(&self, kubectl: &CliClient, crds: BTreeSet<ObjectRef>) -> Vec<StepSnapshot> {
+        for line in self.chart.setup {
+            kubectl.run(&line.replace("{name}", self.name));
         }
         let mut places = crds;
         let mut seen = Vec::new();
-        for (step, line) in self.steps() {
-            let said = self.program.try_with(&line, "");
-            if !said.ok {
+        for (step, line) in self.command_lines() {
+            let said = self.program.try_run(&line, "");
+            if !said.success {
                 eprintln!("{}: {line}\n{}{}", self.chart.id, said.stdout, said.stderr);
             }
             for part in ["manifest", "hooks"] {
                 let line = format!("get {part} {}", self.name);
-                places.extend(self::places(&self.helm.try_with(&line, "").stdout));
+                places.extend(self::object_refs(&self.helm.try_run(&line, "").stdout));
             }
-            let objects = self.look(&places, async |look| look.objects().await);
-            seen.push(Seen { step, ok: said.ok, objects, read: self.read() });
+            let objects = self.with_snapshot(&places, async |look| look.objects().await);
+            seen.push(StepSnapshot {
+                step,
+                success: said.success,
+                objects,
+                release_output: self.read_release(),
+            });
         }
-        self.look(&places, async |look| look.remove().await);
+        self.with_snapshot(&places, async |look| look.remove().await);
         seen
     }
 
     /// History and last revision as Helm reads them, without times.
-    fn read(&self) -> String {
-        let said = |line: String| self.helm.try_with(&line, "").stdout;
+    fn read_release(&self) -> String {
+        let said = |line: String| self.helm.try_run(&line, "").stdout;
         let history = serde_json::from_str(&said(format!("history {} -o json", self.name)));
         let mut history: Vec<Value> = history.unwrap_or_default();
         for revision in &mut history {
@@ -167,9 +173,15 @@ impl Turn<'_> {
         format!("{}\n{}", Value::Array(history), timeless.collect::<Vec<_>>().join("\n"))
     }
 
-    fn look<T: Send>(&self, places: &BTreeSet<Place>, work: impl AsyncFnOnce(Look) -> T + Send) -> T {
+    fn with_snapshot<T: Send>(
+        &self,
+        places: &BTreeSet<ObjectRef>,
+        work: impl AsyncFnOnce(ClusterView) -> T + Send,
+    ) -> T {
         let cluster = &self.helm.cluster;
-        cluster.wait(async |client| work(Look { client, namespace: &cluster.namespace, places }).await)
+        cluster.block_on(async |client| {
+            work(ClusterView { client, namespace: &cluster.namespace, object_refs: places }).await
+        })
     }
 }
 

@@ -14,25 +14,25 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::charts::{asked, at, chart_of, keep};
+use super::charts::{build_chart, release_body, release_path, upload_chart};
 use crate::platform::until;
 use crate::request::get;
-use crate::security::identities::scene::Scene;
+use crate::security::identities::scene::DeputyScene;
 
 /// Data of the release's ConfigMap.
-async fn data(scene: &Scene, name: &str) -> BTreeMap<String, String> {
+async fn config_map_data(scene: &DeputyScene, name: &str) -> BTreeMap<String, String> {
     let maps: Api<ConfigMap> = Api::namespaced(scene.kube.clone(), &scene.workspace);
     maps.get(name).await.unwrap().data.unwrap_or_default()
 }
 
-async fn roll_back(scene: &Scene, name: &str, revision: i64) {
-    let back = scene.act(&scene.tenant, name, "rollback", Some(&json!({"revision": revision}))).await;
+async fn roll_back(scene: &DeputyScene, name: &str, revision: i64) {
+    let back = scene.post_action(&scene.tenant, name, "rollback", Some(&json!({"revision": revision}))).await;
     assert_eq!(back.code, 200, "{}", back.text);
-    scene.until_deployed(name, &back).await;
+    scene.wait_until_deployed(name, &back).await;
 }
 
 /// Spec of the `HelmRequest` of a release.
-async fn spec(scene: &Scene, name: &str) -> Value {
+async fn request_spec(scene: &DeputyScene, name: &str) -> Value {
     let all = get(&scene.cluster.client().await, "/apis/longshore.dev/v1alpha1/helmrequests").await.json();
     let is_meant = |request: &&Value| {
         request["spec"]["releaseName"] == name && request["spec"]["namespace"] == scene.workspace.as_str()
@@ -42,7 +42,7 @@ async fn spec(scene: &Scene, name: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rollback_to_revision_with_copied_labels_restores_its_own_chart_and_values() {
-    let scene = Scene::new().await;
+    let scene = DeputyScene::new().await;
     scene.install("web").await;
     let files = [
         ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 2.0.0\n"),
@@ -51,65 +51,65 @@ async fn rollback_to_revision_with_copied_labels_restores_its_own_chart_and_valu
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata:\n  greeting: {{ .Values.greeting }} of 2.0.0\n",
         ),
     ];
-    let chart = ChartRecord::new(&chart_of(&files), Profile::Helm4).unwrap();
+    let chart = ChartRecord::new(&build_chart(&files), Profile::Helm4).unwrap();
     // Upgrades as the helm command line does: with the labels of the previous revision.
     let change = |record: &mut helm_release::Record| {
         record.chart = chart.clone();
         record.config = [("greeting".into(), Data::string("cli"))].into_iter().collect();
     };
-    scene.add_revision("web", false, change).await;
-    scene.upgraded(&scene.tenant, "web", "three").await;
+    scene.add_forged_revision("web", false, change).await;
+    scene.upgrade_and_wait(&scene.tenant, "web", "three").await;
     roll_back(&scene, "web", 2).await;
-    assert_eq!(data(&scene, "web").await["greeting"], "cli of 2.0.0");
+    assert_eq!(config_map_data(&scene, "web").await["greeting"], "cli of 2.0.0");
     roll_back(&scene, "web", 1).await;
-    assert_eq!(data(&scene, "web").await["greeting"], "mine");
+    assert_eq!(config_map_data(&scene, "web").await["greeting"], "mine");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rollback_to_first_revision_restores_everything_after_many_versions() {
-    let scene = Scene::new().await;
+    let scene = DeputyScene::new().await;
     let patch = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {patched: \"yes\"}\n";
-    let mut body = asked(&scene.workspace, "web", &scene.package, &json!({"greeting": "first"}));
+    let mut body = release_body(&scene.workspace, "web", &scene.package, &json!({"greeting": "first"}));
     body["options"] = json!({"maxHistory": 40, "timeout": "2m"});
     body["patches"] = json!([{"patch": patch}]);
     body["roles"] = json!([{"kind": "Deployment", "name": "web", "resources": {"requests": {"cpu": "7m"}}}]);
     let made = scene.tenant.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    scene.until_active("web").await;
-    let first = spec(&scene, "web").await;
+    scene.wait_until_active("web").await;
+    let first = request_spec(&scene, "web").await;
     assert!(
         !first["patches"].as_array().unwrap().is_empty() && !first["roles"].as_array().unwrap().is_empty()
     );
     // A version that changes everything, then many that leave the content unchanged.
     let changes =
         json!({"values": {"greeting": "second"}, "patches": [], "roles": [], "options": {"maxHistory": 40}});
-    let path = at(&scene.workspace, "web");
+    let path = release_path(&scene.workspace, "web");
     let changed = scene.tenant.call(Method::PATCH, &path, Some(&changes)).await;
     assert_eq!(changed.code, 200, "{}", changed.text);
-    scene.until_deployed("web", &changed).await;
+    scene.wait_until_deployed("web", &changed).await;
     for _ in 0..2 {
         for (act, state) in
             [("pause", "paused"), ("recover", "active"), ("suspend", "suspended"), ("resume", "active")]
         {
-            let answer = scene.act(&scene.tenant, "web", act, None).await;
+            let answer = scene.post_action(&scene.tenant, "web", act, None).await;
             assert_eq!(answer.code, 200, "{act}: {}", answer.text);
-            scene.until_state("web", state).await;
+            scene.wait_for_state("web", state).await;
         }
         let broken = scene.upgrade(&scene.tenant, "web", &json!({"extra": "{{ fail \"broken\" }}"})).await;
         assert_eq!(broken.code, 200, "{}", broken.text);
-        scene.until_failed("web", &broken).await;
-        let retried = scene.act(&scene.tenant, "web", "retry", None).await;
+        scene.wait_until_failed("web", &broken).await;
+        let retried = scene.post_action(&scene.tenant, "web", "retry", None).await;
         assert_eq!(retried.code, 200, "{}", retried.text);
-        scene.until_failed("web", &retried).await;
-        scene.upgraded(&scene.tenant, "web", "second").await;
+        scene.wait_until_failed("web", &retried).await;
+        scene.upgrade_and_wait(&scene.tenant, "web", "second").await;
     }
     assert!(scene.tenant.get(&path).await["version"].as_i64() > Some(12));
     roll_back(&scene, "web", 1).await;
-    let back = spec(&scene, "web").await;
+    let back = request_spec(&scene, "web").await;
     for field in ["options", "patches", "roles", "source", "chart"] {
         assert_eq!(back[field], first[field], "{field}");
     }
-    let data = data(&scene, "web").await;
+    let data = config_map_data(&scene, "web").await;
     assert_eq!((data["greeting"].as_str(), data["patched"].as_str()), ("first", "yes"));
     let deployments: Api<Deployment> = Api::namespaced(scene.kube.clone(), &scene.workspace);
     let deployment = serde_json::to_value(deployments.get("web").await.unwrap()).unwrap();
@@ -131,19 +131,19 @@ const DATABASE: &[(&str, &str)] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn upgrades_during_an_uninstallation_lose_no_deletion_of_claims() {
-    let scene = Scene::new().await;
-    let package = keep(&scene.server, &scene.tenant, &scene.workspace, DATABASE).await;
+    let scene = DeputyScene::new().await;
+    let package = upload_chart(&scene.server, &scene.tenant, &scene.workspace, DATABASE).await;
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(scene.kube.clone(), &scene.workspace);
     for round in 0..4 {
         let name = &format!("db{round}");
-        let body = asked(&scene.workspace, name, &package, &json!({"round": 0}));
+        let body = release_body(&scene.workspace, name, &package, &json!({"round": 0}));
         let made = scene.tenant.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        scene.until_active(name).await;
+        scene.wait_until_active(name).await;
         let claim = json!({"metadata": {"name": format!("data-{name}-0")},
             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}});
         claims.create(&PostParams::default(), &serde_json::from_value(claim).unwrap()).await.unwrap();
-        let path = at(&scene.workspace, name);
+        let path = release_path(&scene.workspace, name);
         let patches = join_all((0..8).map(|n| {
             let (path, scene) = (path.clone(), &scene);
             async move {
@@ -172,7 +172,7 @@ async fn upgrades_during_an_uninstallation_lose_no_deletion_of_claims() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_is_what_is_deployed() {
-    let scene = Scene::new().await;
+    let scene = DeputyScene::new().await;
     let patch = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {patched: \"yes\"}\n";
     let extra = "apiVersion: v1\nkind: Service\nmetadata: {name: web-extra}\nspec: {ports: [{port: 80}], selector: {app: web}}\n\
                  ---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: web-there}\ndata: {upgrade: \"{{ .Release.IsUpgrade }}\", revision: \"{{ .Release.Revision }}\"}\n";
@@ -184,11 +184,11 @@ async fn plan_is_what_is_deployed() {
     for (revision, step) in (1..).zip(steps) {
         let mut body = step.clone();
         body["chart"] = json!({"package": scene.package});
-        let planned = scene.act(&scene.tenant, "web", "plan", Some(&body)).await;
+        let planned = scene.post_action(&scene.tenant, "web", "plan", Some(&body)).await;
         assert_eq!(planned.code, 200, "{}", planned.text);
         let plan = planned.json();
         assert_eq!(plan["revision"], revision, "{plan}");
-        let path = at(&scene.workspace, "web");
+        let path = release_path(&scene.workspace, "web");
         let done = if revision == 1 {
             (body["namespace"], body["name"]) = (json!(scene.workspace), json!("web"));
             scene.tenant.call(Method::POST, "releases", Some(&body)).await
@@ -196,7 +196,7 @@ async fn plan_is_what_is_deployed() {
             scene.tenant.call(Method::PATCH, &path, Some(&body)).await
         };
         assert!(matches!(done.code, 200 | 201), "{}", done.text);
-        scene.until_deployed("web", &done).await;
+        scene.wait_until_deployed("web", &done).await;
         let (_, record) = scene.record("web", None).await;
         assert_eq!(record.version, revision);
         let deployed: Vec<Value> = serde_norway::Deserializer::from_str(&record.manifest)
@@ -212,16 +212,16 @@ async fn plan_is_what_is_deployed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_uninstallations_at_once_end_beside_a_forced_one() {
-    let scene = Scene::new().await;
+async fn concurrent_uninstallations_finish_alongside_forced_one() {
+    let scene = DeputyScene::new().await;
     let names: Vec<String> = (0..16).map(|n| format!("many{n}")).collect();
     for name in &names {
-        let body = asked(&scene.workspace, name, &scene.package, &json!({"greeting": "mine"}));
+        let body = release_body(&scene.workspace, name, &scene.package, &json!({"greeting": "mine"}));
         let made = scene.tenant.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
     }
     for name in &names {
-        scene.until_active(name).await;
+        scene.wait_until_active(name).await;
     }
     // Another client's finalizer blocks the deletion of one object.
     let maps: Api<ConfigMap> = Api::namespaced(scene.kube.clone(), &scene.workspace);
@@ -230,7 +230,7 @@ async fn many_uninstallations_at_once_end_beside_a_forced_one() {
     maps.patch("many0", &params, &keep(json!(["example.com/keep"]))).await.unwrap();
     let deletions = names.iter().map(|name| {
         let force = if name == "many0" { "?force=true" } else { "" };
-        let path = format!("{}{force}", at(&scene.workspace, name));
+        let path = format!("{}{force}", release_path(&scene.workspace, name));
         let scene = &scene;
         async move { scene.tenant.call(Method::DELETE, &path, None).await }
     });

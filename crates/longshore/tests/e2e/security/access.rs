@@ -12,4 +12,4 @@ mod credentials;
 mod invitations;
 mod tokens;
 
-pub use tokens::kubernetes;
+pub use tokens::kubernetes_client;

@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::platform::{Person, call, until};
-use crate::releases::charts::{asked, at, keep, until_state};
+use crate::platform::{PlatformUser, call, until};
+use crate::releases::charts::{release_body, release_path, upload_chart, wait_for_state};
 use crate::target::Cluster;
 
 /// Six objects of half a megabyte.
-const LARGE: &[(&str, &str)] = &[
+const LARGE_CHART: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: large\nversion: 1.0.0\n"),
     (
         "templates/all.yaml",
@@ -22,14 +22,14 @@ const LARGE: &[(&str, &str)] = &[
     ),
 ];
 /// Response bytes that one user may have in flight, see `docs/limits.md`.
-const SHARE: usize = 24 << 20;
-const MANIFEST: usize = 3_000_000;
-const ASKED: u32 = 40;
+const USER_BYTE_BUDGET: usize = 24 << 20;
+const MANIFEST_BYTES: usize = 3_000_000;
+const REQUESTS: u32 = 40;
 
 /// An HTTP/2 connection that grants each stream a window of 64 KiB and never enlarges it.
-struct Unread(TcpStream);
+struct StalledConnection(TcpStream);
 
-impl Unread {
+impl StalledConnection {
     async fn open(server: &str) -> Self {
         let address: SocketAddr = server.rsplit('/').next().unwrap().parse().unwrap();
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -41,7 +41,7 @@ impl Unread {
     }
 
     /// Sends a GET as the stream with this number.
-    async fn ask(&mut self, number: u32, path: &str, token: &str) {
+    async fn send_get(&mut self, number: u32, path: &str, token: &str) {
         let mut block = Vec::new();
         let bearer = format!("Bearer {token}");
         let fields = [
@@ -67,7 +67,7 @@ impl Unread {
     }
 
     /// Reads until this many response heads have arrived. Returns the number with status 200.
-    async fn answered(&mut self, mut heads: u32) -> u32 {
+    async fn read_heads(&mut self, mut heads: u32) -> u32 {
         let mut good = 0;
         while heads > 0 {
             let mut head = [0; 9];
@@ -85,7 +85,7 @@ impl Unread {
     }
 
     /// Waits until the server closes the connection.
-    async fn closed(mut self) {
+    async fn wait_until_closed(mut self) {
         let mut rest = Vec::new();
         let _ = self.0.read_to_end(&mut rest).await; // a reset is fine, too
     }
@@ -94,35 +94,38 @@ impl Unread {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_leaves_large_answers_unread_and_stops_nobody() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Person::register(&server, &cluster).await;
-    let victim = Person::register(&server, &cluster).await;
+    let attacker = PlatformUser::register(&server, &cluster).await;
+    let victim = PlatformUser::register(&server, &cluster).await;
     for person in [&attacker, &victim] {
-        let package = keep(&server, person, &person.id, LARGE).await;
-        let body = asked(&person.id, "large", &package, &json!({}));
+        let package = upload_chart(&server, person, &person.id, LARGE_CHART).await;
+        let body = release_body(&person.id, "large", &package, &json!({}));
         let made = person.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        until_state(&server, &person.token, &at(&person.id, "large"), "active").await;
+        wait_for_state(&server, &person.token, &release_path(&person.id, "large"), "active").await;
     }
     server.memory();
-    let manifest = |person: &Person| format!("{}/manifest", at(&person.id, "large"));
+    let manifest = |person: &PlatformUser| format!("{}/manifest", release_path(&person.id, "large"));
 
-    let mut unread = Unread::open(&server.url).await;
+    let mut unread = StalledConnection::open(&server.url).await;
     let path = format!("/api/longshore/v1/{}", manifest(&attacker));
-    for number in 0..ASKED {
-        unread.ask(number, &path, &attacker.token).await;
+    for number in 0..REQUESTS {
+        unread.send_get(number, &path, &attacker.token).await;
     }
-    let mut good = timeout(Duration::from_mins(1), unread.answered(ASKED)).await.unwrap();
+    let mut good = timeout(Duration::from_mins(1), unread.read_heads(REQUESTS)).await.unwrap();
     // A slow machine may reject some requests because they waited too long. Sent one after another, only the budget
     // decides.
-    for number in ASKED.. {
-        unread.ask(number, &path, &attacker.token).await;
-        if timeout(Duration::from_mins(1), unread.answered(1)).await.unwrap() == 0 {
+    for number in REQUESTS.. {
+        unread.send_get(number, &path, &attacker.token).await;
+        if timeout(Duration::from_mins(1), unread.read_heads(1)).await.unwrap() == 0 {
             break;
         }
         good += 1;
-        assert!(usize::try_from(good).unwrap() <= SHARE / MANIFEST, "{good} were answered");
+        assert!(usize::try_from(good).unwrap() <= USER_BYTE_BUDGET / MANIFEST_BYTES, "{good} were answered");
     }
-    assert!((1..=SHARE / MANIFEST).contains(&usize::try_from(good).unwrap()), "{good} were answered");
+    assert!(
+        (1..=USER_BYTE_BUDGET / MANIFEST_BYTES).contains(&usize::try_from(good).unwrap()),
+        "{good} were answered"
+    );
 
     // The attacker's budget is used up, the victim's is not.
     let platform = server.platform_without_retries();
@@ -132,12 +135,12 @@ async fn tenant_leaves_large_answers_unread_and_stops_nobody() {
     assert_eq!(refused.json()["code"], "budget", "{}", refused.text);
     let other = victim.call(Method::GET, &manifest(&victim), None).await;
     assert_eq!(other.code, 200, "{:.200}", other.text);
-    assert!(other.text.len() > MANIFEST);
+    assert!(other.text.len() > MANIFEST_BYTES);
     let (_, peak) = server.memory();
     assert!(peak < 1 << 30, "{} MiB", peak >> 20);
 
     // The connection is closed, and the budget returned.
-    timeout(Duration::from_mins(2), unread.closed()).await.unwrap();
+    timeout(Duration::from_mins(2), unread.wait_until_closed()).await.unwrap();
     until("the attacker is served again", async || {
         let answer = attacker.call(Method::GET, &manifest(&attacker), None).await;
         (answer.code == 200).then_some(())

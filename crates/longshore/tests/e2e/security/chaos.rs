@@ -18,17 +18,17 @@ use flate2::write::GzEncoder;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::controllers::client_of;
-use super::nodes::{Attacker, kubelet_request, ready_status};
-use crate::platform::{Person, until};
+use super::controllers::kubernetes_client;
+use super::nodes::{NodeAttacker, kubelet_request, ready_status};
+use crate::platform::{PlatformUser, until};
 use crate::program::Server;
-use crate::releases::charts::{GREETING, asked, at, keep, until_state};
-use crate::request::{get, with};
+use crate::releases::charts::{GREETING, release_body, release_path, upload_chart, wait_for_state};
+use crate::request::{get, send_body};
 use crate::target::{Cluster, only_on_embedded};
 
 const JSON: &str = "application/json";
 /// Time for attacks, without the canary checks.
-const ATTACK_FOR: Duration = Duration::from_secs(15);
+const ATTACK_DURATION: Duration = Duration::from_secs(15);
 const BATCH: usize = 60;
 /// Further attempts for kinds of which nothing was stored.
 const FURTHER_ATTEMPTS: usize = 40;
@@ -36,9 +36,9 @@ const FURTHER_ATTEMPTS: usize = 40;
 const MAX_MEMORY: u64 = 768 << 20;
 
 /// Xorshift generator: a seed reproduces the run.
-struct Rng(u64);
+struct ChaosRng(u64);
 
-impl Rng {
+impl ChaosRng {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -46,17 +46,17 @@ impl Rng {
         self.0
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    fn next_below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % limit as u64).unwrap()
     }
 
     fn pick<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())].clone()
+        of[self.next_below(of.len())].clone()
     }
 }
 
 /// An extreme value, mostly of the same type.
-fn extreme(value: &Value, rng: &mut Rng) -> Value {
+fn extreme_value(value: &Value, rng: &mut ChaosRng) -> Value {
     let texts = [
         "",
         "a",
@@ -76,30 +76,30 @@ fn extreme(value: &Value, rng: &mut Rng) -> Value {
         "{{ fail }}",
         ">=1.0.0 <0.0.1 ||",
     ];
-    let text = if rng.below(20) == 0 { "x".repeat(300_000) } else { rng.pick(&texts).to_owned() };
+    let text = if rng.next_below(20) == 0 { "x".repeat(300_000) } else { rng.pick(&texts).to_owned() };
     let numbers = [json!(i64::MIN), json!(-1), json!(0), json!(i32::MAX), json!(i64::MAX), json!(1e300)];
     let deep = (0..60).fold(json!({}), |inner, _| json!({"a": inner}));
-    if rng.below(8) == 0 {
+    if rng.next_below(8) == 0 {
         return rng.pick(&[json!(null), json!([]), deep, json!(text), json!(i64::MAX), json!(true)]);
     }
     match value {
         Value::Number(_) => rng.pick(&numbers),
         Value::Bool(is) => json!(!is),
-        Value::Array(_) => json!(vec![json!(text); rng.below(40)]),
+        Value::Array(_) => json!(vec![json!(text); rng.next_below(40)]),
         Value::Object(_) => rng.pick(&[json!({}), deep, json!({"a": text})]),
         Value::String(_) | Value::Null => json!(text),
     }
 }
 
 /// Sets a random field of `value` to an extreme value; names and kinds of the object stay.
-fn mutate(value: &mut Value, rng: &mut Rng) {
+fn mutate(value: &mut Value, rng: &mut ChaosRng) {
     let children: Vec<String> = match &*value {
         Value::Object(fields) => fields.keys().cloned().collect(),
         Value::Array(items) => (0..items.len()).map(|at| at.to_string()).collect(),
         _ => Vec::new(),
     };
-    if children.is_empty() || rng.below(6) == 0 {
-        *value = extreme(value, rng);
+    if children.is_empty() || rng.next_below(6) == 0 {
+        *value = extreme_value(value, rng);
         return;
     }
     let child = rng.pick(&children);
@@ -118,12 +118,12 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A Helm record whose JSON, gzip stream or Base64 text is damaged.
-fn hostile_record(record: &[u8], rng: &mut Rng) -> String {
-    let flip = |bytes: &mut Vec<u8>, rng: &mut Rng| {
-        let at = rng.below(bytes.len());
-        bytes[at] ^= 1 << rng.below(8);
+fn hostile_record(record: &[u8], rng: &mut ChaosRng) -> String {
+    let flip = |bytes: &mut Vec<u8>, rng: &mut ChaosRng| {
+        let at = rng.next_below(bytes.len());
+        bytes[at] ^= 1 << rng.next_below(8);
     };
-    let inner = match rng.below(6) {
+    let inner = match rng.next_below(6) {
         0 => {
             let mut packed = gzip(record);
             flip(&mut packed, rng);
@@ -132,7 +132,7 @@ fn hostile_record(record: &[u8], rng: &mut Rng) -> String {
         1 => STANDARD.encode(gzip(&vec![b' '; 64 << 20])),
         2 => {
             let packed = gzip(record);
-            STANDARD.encode(&packed[..rng.below(packed.len())])
+            STANDARD.encode(&packed[..rng.next_below(packed.len())])
         }
         3 => {
             let mut text = STANDARD.encode(gzip(record)).into_bytes();
@@ -141,7 +141,7 @@ fn hostile_record(record: &[u8], rng: &mut Rng) -> String {
         }
         _ => {
             let mut json: Value = serde_json::from_slice(record).unwrap();
-            for _ in 0..=rng.below(3) {
+            for _ in 0..=rng.next_below(3) {
                 mutate(&mut json, rng);
             }
             STANDARD.encode(gzip(json.to_string().as_bytes()))
@@ -152,7 +152,7 @@ fn hostile_record(record: &[u8], rng: &mut Rng) -> String {
 
 /// How the objects of a target are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum WriteForm {
     Object,
     /// Deleted at once: pods of the canary would be scheduled to a Node without a kubelet.
     ShortLived,
@@ -163,11 +163,11 @@ enum Form {
 }
 
 /// A kind under attack: the path of its collection or Node, who writes it, and a valid object.
-struct Target {
+struct AttackTarget {
     path: String,
     client: kube::Client,
     valid: Value,
-    form: Form,
+    form: WriteForm,
 }
 
 /// Removes server-set metadata from an object that was read, so that it can be created.
@@ -177,15 +177,15 @@ fn template(mut object: Value) -> Value {
     object
 }
 
-struct Run {
-    rng: Rng,
-    targets: Vec<Target>,
+struct ChaosRun {
+    rng: ChaosRng,
+    targets: Vec<AttackTarget>,
     record: Vec<u8>,
     /// Number of stored objects by target index.
     accepted: BTreeMap<usize, usize>,
 }
 
-impl Run {
+impl ChaosRun {
     async fn attack(&mut self, number: usize) {
         let index = number % self.targets.len();
         let target = &self.targets[index];
@@ -195,22 +195,22 @@ impl Run {
     }
 
     /// Whether the object was stored.
-    async fn attack_target(&mut self, form: Form, index: usize, number: usize) -> bool {
+    async fn attack_target(&mut self, form: WriteForm, index: usize, number: usize) -> bool {
         let Self { rng, targets, record, .. } = self;
         let target = &targets[index];
-        let name = if form == Form::Record {
+        let name = if form == WriteForm::Record {
             format!("sh.helm.release.v1.hostile-{number}.v1")
         } else {
             format!("hostile-{number}")
         };
         let object = hostile_object(target, &name, record, rng);
-        if form == Form::NodeStatus {
+        if form == WriteForm::NodeStatus {
             let patch = json!({"status": object["status"]}).to_string();
             let path = format!("{}/status", target.path);
             let media = "application/strategic-merge-patch+json";
-            return with(&target.client, Method::PATCH, &path, media, patch).await.code == 200;
+            return send_body(&target.client, Method::PATCH, &path, media, patch).await.code == 200;
         }
-        let created = with(&target.client, Method::POST, &target.path, JSON, object.to_string()).await;
+        let created = send_body(&target.client, Method::POST, &target.path, JSON, object.to_string()).await;
         assert!(created.code < 600 && created.code != 502, "{}", created.text);
         if created.code != 201 {
             return false;
@@ -219,15 +219,15 @@ impl Run {
         let mut status = json!({"status": object["status"]});
         mutate(&mut status["status"], rng);
         let merge = "application/merge-patch+json";
-        with(&target.client, Method::PATCH, &format!("{path}/status"), merge, status.to_string()).await;
-        if form == Form::ShortLived || rng.below(2) == 0 {
-            with(&target.client, Method::DELETE, &path, JSON, "").await;
+        send_body(&target.client, Method::PATCH, &format!("{path}/status"), merge, status.to_string()).await;
+        if form == WriteForm::ShortLived || rng.next_below(2) == 0 {
+            send_body(&target.client, Method::DELETE, &path, JSON, "").await;
         }
         true
     }
 
     /// Kinds of which nothing was stored.
-    fn refused(&self) -> Vec<String> {
+    fn kinds_never_stored(&self) -> Vec<String> {
         let refused = (0..self.targets.len()).filter(|index| !self.accepted.contains_key(index));
         let describe = |index: usize| {
             let target = &self.targets[index];
@@ -239,19 +239,19 @@ impl Run {
 
 /// A valid object of the target with some fields set to extreme values. Its name, its kind and fields that must match
 /// the name stay.
-fn hostile_object(target: &Target, name: &str, record: &[u8], rng: &mut Rng) -> Value {
+fn hostile_object(target: &AttackTarget, name: &str, record: &[u8], rng: &mut ChaosRng) -> Value {
     let mut object = target.valid.clone();
     let metadata = std::mem::take(&mut object["metadata"]);
     let (api_version, kind) = (object["apiVersion"].clone(), object["kind"].clone());
     match target.form {
-        Form::Record => object["data"]["release"] = hostile_record(record, rng).into(),
-        Form::NodeStatus => {
-            for _ in 0..=rng.below(3) {
+        WriteForm::Record => object["data"]["release"] = hostile_record(record, rng).into(),
+        WriteForm::NodeStatus => {
+            for _ in 0..=rng.next_below(3) {
                 mutate(&mut object["status"], rng);
             }
         }
-        Form::Object | Form::ShortLived => {
-            for _ in 0..=rng.below(3) {
+        WriteForm::Object | WriteForm::ShortLived => {
+            for _ in 0..=rng.next_below(3) {
                 mutate(&mut object, rng);
             }
         }
@@ -261,7 +261,7 @@ fn hostile_object(target: &Target, name: &str, record: &[u8], rng: &mut Rng) -> 
     }
     (object["apiVersion"], object["kind"], object["metadata"]) = (api_version, kind.clone(), metadata);
     object["metadata"]["name"] = name.into();
-    if target.form == Form::Record {
+    if target.form == WriteForm::Record {
         let release = name.trim_start_matches("sh.helm.release.v1.").trim_end_matches(".v1");
         object["metadata"]["labels"]["name"] = release.into();
     }
@@ -273,7 +273,7 @@ fn hostile_object(target: &Target, name: &str, record: &[u8], rng: &mut Rng) -> 
 }
 
 /// A Deployment of another tenant rolls out.
-async fn deployment_rolls_out(good: &kube::Client, namespace: &str, name: &str, seed: u64) {
+async fn assert_deployment_rolls_out(good: &kube::Client, namespace: &str, name: &str, seed: u64) {
     let resources =
         json!({"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "10m", "memory": "16Mi"}});
     let deployment = json!({
@@ -283,7 +283,7 @@ async fn deployment_rolls_out(good: &kube::Client, namespace: &str, name: &str, 
             "spec": {"containers": [{"name": "c", "image": "registry.invalid/x", "resources": resources}]}}},
     });
     let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
-    let created = with(good, Method::POST, &path, JSON, deployment.to_string()).await;
+    let created = send_body(good, Method::POST, &path, JSON, deployment.to_string()).await;
     assert_eq!(created.code, 201, "CHAOS_SEED={seed}: {}", created.text);
     let path = format!("{path}/{name}");
     until("the Deployment of another tenant rolls out", async || {
@@ -291,25 +291,25 @@ async fn deployment_rolls_out(good: &kube::Client, namespace: &str, name: &str, 
         (status["availableReplicas"] == 1).then_some(())
     })
     .await;
-    assert_eq!(with(good, Method::DELETE, &path, JSON, "").await.code, 200, "CHAOS_SEED={seed}");
+    assert_eq!(send_body(good, Method::DELETE, &path, JSON, "").await.code, 200, "CHAOS_SEED={seed}");
 }
 
 /// Another tenant's release becomes active, another tenant's Deployment rolls out, the server is ready, and nothing
 /// panicked.
-async fn canary(
+async fn assert_others_unaffected(
     server: &Server,
-    good: &Person,
+    good: &PlatformUser,
     kube: &kube::Client,
     package: &str,
     number: usize,
     seed: u64,
 ) {
     let name = format!("canary-{number}");
-    let body = asked(&good.id, &name, package, &json!({"greeting": "hello"}));
+    let body = release_body(&good.id, &name, package, &json!({"greeting": "hello"}));
     let made = good.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "CHAOS_SEED={seed}: {}", made.text);
-    until_state(server, &good.token, &at(&good.id, &name), "active").await;
-    deployment_rolls_out(kube, &good.id, &name, seed).await;
+    wait_for_state(server, &good.token, &release_path(&good.id, &name), "active").await;
+    assert_deployment_rolls_out(kube, &good.id, &name, seed).await;
     let platform = server.platform();
     until("the server is ready", async || (get(&platform, "/readyz").await.code == 200).then_some(())).await;
     let metrics = get(&platform, "/metrics").await.text;
@@ -328,15 +328,15 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
     let seed = std::env::var("CHAOS_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_118);
     let (cluster, server) = Cluster::with_platform().await;
     let (attacker, good) =
-        (Person::register(&server, &cluster).await, Person::register(&server, &cluster).await);
-    let (tenant, admin) = (client_of(&attacker, &cluster).await, cluster.client().await);
-    let kube = client_of(&good, &cluster).await;
-    let machine = Attacker::join(&server, &cluster).await;
-    let package = keep(&server, &attacker, &attacker.id, GREETING).await;
-    let kept = keep(&server, &good, &good.id, GREETING).await;
-    let body = asked(&attacker.id, "web", &package, &json!({"greeting": "hello"}));
+        (PlatformUser::register(&server, &cluster).await, PlatformUser::register(&server, &cluster).await);
+    let (tenant, admin) = (kubernetes_client(&attacker, &cluster).await, cluster.client().await);
+    let kube = kubernetes_client(&good, &cluster).await;
+    let machine = NodeAttacker::join(&server, &cluster).await;
+    let package = upload_chart(&server, &attacker, &attacker.id, GREETING).await;
+    let kept = upload_chart(&server, &good, &good.id, GREETING).await;
+    let body = release_body(&attacker.id, "web", &package, &json!({"greeting": "hello"}));
     assert_eq!(attacker.call(Method::POST, "releases", Some(&body)).await.code, 201);
-    until_state(&server, &attacker.token, &at(&attacker.id, "web"), "active").await;
+    wait_for_state(&server, &attacker.token, &release_path(&attacker.id, "web"), "active").await;
 
     let own = "/apis/longshore.dev/v1alpha1";
     let namespace = &attacker.id;
@@ -359,12 +359,12 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
     std::io::Read::read_to_end(&mut MultiGzDecoder::new(packed.as_slice()), &mut plain).unwrap();
     let target = |path: String, client: &kube::Client, valid: Value| {
         let form = match (valid["kind"].as_str(), valid["type"].as_str()) {
-            (_, Some("helm.sh/release.v1")) => Form::Record,
-            (Some("Node"), _) if path.ends_with(&machine.name) => Form::NodeStatus,
-            (Some("Node"), _) => Form::ShortLived,
-            _ => Form::Object,
+            (_, Some("helm.sh/release.v1")) => WriteForm::Record,
+            (Some("Node"), _) if path.ends_with(&machine.name) => WriteForm::NodeStatus,
+            (Some("Node"), _) => WriteForm::ShortLived,
+            _ => WriteForm::Object,
         };
-        Target { path, client: client.clone(), valid, form }
+        AttackTarget { path, client: client.clone(), valid, form }
     };
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"apps.openyurt.io/nodepool": "hostile"}},
@@ -418,14 +418,14 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
     for target in &targets {
         assert!(target.valid["kind"].is_string(), "{}: {}", target.path, target.valid);
     }
-    let mut run = Run { rng: Rng(seed | 1), targets, record: plain, accepted: BTreeMap::new() };
+    let mut run = ChaosRun { rng: ChaosRng(seed | 1), targets, record: plain, accepted: BTreeMap::new() };
     let began = Instant::now();
     let mut number = 0;
-    while number < BATCH || began.elapsed() < ATTACK_FOR {
+    while number < BATCH || began.elapsed() < ATTACK_DURATION {
         run.attack(number).await;
         number += 1;
         if number.is_multiple_of(BATCH) {
-            canary(&server, &good, &kube, &kept, number, seed).await;
+            assert_others_unaffected(&server, &good, &kube, &kept, number, seed).await;
         }
     }
     // A slow machine may have made too few attempts.
@@ -434,8 +434,8 @@ async fn chaos_of_hostile_platform_objects_stops_no_controller() {
             run.attack(attempt).await;
         }
     }
-    canary(&server, &good, &kube, &kept, number + 1, seed).await;
-    let refused = run.refused();
+    assert_others_unaffected(&server, &good, &kube, &kept, number + 1, seed).await;
+    let refused = run.kinds_never_stored();
     assert!(refused.is_empty(), "CHAOS_SEED={seed}: nothing was stored of {refused:?}");
     let accepted: usize = run.accepted.values().sum();
     assert!(accepted * 10 > number, "{accepted} of {number} objects were accepted");

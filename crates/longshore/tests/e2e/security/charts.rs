@@ -7,13 +7,13 @@ use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::platform::{Person, until};
-use crate::releases::charts::{GREETING, asked, at, keep, until_state};
-use crate::request::{get, with};
+use crate::platform::{PlatformUser, until};
+use crate::releases::charts::{GREETING, release_body, release_path, upload_chart, wait_for_state};
+use crate::request::{get, send_body};
 use crate::target::Cluster;
 
 /// Peak memory of the server in a debug build.
-const MOST_MEMORY: u64 = 1 << 30;
+const MAX_MEMORY: u64 = 1 << 30;
 
 /// Files of a chart as (name, content).
 pub type Files = Vec<(&'static str, String)>;
@@ -25,7 +25,7 @@ fn chart_yaml(dependencies: &str) -> (&'static str, String) {
 }
 
 /// One table of 20,000 keys, imported under 3,000 parents.
-pub fn imports() -> Files {
+pub fn many_imports_chart() -> Files {
     let imports: Vec<_> = (0..3_000).map(|n| format!("{{child: x, parent: p{n}}}")).collect();
     let table = (0..20_000).fold("x:\n".to_owned(), |mut table, n| {
         let _ = writeln!(table, "  k{n}: 1");
@@ -37,7 +37,7 @@ pub fn imports() -> Files {
 }
 
 /// Thousands of aliases of one subchart with a large table.
-pub fn aliases() -> Files {
+pub fn many_aliases_chart() -> Files {
     let dependencies = (0..4_000).fold("dependencies:\n".to_owned(), |mut text, n| {
         let _ = writeln!(text, "- {{name: sub, version: 1.0.0, alias: a{n}}}");
         text
@@ -50,7 +50,7 @@ pub fn aliases() -> Files {
 }
 
 /// 30,000 values, none of which is among the schema's 10,000 choices. Each validation error repeats the choices.
-pub fn choices() -> Files {
+pub fn large_enum_chart() -> Files {
     let choices: Vec<_> = (0..10_000).map(|n| n.to_string()).collect();
     let schema = format!(r#"{{"properties": {{"list": {{"items": {{"enum": [{}]}}}}}}}}"#, choices.join(","));
     let values = format!("list: [{}]\n", vec!["x"; 30_000].join(","));
@@ -58,13 +58,13 @@ pub fn choices() -> Files {
 }
 
 /// A text of 8 MB, which patches of the release copy repeatedly.
-fn long_text() -> Files {
+fn large_text_chart() -> Files {
     let template =
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bomb}\ndata: {text: {{ repeat 8000000 \"x\" }}}\n";
     vec![chart_yaml(""), ("templates/a.yaml", template.to_owned())]
 }
 
-fn bomb() -> Value {
+fn patch_bomb() -> Value {
     let copies: Vec<_> =
         (0..12).map(|n| json!({"op": "copy", "from": "/data", "path": format!("/data/k{n}")})).collect();
     json!([{"patch": Value::from(copies).to_string(), "target": {"kind": "ConfigMap"}}])
@@ -73,9 +73,9 @@ fn bomb() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn small_charts_and_patches_that_fill_the_memory_fail_alone() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Person::register(&server, &cluster).await;
-    let victim = Person::register(&server, &cluster).await;
-    let good = keep(&server, &victim, &victim.id, GREETING).await;
+    let attacker = PlatformUser::register(&server, &cluster).await;
+    let victim = PlatformUser::register(&server, &cluster).await;
+    let good = upload_chart(&server, &victim, &victim.id, GREETING).await;
     let kubeconfig = Kubeconfig::read_from(attacker.kubeconfig(&cluster).await).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let kube = kube::Client::try_from(config.unwrap()).unwrap();
@@ -84,25 +84,25 @@ async fn small_charts_and_patches_that_fill_the_memory_fail_alone() {
     server.memory();
 
     let attacks: [(&str, Files, Value, &str); 4] = [
-        ("imports", imports(), json!([]), "too much"),
-        ("aliases", aliases(), json!([]), "too much"),
-        ("choices", choices(), json!([]), "too much"),
-        ("patches", long_text(), bomb(), "the object becomes larger than 8388608 bytes"),
+        ("imports", many_imports_chart(), json!([]), "too much"),
+        ("aliases", many_aliases_chart(), json!([]), "too much"),
+        ("choices", large_enum_chart(), json!([]), "too much"),
+        ("patches", large_text_chart(), patch_bomb(), "the object becomes larger than 8388608 bytes"),
     ];
     for (name, files, patches, _) in &attacks {
         let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
-        let package = keep(&server, &attacker, namespace, &files).await;
+        let package = upload_chart(&server, &attacker, namespace, &files).await;
         let release = json!({
             "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": name},
             "spec": {"name": name, "source": {"package": package}, "patches": patches, "remediation": {"retries": 0}},
         });
-        let made = with(&kube, Method::POST, &releases, "application/json", release.to_string()).await;
+        let made = send_body(&kube, Method::POST, &releases, "application/json", release.to_string()).await;
         assert_eq!(made.code, 201, "{}", made.text);
     }
     // Another tenant is served during the attack.
-    let body = asked(&victim.id, "web", &good, &json!({"greeting": "hello"}));
+    let body = release_body(&victim.id, "web", &good, &json!({"greeting": "hello"}));
     assert_eq!(victim.call(Method::POST, "releases", Some(&body)).await.code, 201);
-    until_state(&server, &victim.token, &at(&victim.id, "web"), "active").await;
+    wait_for_state(&server, &victim.token, &release_path(&victim.id, "web"), "active").await;
 
     for (name, _, _, limit) in &attacks {
         let failed = until(name, async || {
@@ -113,7 +113,7 @@ async fn small_charts_and_patches_that_fill_the_memory_fail_alone() {
         assert!(failed.contains("evil") || failed.contains("spec.patches[0]"), "{failed}");
     }
     let (_, peak) = server.memory();
-    assert!(peak < MOST_MEMORY, "{} MiB", peak >> 20);
+    assert!(peak < MAX_MEMORY, "{} MiB", peak >> 20);
     let platform = server.platform();
     until("the server is ready", async || (get(&platform, "/readyz").await.code == 200).then_some(())).await;
     assert!(!server.log().contains("panicked"), "{}", server.log());

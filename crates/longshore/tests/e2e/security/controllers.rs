@@ -4,22 +4,22 @@ use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::platform::{Person, until};
-use crate::releases::charts::{GREETING, asked, at, keep, until_state};
-use crate::request::{Answer, get, with};
+use crate::platform::{PlatformUser, until};
+use crate::releases::charts::{GREETING, release_body, release_path, upload_chart, wait_for_state};
+use crate::request::{HttpResponse, get, send_body};
 use crate::target::Cluster;
 
 const JSON: &str = "application/json";
 
 /// A client with a tenant's own rights.
-pub async fn client_of(person: &Person, cluster: &Cluster) -> kube::Client {
+pub async fn kubernetes_client(person: &PlatformUser, cluster: &Cluster) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     kube::Client::try_from(config.unwrap()).unwrap()
 }
 
-async fn create(client: &kube::Client, path: &str, object: &Value) -> Answer {
-    with(client, Method::POST, path, JSON, object.to_string()).await
+async fn create(client: &kube::Client, path: &str, object: &Value) -> HttpResponse {
+    send_body(client, Method::POST, path, JSON, object.to_string()).await
 }
 
 /// Numbers, lengths and times at the limits of what Kubernetes admits. A rejected object is harmless; a stored one
@@ -27,10 +27,10 @@ async fn create(client: &kube::Client, path: &str, object: &Value) -> Answer {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_writes_leases_and_releases_of_extreme_numbers_and_stops_a_controller() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Person::register(&server, &cluster).await;
-    let kube = client_of(&attacker, &cluster).await;
+    let attacker = PlatformUser::register(&server, &cluster).await;
+    let kube = kubernetes_client(&attacker, &cluster).await;
     let namespace = &attacker.id;
-    let package = keep(&server, &attacker, namespace, GREETING).await;
+    let package = upload_chart(&server, &attacker, namespace, GREETING).await;
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
     let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases");
     // The operation Lease of the release `web`, with the largest number of transitions. The second time is later than
@@ -57,16 +57,16 @@ async fn tenant_writes_leases_and_releases_of_extreme_numbers_and_stops_a_contro
         let written = create(&kube, &releases, &release).await;
         assert!(matches!(written.code, 201 | 422), "{}", written.text);
     }
-    let body = asked(namespace, "web", &package, &json!({"greeting": "hello"}));
+    let body = release_body(namespace, "web", &package, &json!({"greeting": "hello"}));
     let made = attacker.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    until_state(&server, &attacker.token, &at(namespace, "web"), "active").await;
+    wait_for_state(&server, &attacker.token, &release_path(namespace, "web"), "active").await;
     // The controllers of accounts and releases still serve other tenants.
-    let other = Person::register(&server, &cluster).await;
-    let package = keep(&server, &other, &other.id, GREETING).await;
-    let body = asked(&other.id, "web", &package, &json!({"greeting": "hello"}));
+    let other = PlatformUser::register(&server, &cluster).await;
+    let package = upload_chart(&server, &other, &other.id, GREETING).await;
+    let body = release_body(&other.id, "web", &package, &json!({"greeting": "hello"}));
     assert_eq!(other.call(Method::POST, "releases", Some(&body)).await.code, 201);
-    until_state(&server, &other.token, &at(&other.id, "web"), "active").await;
+    wait_for_state(&server, &other.token, &release_path(&other.id, "web"), "active").await;
     let platform = server.platform();
     until("the server is ready", async || (get(&platform, "/readyz").await.code == 200).then_some(())).await;
     let metrics = get(&platform, "/metrics").await.text;

@@ -34,7 +34,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// Sends the frames until the server closes the connection or accepts no bytes for some seconds. Returns the
 /// response. A client that does not read has a small receive buffer, so that responses stay in the server.
-async fn send(to: SocketAddr, pieces: impl IntoIterator<Item = Vec<u8>>, reads: bool) -> Vec<u8> {
+async fn send_frames(to: SocketAddr, pieces: impl IntoIterator<Item = Vec<u8>>, reads: bool) -> Vec<u8> {
     let socket = TcpSocket::new_v4().unwrap();
     if !reads {
         socket.set_recv_buffer_size(32 << 10).unwrap();
@@ -58,7 +58,7 @@ async fn send(to: SocketAddr, pieces: impl IntoIterator<Item = Vec<u8>>, reads: 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn client_without_credentials_floods_the_platforms_port_and_others_are_served() {
+async fn anonymous_http_floods_do_not_stop_platform_port() {
     let (_cluster, server) = Cluster::with_platform().await;
     let to: SocketAddr = server.url.rsplit('/').next().unwrap().parse().unwrap();
     let (before, _) = server.memory();
@@ -96,7 +96,7 @@ async fn client_without_credentials_floods_the_platforms_port_and_others_are_ser
     ];
     let client = server.platform();
     for (name, pieces, reads) in attacks {
-        let attack = tokio::spawn(send(to, pieces, reads));
+        let attack = tokio::spawn(send_frames(to, pieces, reads));
         while !attack.is_finished() {
             let asked = timeout(Duration::from_secs(5), get(&client, "/healthz")).await;
             assert_eq!(asked.unwrap_or_else(|_| panic!("{name}: /healthz takes 5 s")).code, 200, "{name}");

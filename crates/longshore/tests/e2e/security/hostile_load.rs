@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use attacks::{Attacker, Bodies, Stored, Tally};
+use attacks::{CostlyBodies, LoadAttacker, ResponseTally, StoredNames};
 use governor::priority;
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -19,12 +19,12 @@ use serde_json::json;
 use tokio::runtime::{Handle, Runtime};
 use tokio::time::sleep;
 
-use super::packages::{index, serve};
+use super::packages::{gzip_index, serve_indexes};
 use super::traffic::{RawClient, raise_open_files, token_in};
-use crate::platform::{Person, call, until};
+use crate::platform::{PlatformUser, call, until};
 use crate::program::Server;
-use crate::releases::charts::{GREETING, asked, at, keep};
-use crate::request::{get, with};
+use crate::releases::charts::{GREETING, release_body, release_path, upload_chart};
+use crate::request::{get, send_body};
 use crate::target::{Cluster, only_on_embedded};
 
 mod attacks;
@@ -32,7 +32,7 @@ mod attacks;
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 /// Duration of the baseline measurement.
-const BASELINE: Duration = Duration::from_secs(8);
+const BASELINE_DURATION: Duration = Duration::from_secs(8);
 
 /// Latencies up to these floors are accepted even if they exceed twice the baseline. A release build must meet the
 /// goals themselves. In a debug build the attackers share two processors with the server and other tests, and
@@ -82,7 +82,7 @@ fn p99(took: &mut [Duration]) -> Duration {
 
 /// Acknowledged writes of the good tenant.
 #[derive(Default)]
-struct Ledger {
+struct WriteLedger {
     /// Last number written to the ConfigMap `canary`.
     number: u64,
     /// Releases that became active and were not deleted since.
@@ -92,16 +92,16 @@ struct Ledger {
 
 /// The good tenant.
 #[derive(Clone)]
-struct Good {
+struct GoodTenant {
     namespace: String,
     token: String,
     kube_token: String,
     package: String,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<WriteLedger>>,
 }
 
 /// 99th percentiles of a measurement, with the number of samples.
-struct Measured {
+struct Latencies {
     read: Duration,
     reads: usize,
     install: Duration,
@@ -110,7 +110,7 @@ struct Measured {
     health: Duration,
 }
 
-impl fmt::Display for Measured {
+impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { read, reads, install, installs, health } = self;
         write!(
@@ -120,24 +120,24 @@ impl fmt::Display for Measured {
     }
 }
 
-impl Good {
-    fn canary(&self) -> String {
+impl GoodTenant {
+    fn canary_path(&self) -> String {
         format!("/api/v1/namespaces/{}/configmaps/canary", self.namespace)
     }
 
     /// Reads an object repeatedly and sometimes changes it. Every request must succeed.
-    async fn reads(&self, config: kube::Config, end: Instant) -> Vec<Duration> {
+    async fn measure_reads(&self, config: kube::Config, end: Instant) -> Vec<Duration> {
         let client = kube::Client::try_from(config).unwrap();
         let mut took = Vec::new();
         while took.is_empty() || Instant::now() < end {
             let began = Instant::now();
-            let answer = get(&client, &self.canary()).await;
+            let answer = get(&client, &self.canary_path()).await;
             took.push(began.elapsed());
             assert_eq!(answer.code, 200, "{}", answer.text);
             if took.len() % 20 == 0 {
                 let number = self.ledger.lock().unwrap().number + 1;
                 let change = json!({"data": {"number": number.to_string()}}).to_string();
-                let answer = with(&client, Method::PATCH, &self.canary(), MERGE, change).await;
+                let answer = send_body(&client, Method::PATCH, &self.canary_path(), MERGE, change).await;
                 assert_eq!(answer.code, 200, "{}", answer.text);
                 self.ledger.lock().unwrap().number = number;
             }
@@ -147,7 +147,7 @@ impl Good {
     }
 
     /// Installs small releases one after another and keeps the newest four.
-    async fn installs(&self, config: kube::Config, end: Instant) -> Vec<Duration> {
+    async fn measure_installs(&self, config: kube::Config, end: Instant) -> Vec<Duration> {
         let client = kube::Client::try_from(config).unwrap();
         let mut took = Vec::new();
         while took.is_empty() || Instant::now() < end {
@@ -156,8 +156,8 @@ impl Good {
                 ledger.installed += 1;
                 format!("web-{}", ledger.installed)
             };
-            let path = at(&self.namespace, &name);
-            let body = asked(&self.namespace, &name, &self.package, &json!({"greeting": "hello"}));
+            let path = release_path(&self.namespace, &name);
+            let body = release_body(&self.namespace, &name, &self.package, &json!({"greeting": "hello"}));
             let began = Instant::now();
             let made = call(&client, Some(&self.token), Method::POST, "releases", Some(&body)).await;
             assert_eq!(made.code, 201, "{}", made.text);
@@ -178,7 +178,7 @@ impl Good {
                 ledger.active.remove(&old).then_some(old)
             };
             if let Some(old) = old {
-                let path = at(&self.namespace, &old);
+                let path = release_path(&self.namespace, &old);
                 let answer = call(&client, Some(&self.token), Method::DELETE, &path, None).await;
                 assert!(matches!(answer.code, 200 | 202 | 204), "{}", answer.text);
             }
@@ -187,17 +187,17 @@ impl Good {
     }
 
     /// Reads and installs for `duration` while probing the health routes.
-    async fn measure(&self, server: &Server, duration: Duration) -> Measured {
+    async fn measure(&self, server: &Server, duration: Duration) -> Latencies {
         let end = Instant::now() + duration;
         let (kube, platform) = (kube_config(server, Some(&self.kube_token)).await, platform_config(server));
         let anonymous = kube_config(server, None).await;
         let reader = self.clone();
-        let reads = on_own_thread(async move || reader.reads(kube, end).await);
+        let reads = on_own_thread(async move || reader.measure_reads(kube, end).await);
         let (installer, config) = (self.clone(), platform.clone());
-        let installs = on_own_thread(async move || installer.installs(config, end).await);
-        let probes = on_own_thread(async move || probe([anonymous, platform], end).await);
+        let installs = on_own_thread(async move || installer.measure_installs(config, end).await);
+        let probes = on_own_thread(async move || probe_health([anonymous, platform], end).await);
         let (mut reads, mut installs) = (reads.await.unwrap(), installs.await.unwrap());
-        Measured {
+        Latencies {
             read: p99(&mut reads),
             reads: reads.len(),
             install: p99(&mut installs),
@@ -207,11 +207,11 @@ impl Good {
     }
 
     /// Writes the object as fast as possible until the server is gone.
-    async fn writes(self, client: kube::Client) {
+    async fn write_until_killed(self, client: kube::Client) {
         loop {
             let number = self.ledger.lock().unwrap().number + 1;
             let change = json!({"data": {"number": number.to_string()}}).to_string();
-            let request = Request::patch(self.canary()).header("content-type", MERGE);
+            let request = Request::patch(self.canary_path()).header("content-type", MERGE);
             let Ok(answer) = client.send(request.body(change.into_bytes().into()).unwrap()).await else {
                 return;
             };
@@ -224,7 +224,7 @@ impl Good {
     /// Asserts that every write acknowledged before a kill is stored.
     async fn assert_nothing_lost(&self, server: &Server) {
         let kube = kube::Client::try_from(kube_config(server, Some(&self.kube_token)).await).unwrap();
-        let found = get(&kube, &self.canary()).await.json();
+        let found = get(&kube, &self.canary_path()).await.json();
         let found: u64 = found["data"]["number"].as_str().unwrap().parse().unwrap();
         let (number, active) = {
             let ledger = self.ledger.lock().unwrap();
@@ -233,9 +233,14 @@ impl Good {
         // One more write may have been stored without a response.
         assert!((number..=number + 1).contains(&found), "{found} is stored, {number} was acknowledged");
         for name in active {
-            let answer =
-                call(&server.platform(), Some(&self.token), Method::GET, &at(&self.namespace, &name), None)
-                    .await;
+            let answer = call(
+                &server.platform(),
+                Some(&self.token),
+                Method::GET,
+                &release_path(&self.namespace, &name),
+                None,
+            )
+            .await;
             assert_eq!(answer.code, 200, "{name}: {}", answer.text);
             assert_eq!(answer.json()["state"], "active", "{name}: {}", answer.text);
         }
@@ -244,7 +249,7 @@ impl Good {
 }
 
 /// Probes both health routes on both ports. Each must return 200. Returns the slowest response.
-async fn probe(ports: [kube::Config; 2], end: Instant) -> Duration {
+async fn probe_health(ports: [kube::Config; 2], end: Instant) -> Duration {
     let clients = ports.map(|config| kube::Client::try_from(config).unwrap());
     let mut slowest = Duration::ZERO;
     while Instant::now() < end {
@@ -262,9 +267,9 @@ async fn probe(ports: [kube::Config; 2], end: Instant) -> Duration {
 }
 
 /// Runtime of the attackers. Its threads have low priority: real attackers use processors of their own.
-struct Attacks(Option<Runtime>);
+struct AttackRuntime(Option<Runtime>);
 
-impl Attacks {
+impl AttackRuntime {
     fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -283,7 +288,7 @@ impl Attacks {
     }
 }
 
-impl Drop for Attacks {
+impl Drop for AttackRuntime {
     fn drop(&mut self) {
         // A runtime must not be dropped in async code with the usual wait for its threads.
         self.0.take().unwrap().shutdown_background();
@@ -291,20 +296,20 @@ impl Drop for Attacks {
 }
 
 /// A server, four hostile tenants and a good one.
-struct Arena {
+struct HostileLoadFixture {
     cluster: Cluster,
     repository: String,
-    good: Good,
+    good: GoodTenant,
     /// Per hostile tenant: namespace, token for the platform's port, token for the Kubernetes port.
     hostile: Vec<(String, String, String)>,
     /// Packages of broken charts.
     broken: Vec<String>,
     /// A small archive that unpacks to a large size.
     archive: Vec<u8>,
-    bodies: Bodies,
-    stored: Stored,
-    tally: Tally,
-    baseline: Measured,
+    bodies: CostlyBodies,
+    stored: StoredNames,
+    tally: ResponseTally,
+    baseline: Latencies,
 }
 
 /// An attacker whose connections run on `runtime`.
@@ -312,17 +317,17 @@ async fn attacker(
     server: &Server,
     (namespace, token, kube_token): &(String, String, String),
     until: Instant,
-    tally: &Tally,
+    tally: &ResponseTally,
     runtime: &Handle,
-) -> Attacker {
+) -> LoadAttacker {
     let config = kube_config(server, Some(kube_token)).await;
     let _entered = runtime.enter();
-    Attacker {
+    LoadAttacker {
         namespace: namespace.clone(),
         token: token.clone(),
         kube: kube::Client::try_from(config).unwrap(),
         platform: kube::Client::try_from(platform_config(server)).unwrap(),
-        until,
+        end: until,
         tally: tally.clone(),
     }
 }
@@ -331,7 +336,7 @@ fn start(data: &Path) -> Server {
     Server::start_with(data, &[("LONGSHORE_OUTBOUND_ALLOW", "127.0.0.1")])
 }
 
-impl Arena {
+impl HostileLoadFixture {
     /// Registers all tenants and measures the baseline.
     async fn prepare() -> (Self, Server) {
         raise_open_files();
@@ -339,51 +344,51 @@ impl Arena {
         let server = start(&cluster.folder.path().join("platform"));
         let (mut hostile, mut broken) = (Vec::new(), Vec::new());
         for number in 0..4 {
-            let person = Person::register(&server, &cluster).await;
+            let person = PlatformUser::register(&server, &cluster).await;
             if number == 1 {
                 broken = attacks::broken_packages(&server, &person).await;
             }
             let kube_token = token_in(&person.kubeconfig(&cluster).await);
             hostile.push((person.id, person.token, kube_token));
         }
-        let person = Person::register(&server, &cluster).await;
+        let person = PlatformUser::register(&server, &cluster).await;
         let kube_token = token_in(&person.kubeconfig(&cluster).await);
-        let package = keep(&server, &person, &person.id, GREETING).await;
+        let package = upload_chart(&server, &person, &person.id, GREETING).await;
         let ledger = Arc::default();
-        let good = Good { namespace: person.id, token: person.token, kube_token, package, ledger };
+        let good = GoodTenant { namespace: person.id, token: person.token, kube_token, package, ledger };
         let kube = kube::Client::try_from(kube_config(&server, Some(&good.kube_token)).await).unwrap();
         let map = json!({"metadata": {"name": "canary"}, "data": {"number": "0"}}).to_string();
         let path = format!("/api/v1/namespaces/{}/configmaps", good.namespace);
-        let made = with(&kube, Method::POST, &path, JSON, map).await;
+        let made = send_body(&kube, Method::POST, &path, JSON, map).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        let baseline = good.measure(&server, BASELINE).await;
-        let repository = serve(index(false), index(true));
-        let (stored, tally) = (Stored::default(), Tally::default());
+        let baseline = good.measure(&server, BASELINE_DURATION).await;
+        let repository = serve_indexes(gzip_index(false), gzip_index(true));
+        let (stored, tally) = (StoredNames::default(), ResponseTally::default());
         let fourth = attacker(&server, &hostile[3], Instant::now(), &tally, &Handle::current()).await;
-        let (bodies, archive) = (Bodies::prepare(&fourth).await, attacks::package_bomb());
+        let (bodies, archive) = (CostlyBodies::prepare(&fourth).await, attacks::package_bomb());
         let arena =
             Self { cluster, repository, good, hostile, broken, archive, bodies, stored, tally, baseline };
         (arena, server)
     }
 
     /// Starts the four attacks, which end after `duration` or when the returned runtime is dropped.
-    async fn attack(&self, server: &Server, duration: Duration, phase: usize) -> Attacks {
+    async fn attack(&self, server: &Server, duration: Duration, phase: usize) -> AttackRuntime {
         let until = Instant::now() + duration;
-        let (attacks, mut attackers) = (Attacks::new(), Vec::new());
+        let (attacks, mut attackers) = (AttackRuntime::new(), Vec::new());
         for hostile in &self.hostile {
             attackers.push(attacker(server, hostile, until, &self.tally, attacks.runtime().handle()).await);
         }
-        let [one, two, three, four] = <[Attacker; 4]>::try_from(attackers).ok().unwrap();
-        attacks.spawn(attacks::store(one, self.stored.clone(), phase));
-        attacks.spawn(attacks::releases(two, self.broken.clone()));
-        attacks.spawn(attacks::packages(three, self.repository.clone(), self.archive.clone()));
+        let [one, two, three, four] = <[LoadAttacker; 4]>::try_from(attackers).ok().unwrap();
+        attacks.spawn(attacks::store_attack(one, self.stored.clone(), phase));
+        attacks.spawn(attacks::release_attack(two, self.broken.clone()));
+        attacks.spawn(attacks::package_attack(three, self.repository.clone(), self.archive.clone()));
         let token = self.hostile[3].2.clone();
-        attacks.spawn(attacks::requests(four, self.bodies.clone(), RawClient::of(server), token));
+        attacks.spawn(attacks::request_attack(four, self.bodies.clone(), RawClient::new(server), token));
         attacks
     }
 
     /// Asserts latency limits of the good tenant and the memory limit of the server.
-    fn judge(&self, server: &Server, during: &Measured) -> String {
+    fn assert_limits(&self, server: &Server, during: &Latencies) -> String {
         let (now, peak) = server.memory();
         let measured = format!(
             "before: {}; under attack: {during}; memory {} MiB, at most {} MiB; {}",
@@ -411,14 +416,14 @@ impl Arena {
             ("watches", 20),
             ("unread answers", 20),
         ] {
-            let answered = self.tally.answered(attack, &any);
+            let answered = self.tally.responses(attack, &any);
             assert!(answered >= least, "{attack}: {answered} answers; {}", self.tally);
         }
         measured
     }
 
     /// Asserts that the server is healthy without a restart and every controller works.
-    async fn recovers(&self, server: &Server) {
+    async fn assert_recovers(&self, server: &Server) {
         let platform = server.platform();
         let kube = server.client().await;
         for client in [&platform, &kube] {
@@ -433,7 +438,7 @@ impl Arena {
             "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template":
                 {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a"}]}}},
         });
-        let made = with(&tenant, Method::POST, &path, JSON, deployment.to_string()).await;
+        let made = send_body(&tenant, Method::POST, &path, JSON, deployment.to_string()).await;
         assert_eq!(made.code, 201, "{}", made.text);
         until("the Deployment is rolled out", async || {
             let found = get(&tenant, &format!("{path}/rollout")).await.json();
@@ -441,7 +446,7 @@ impl Arena {
         })
         .await;
         self.good.measure(server, Duration::ZERO).await;
-        Person::register(server, &self.cluster).await;
+        PlatformUser::register(server, &self.cluster).await;
         let metrics = get(&platform, "/metrics").await.text;
         assert!(!metrics.contains("longshore_reconcile_panics_total"), "{metrics}");
         assert!(!server.log().contains("panicked"), "{}", server.log());
@@ -449,7 +454,7 @@ impl Arena {
 }
 
 /// Duration of the attack.
-fn attack_time() -> Duration {
+fn attack_duration() -> Duration {
     let seconds = std::env::var("LONGSHORE_ATTACK_SECONDS");
     Duration::from_secs(seconds.map_or(20, |seconds| seconds.parse().unwrap()))
 }
@@ -459,13 +464,13 @@ async fn hostile_tenants_at_once_do_not_stop_a_good_one() {
     if !only_on_embedded() {
         return;
     }
-    let (arena, server) = Arena::prepare().await;
+    let (arena, server) = HostileLoadFixture::prepare().await;
     server.memory();
-    let attacks = arena.attack(&server, attack_time(), 0).await;
-    let during = arena.good.measure(&server, attack_time()).await;
-    println!("{}", arena.judge(&server, &during));
+    let attacks = arena.attack(&server, attack_duration(), 0).await;
+    let during = arena.good.measure(&server, attack_duration()).await;
+    println!("{}", arena.assert_limits(&server, &during));
     drop(attacks);
-    arena.recovers(&server).await;
+    arena.assert_recovers(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -473,13 +478,13 @@ async fn server_killed_under_hostile_tenants_loses_nothing_and_serves_a_good_one
     if !only_on_embedded() {
         return;
     }
-    let (arena, server) = Arena::prepare().await;
-    let half = attack_time() / 2;
+    let (arena, server) = HostileLoadFixture::prepare().await;
+    let half = attack_duration() / 2;
     // The attack is longer than the test needs: the kill ends it.
     let attacks = arena.attack(&server, half * 2, 0).await;
     arena.good.measure(&server, half).await;
     let config = kube_config(&server, Some(&arena.good.kube_token)).await;
-    attacks.spawn(arena.good.clone().writes(kube::Client::try_from(config).unwrap()));
+    attacks.spawn(arena.good.clone().write_until_killed(kube::Client::try_from(config).unwrap()));
     sleep(Duration::from_secs(1)).await;
     let data = server.data().to_owned();
     server.kill();
@@ -499,7 +504,7 @@ async fn server_killed_under_hostile_tenants_loses_nothing_and_serves_a_good_one
     server.memory();
     let attacks = arena.attack(&server, half, 1).await;
     let during = arena.good.measure(&server, half).await;
-    println!("{}", arena.judge(&server, &during));
+    println!("{}", arena.assert_limits(&server, &during));
     drop(attacks);
-    arena.recovers(&server).await;
+    arena.assert_recovers(&server).await;
 }

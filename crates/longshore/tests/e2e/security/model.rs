@@ -19,27 +19,27 @@ use kube_types::Workspace;
 use serde_json::{Value, json};
 
 use super::nodes::request_certificate;
-use crate::console::Visitor;
-use crate::edge::Script;
+use crate::console::ConsoleUser;
+use crate::edge::JoinScript;
 use crate::nodes::client;
-use crate::platform::{Person, call, until, unused_phone};
+use crate::platform::{PlatformUser, call, until, unused_phone};
 use crate::program::Server;
-use crate::releases::charts::{GREETING, asked, at, keep, until_state};
-use crate::request::{get, with};
-use crate::target::{Cluster, Target, target};
+use crate::releases::charts::{GREETING, release_body, release_path, upload_chart, wait_for_state};
+use crate::request::{get, send_body};
+use crate::target::{Cluster, TestTarget, target};
 
 const TENANTS: usize = 3;
 const KILLS: usize = 8;
 /// Minimum number of kills on a slow machine.
 const MIN_KILLS: usize = 4;
-const ATTACK_FOR: Duration = Duration::from_mins(1);
+const ATTACK_DURATION: Duration = Duration::from_mins(1);
 const JSON: &str = "application/json";
 
 /// Xorshift generator.
-struct Rng(u64);
+struct ModelRng(u64);
 
-impl Rng {
-    fn below(&mut self, limit: usize) -> usize {
+impl ModelRng {
+    fn next_below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -47,21 +47,21 @@ impl Rng {
     }
 }
 
-struct Tenant {
-    person: Person,
+struct ModelTenant {
+    person: PlatformUser,
     /// A ServiceAccount token from a kubeconfig.
     kube_token: String,
 }
 
 /// A shared workspace and the indexes of its administrators.
-struct Shared {
+struct SharedWorkspace {
     name: String,
     admins: BTreeSet<usize>,
 }
 
 /// Traces of removed objects, which must not be found again.
 #[derive(Default)]
-struct Former {
+struct RemovedIdentities {
     /// Ids and UIDs.
     traces: Vec<String>,
     tokens: Vec<String>,
@@ -70,17 +70,17 @@ struct Former {
     workspaces: Vec<String>,
 }
 
-struct Run {
+struct ModelRun {
     cluster: Cluster,
     server: Option<Server>,
     data: PathBuf,
-    rng: Rng,
-    tenants: Vec<Option<Tenant>>,
-    workspaces: Vec<Shared>,
-    former: Former,
+    rng: ModelRng,
+    tenants: Vec<Option<ModelTenant>>,
+    workspaces: Vec<SharedWorkspace>,
+    former: RemovedIdentities,
 }
 
-impl Run {
+impl ModelRun {
     async fn start(seed: u64) -> Self {
         let (cluster, server) = Cluster::with_platform().await;
         let data = server.data().to_owned();
@@ -88,10 +88,10 @@ impl Run {
             cluster,
             server: Some(server),
             data,
-            rng: Rng(seed | 1),
+            rng: ModelRng(seed | 1),
             tenants: Vec::new(),
             workspaces: Vec::new(),
-            former: Former::default(),
+            former: RemovedIdentities::default(),
         };
         for tenant in 0..TENANTS {
             run.tenants.push(None);
@@ -104,15 +104,15 @@ impl Run {
         self.server.as_ref().unwrap()
     }
 
-    fn tenant(&self, tenant: usize) -> &Tenant {
+    fn tenant(&self, tenant: usize) -> &ModelTenant {
         self.tenants[tenant].as_ref().unwrap()
     }
 
     /// Current address and CA of the cluster.
     fn kubeconfig(&self) -> Kubeconfig {
         match target() {
-            Target::Embedded => Kubeconfig::from_yaml(&self.server().kubeconfig()).unwrap(),
-            Target::Real(_) => Kubeconfig::read_from(self.cluster.kubeconfig()).unwrap(),
+            TestTarget::Embedded => Kubeconfig::from_yaml(&self.server().kubeconfig()).unwrap(),
+            TestTarget::Real(_) => Kubeconfig::read_from(self.cluster.kubeconfig()).unwrap(),
         }
     }
 
@@ -126,46 +126,46 @@ impl Run {
 
     async fn admin(&self) -> kube::Client {
         match target() {
-            Target::Embedded => self.server().client().await,
-            Target::Real(_) => self.cluster.client().await,
+            TestTarget::Embedded => self.server().client().await,
+            TestTarget::Real(_) => self.cluster.client().await,
         }
     }
 
     /// `kill -9`, then starts another server on the same data.
     async fn kill(&mut self) {
-        tokio::time::sleep(Duration::from_millis(self.rng.below(400) as u64)).await;
+        tokio::time::sleep(Duration::from_millis(self.rng.next_below(400) as u64)).await;
         self.server.take().unwrap().kill();
         let server = match target() {
-            Target::Embedded => Server::start(&self.data),
-            Target::Real(_) => Server::on(&self.cluster.kubeconfig(), &self.data),
+            TestTarget::Embedded => Server::start(&self.data),
+            TestTarget::Real(_) => Server::start_on_cluster(&self.cluster.kubeconfig(), &self.data),
         };
         for tenant in self.tenants.iter_mut().flatten() {
-            tenant.person.use_server(&server);
+            tenant.person.set_server(&server);
         }
         self.server = Some(server);
     }
 
     async fn register(&mut self, tenant: usize) {
-        let person = Person::register(self.server(), &self.cluster).await;
+        let person = PlatformUser::register(self.server(), &self.cluster).await;
         let kubeconfig = std::fs::read_to_string(person.kubeconfig(&self.cluster).await).unwrap();
         let kubeconfig: Value = serde_norway::from_str(&kubeconfig).unwrap();
         let kube_token = kubeconfig["users"][0]["user"]["token"].as_str().unwrap().to_owned();
-        self.tenants[tenant] = Some(Tenant { person, kube_token });
+        self.tenants[tenant] = Some(ModelTenant { person, kube_token });
     }
 
     /// A workspace with a repository and credentials, a token, an invitation and a release. A second tenant
     /// administers it, too.
     async fn create_workspace(&mut self, tenant: usize, other: usize) {
-        let (name, waits) = (format!("m{}", unused_phone()), self.rng.below(2) == 0);
+        let (name, waits) = (format!("m{}", unused_phone()), self.rng.next_below(2) == 0);
         let (server, person) = (self.server(), &self.tenant(tenant).person);
         person.workspace(&self.cluster, &name).await;
-        person.takes_in(&name, &self.tenant(other).person, "admin").await;
-        let package = keep(server, person, &name, GREETING).await;
+        person.add_member(&name, &self.tenant(other).person, "admin").await;
+        let package = upload_chart(server, person, &name, GREETING).await;
         let repo = json!({"name": "charts", "workspace": name, "url": "http://127.0.0.1:9/charts",
             "credentials": {"username": "u", "password": format!("of-{name}")}});
         let token = json!({"name": "scoped", "scopes": [format!("workspace:{name}"), "read"]});
         let stranger = json!({"to": format!("s{name}@example.com"), "role": "admin"});
-        let release = asked(&name, "db", &package, &json!({"greeting": "hello"}));
+        let release = release_body(&name, "db", &package, &json!({"greeting": "hello"}));
         for (path, body) in [
             ("repos?check=false", &repo),
             ("tokens", &token),
@@ -176,14 +176,14 @@ impl Run {
             assert_eq!(created.code, 201, "{path}: {}", created.text);
         }
         if waits {
-            until_state(server, &person.token, &at(&name, "db"), "active").await;
+            wait_for_state(server, &person.token, &release_path(&name, "db"), "active").await;
         }
-        self.workspaces.push(Shared { name, admins: [tenant, other].into() });
+        self.workspaces.push(SharedWorkspace { name, admins: [tenant, other].into() });
     }
 
     /// Removes a workspace and kills the server during the removal.
     async fn remove_workspace(&mut self, index: usize, kills: bool) {
-        let Shared { name, admins } = self.workspaces.swap_remove(index);
+        let SharedWorkspace { name, admins } = self.workspaces.swap_remove(index);
         let admin = self.admin().await;
         for path in
             [format!("/apis/longshore.dev/v1alpha1/workspaces/{name}"), format!("/api/v1/namespaces/{name}")]
@@ -197,17 +197,17 @@ impl Run {
             self.kill().await;
         }
         let admin = self.admin().await;
-        is_gone(&admin, &format!("/apis/longshore.dev/v1alpha1/workspaces/{name}")).await;
+        wait_until_gone(&admin, &format!("/apis/longshore.dev/v1alpha1/workspaces/{name}")).await;
         self.former.workspaces.push(name);
     }
 
     /// Removes an account and kills the server during the removal.
     async fn remove_account(&mut self, tenant: usize) {
-        let alone = |shared: &Shared| shared.admins.iter().eq([&tenant]);
+        let alone = |shared: &SharedWorkspace| shared.admins.iter().eq([&tenant]);
         while let Some(index) = self.workspaces.iter().position(alone) {
             self.remove_workspace(index, false).await;
         }
-        let Tenant { person, kube_token } = self.tenants[tenant].take().unwrap();
+        let ModelTenant { person, kube_token } = self.tenants[tenant].take().unwrap();
         let path = format!("/apis/user.openyurt.io/v1alpha1/users/{}", person.account);
         let account = uid(&get(&self.admin().await, &path).await.json());
         self.former.traces.extend([person.id.clone(), account]);
@@ -219,7 +219,7 @@ impl Run {
             shared.admins.remove(&tenant);
         }
         self.kill().await;
-        is_gone(&self.admin().await, &path).await;
+        wait_until_gone(&self.admin().await, &path).await;
     }
 
     /// Objects that still carry a removed id or UID.
@@ -246,7 +246,7 @@ impl Run {
                 let object = serde_json::to_value(&object).unwrap();
                 let is_living = living.contains(workspace_of(&kind.kind, &name, &object));
                 let members = object["spec"]["members"].to_string();
-                let text = searchable(&kind.kind, &name, object);
+                let text = searchable_text(&kind.kind, &name, object);
                 // A shared workspace lives on without the account. Its objects keep the id where they record who did something.
                 let is_history = |trace: &str| {
                     is_living && trace.parse::<domain::ids::UserId>().is_ok() && !members.contains(trace)
@@ -260,7 +260,7 @@ impl Run {
     }
 
     /// Asserts that nothing removed exists, is accepted, or is reachable by another tenant.
-    async fn check(&self, seed: u64) {
+    async fn assert_isolation(&self, seed: u64) {
         let mut last = Vec::new();
         let began = Instant::now();
         until("nothing carries what was removed", async || {
@@ -282,11 +282,13 @@ impl Run {
             let answer = get(&former, "/api/v1/namespaces/default/configmaps").await;
             assert_eq!(answer.code, 401, "MODEL_SEED={seed}: {}", answer.text);
         }
-        for Tenant { person, kube_token } in self.tenants.iter().flatten() {
+        for ModelTenant { person, kube_token } in self.tenants.iter().flatten() {
             let own = self.kube(&json!({"token": kube_token})).await;
             assert_eq!(person.call(Method::GET, "session", None).await.code, 200, "MODEL_SEED={seed}");
             for name in &self.former.workspaces {
-                for path in [format!("workspaces/{name}"), at(name, "db"), format!("repos/{name}.charts")] {
+                for path in
+                    [format!("workspaces/{name}"), release_path(name, "db"), format!("repos/{name}.charts")]
+                {
                     let answer = person.call(Method::GET, &path, None).await;
                     let is_refused = matches!(answer.code, 403 | 404);
                     assert!(is_refused, "MODEL_SEED={seed}: {path}: {} {}", answer.code, answer.text);
@@ -294,14 +296,14 @@ impl Run {
                 let answer = get(&own, &format!("/api/v1/namespaces/{name}/secrets")).await;
                 assert!(matches!(answer.code, 403 | 404), "MODEL_SEED={seed}: {}", answer.text);
             }
-            self.check_others(seed, person, &own).await;
+            self.assert_others_unreachable(seed, person, &own).await;
         }
     }
 
     /// A tenant does not reach other users' personal namespaces or workspaces of which it is no member.
-    async fn check_others(&self, seed: u64, person: &Person, own: &kube::Client) {
+    async fn assert_others_unreachable(&self, seed: u64, person: &PlatformUser, own: &kube::Client) {
         let is_self =
-            |tenant: &Option<Tenant>| tenant.as_ref().is_some_and(|other| other.person.id == person.id);
+            |tenant: &Option<ModelTenant>| tenant.as_ref().is_some_and(|other| other.person.id == person.id);
         let index = self.tenants.iter().position(is_self).unwrap();
         let others = self.tenants.iter().flatten().map(|tenant| tenant.person.id.clone());
         let others = others.filter(|id| *id != person.id);
@@ -315,8 +317,8 @@ impl Run {
     }
 
     /// Another user cannot take the name of a removed workspace.
-    async fn check_names(&self, seed: u64) {
-        let stranger = Person::register(self.server(), &self.cluster).await;
+    async fn assert_names_are_reserved(&self, seed: u64) {
+        let stranger = PlatformUser::register(self.server(), &self.cluster).await;
         for name in &self.former.workspaces {
             let answer = stranger.call(Method::POST, "workspaces", Some(&json!({"name": name}))).await;
             assert_eq!(answer.code, 409, "MODEL_SEED={seed}: {name}: {}", answer.text);
@@ -328,7 +330,7 @@ fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap_or_else(|| panic!("no UID in {object}")).to_owned()
 }
 
-async fn is_gone(admin: &kube::Client, path: &str) {
+async fn wait_until_gone(admin: &kube::Client, path: &str) {
     until("it is gone", async || (get(admin, path).await.code == 404).then_some(())).await;
 }
 
@@ -339,7 +341,7 @@ fn workspace_of<'o>(kind: &str, name: &'o str, object: &'o Value) -> &'o str {
 }
 
 /// An object as text with decoded Secrets, without fields that may name a former identity (docs/security.md).
-fn searchable(kind: &str, name: &str, mut object: Value) -> String {
+fn searchable_text(kind: &str, name: &str, mut object: Value) -> String {
     match kind {
         // The registry of retired names refers to the workspace that had the name.
         "ConfigMap" if name.starts_with("retired-") => drop(object["data"]["workspaceUID"].take()),
@@ -360,20 +362,20 @@ fn searchable(kind: &str, name: &str, mut object: Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn removed_identities_are_usable_by_no_other_tenant_whenever_the_server_is_killed() {
     let seed = std::env::var("MODEL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(20_261_119);
-    let mut run = Run::start(seed).await;
+    let mut run = ModelRun::start(seed).await;
     // An account with a node, whose certificate the test holds.
-    let visitor = Visitor::register(run.server(), &run.cluster).await;
+    let visitor = ConsoleUser::register(run.server(), &run.cluster).await;
     let node = format!("{}-edge", visitor.namespace);
-    let script = Script::of(&visitor).await;
+    let script = JoinScript::fetch(&visitor).await;
     let (decision, certificate) = request_certificate(&run.cluster, &script, &node).await;
     let certificate = certificate.unwrap_or_else(|| panic!("{decision}"));
     let began = Instant::now();
     for kill in 0..KILLS {
-        if kill >= MIN_KILLS && began.elapsed() > ATTACK_FOR {
+        if kill >= MIN_KILLS && began.elapsed() > ATTACK_DURATION {
             break;
         }
-        let tenant = run.rng.below(TENANTS);
-        let other = (tenant + 1 + run.rng.below(TENANTS - 1)) % TENANTS;
+        let tenant = run.rng.next_below(TENANTS);
+        let other = (tenant + 1 + run.rng.next_below(TENANTS - 1)) % TENANTS;
         for missing in [tenant, other] {
             if run.tenants[missing].is_none() {
                 run.register(missing).await;
@@ -390,18 +392,18 @@ async fn removed_identities_are_usable_by_no_other_tenant_whenever_the_server_is
                 let admin = run.admin().await;
                 let account = uid(&get(&admin, &path).await.json());
                 run.former.traces.extend([visitor.namespace.clone(), account]);
-                assert_eq!(with(&admin, Method::DELETE, &path, JSON, "").await.code, 200);
+                assert_eq!(send_body(&admin, Method::DELETE, &path, JSON, "").await.code, 200);
                 run.kill().await;
-                is_gone(&run.admin().await, &path).await;
+                wait_until_gone(&run.admin().await, &path).await;
                 // On other clusters access ends with the certificate's lifetime.
-                if matches!(target(), Target::Embedded) {
+                if matches!(target(), TestTarget::Embedded) {
                     let own = run.kube(&certificate).await;
                     let answer = get(&own, &format!("/api/v1/nodes/{node}")).await;
                     assert!(matches!(answer.code, 401 | 403), "MODEL_SEED={seed}: {}", answer.text);
                 }
             }
         }
-        run.check(seed).await;
+        run.assert_isolation(seed).await;
     }
-    run.check_names(seed).await;
+    run.assert_names_are_reserved(seed).await;
 }

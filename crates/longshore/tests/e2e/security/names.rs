@@ -3,27 +3,27 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::platform::{Person, until, unused_phone};
+use crate::platform::{PlatformUser, until, unused_phone};
 use crate::program::Server;
-use crate::releases::charts::{GREETING, asked, at, keep, until_state};
+use crate::releases::charts::{GREETING, release_body, release_path, upload_chart, wait_for_state};
 use crate::request::get;
 use crate::target::Cluster;
 
 const PASSWORD: &str = "the-password-of-the-victim";
 
-struct Scene {
+struct NameScene {
     cluster: Cluster,
     server: Server,
-    victim: Person,
-    attacker: Person,
+    victim: PlatformUser,
+    attacker: PlatformUser,
     workspace: String,
 }
 
-impl Scene {
+impl NameScene {
     async fn new() -> Self {
         let (cluster, server) = Cluster::with_platform().await;
-        let victim = Person::register(&server, &cluster).await;
-        let attacker = Person::register(&server, &cluster).await;
+        let victim = PlatformUser::register(&server, &cluster).await;
+        let attacker = PlatformUser::register(&server, &cluster).await;
         let workspace = format!("t{}", unused_phone());
         victim.workspace(&cluster, &workspace).await;
         Self { cluster, server, victim, attacker, workspace }
@@ -31,11 +31,11 @@ impl Scene {
 
     /// Installs a release with a password among its values.
     async fn install(&self, namespace: &str) {
-        let package = keep(&self.server, &self.victim, &self.workspace, GREETING).await;
-        let body = asked(namespace, "db", &package, &json!({"greeting": PASSWORD}));
+        let package = upload_chart(&self.server, &self.victim, &self.workspace, GREETING).await;
+        let body = release_body(namespace, "db", &package, &json!({"greeting": PASSWORD}));
         let made = self.victim.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        until_state(&self.server, &self.victim.token, &at(namespace, "db"), "active").await;
+        wait_for_state(&self.server, &self.victim.token, &release_path(namespace, "db"), "active").await;
     }
 
     /// Objects that the platform stores for the workspace or one of its namespaces, by kind and name.
@@ -83,7 +83,7 @@ impl Scene {
         .await;
     }
 
-    async fn create(&self, who: &Person, body: &Value) -> crate::request::Answer {
+    async fn create_workspace(&self, who: &PlatformUser, body: &Value) -> crate::request::HttpResponse {
         who.call(Method::POST, "workspaces", Some(body)).await
     }
 }
@@ -97,8 +97,8 @@ fn base64_contains(json: &str, wanted: &str) -> bool {
 
 #[tokio::test]
 async fn new_owner_of_a_workspace_name_reads_leftover_release_values() {
-    let scene = Scene::new().await;
-    let Scene { cluster, victim, attacker, workspace, .. } = &scene;
+    let scene = NameScene::new().await;
+    let NameScene { cluster, victim, attacker, workspace, .. } = &scene;
     scene.install(workspace).await;
     let repo = json!({"name": "charts", "workspace": workspace, "url": "http://127.0.0.1:9/charts",
         "credentials": {"username": "u", "password": PASSWORD}});
@@ -113,14 +113,14 @@ async fn new_owner_of_a_workspace_name_reads_leftover_release_values() {
     assert!(!tokens.to_string().contains(workspace.as_str()), "{tokens}");
     // Another user cannot take the name, also if other objects still refer to it.
     let binding = format!("e2e-{workspace}");
-    cluster.removes(format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{binding}"));
+    cluster.remove_at_end(format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{binding}"));
     let bound = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": binding},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": format!("longshore:ws:{workspace}:admin")}],
     });
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-    let made = crate::request::with(
+    let made = crate::request::send_body(
         &cluster.client().await,
         Method::POST,
         path,
@@ -129,29 +129,29 @@ async fn new_owner_of_a_workspace_name_reads_leftover_release_values() {
     )
     .await;
     assert_eq!(made.code, 201, "{}", made.text);
-    let refused = scene.create(attacker, &json!({"name": workspace})).await;
+    let refused = scene.create_workspace(attacker, &json!({"name": workspace})).await;
     assert_eq!(refused.code, 409, "{}", refused.text);
-    let refused = scene.create(attacker, &json!({"name": workspace, "reissue": true})).await;
+    let refused = scene.create_workspace(attacker, &json!({"name": workspace, "reissue": true})).await;
     assert_eq!(refused.code, 403, "{}", refused.text);
     // The former owner can use the name again and gets an empty workspace.
     victim.workspace(cluster, workspace).await;
     assert_eq!(scene.leftovers(None).await, Vec::<String>::new());
-    let release = victim.call(Method::GET, &at(workspace, "db"), None).await;
+    let release = victim.call(Method::GET, &release_path(workspace, "db"), None).await;
     assert_eq!(release.code, 404, "{}", release.text);
     scene.remove_workspace().await;
     // An administrator is shown the references and confirms.
-    let administrator = Person::administrator(&scene.server, cluster).await;
-    let shown = scene.create(&administrator, &json!({"name": workspace})).await;
+    let administrator = PlatformUser::administrator(&scene.server, cluster).await;
+    let shown = scene.create_workspace(&administrator, &json!({"name": workspace})).await;
     assert_eq!(shown.code, 409, "{}", shown.text);
     assert!(shown.text.contains(&format!("ClusterRoleBinding {binding}")), "{}", shown.text);
-    let made = scene.create(&administrator, &json!({"name": workspace, "reissue": true})).await;
+    let made = scene.create_workspace(&administrator, &json!({"name": workspace, "reissue": true})).await;
     assert_eq!(made.code, 201, "{}", made.text);
 }
 
 #[tokio::test]
 async fn workspace_takes_the_name_of_a_removed_namespace() {
-    let scene = Scene::new().await;
-    let Scene { cluster, victim, attacker, workspace, .. } = &scene;
+    let scene = NameScene::new().await;
+    let NameScene { cluster, victim, attacker, workspace, .. } = &scene;
     let (path, namespace) = (format!("workspaces/{workspace}"), format!("{workspace}-prod"));
     let quota = victim.get(&path).await["quota"].as_object().unwrap().clone();
     let is_count = |amount: &Value| amount.as_str().unwrap().parse::<u32>().is_ok_and(|count| count >= 10);
@@ -171,7 +171,7 @@ async fn workspace_takes_the_name_of_a_removed_namespace() {
             && namespaces.len() == 2
             && namespaces.iter().all(|own| own["made"] == true)
     };
-    victim.until(&path, is_made).await;
+    victim.wait_until(&path, is_made).await;
     scene.install(&namespace).await;
     let removed = victim.call(Method::DELETE, &format!("{path}/namespaces/{namespace}"), None).await;
     assert_eq!(removed.code, 200, "{}", removed.text);
@@ -181,14 +181,14 @@ async fn workspace_takes_the_name_of_a_removed_namespace() {
         (gone && scene.leftovers(Some(&namespace)).await.is_empty()).then_some(())
     })
     .await;
-    cluster.removes(format!("/apis/longshore.dev/v1alpha1/workspaces/{namespace}"));
-    let refused = scene.create(attacker, &json!({"name": namespace})).await;
+    cluster.remove_at_end(format!("/apis/longshore.dev/v1alpha1/workspaces/{namespace}"));
+    let refused = scene.create_workspace(attacker, &json!({"name": namespace})).await;
     assert_eq!(refused.code, 409, "{}", refused.text);
     let again = victim
         .call(Method::POST, &format!("{path}/namespaces"), Some(&json!({"name": "prod", "share": share})))
         .await;
     assert_eq!(again.code, 201, "{}", again.text);
-    victim.until(&path, is_made).await;
-    let release = victim.call(Method::GET, &at(&namespace, "db"), None).await;
+    victim.wait_until(&path, is_made).await;
+    let release = victim.call(Method::GET, &release_path(&namespace, "db"), None).await;
     assert_eq!(release.code, 404, "{}", release.text);
 }

@@ -14,17 +14,17 @@ use kube::config::Kubeconfig;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
 
-use crate::console::Visitor;
-use crate::edge::{Script, assert_ends_within_a_day};
+use crate::console::ConsoleUser;
+use crate::edge::{JoinScript, assert_ends_within_a_day};
 use crate::nodes::client;
 use crate::platform::until;
 use crate::program::Server;
 use crate::target::Cluster;
 
-const TENANT: &str = "openyurt/tenant";
+const TENANT_LABEL: &str = "openyurt/tenant";
 /// A day in seconds.
-const DAY: i32 = 86_400;
-const MIRROR: &str = "kubernetes.io/config.mirror";
+const DAY_SECONDS: i32 = 86_400;
+const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// A certificate request of a kubelet and its key, both in PEM.
 pub(super) fn kubelet_request(node: &str) -> (String, String) {
@@ -53,15 +53,15 @@ pub(super) fn kubelet_csr(
 /// certificate if approved.
 pub(super) async fn request_certificate(
     cluster: &Cluster,
-    script: &Script,
+    script: &JoinScript,
     node: &str,
 ) -> (String, Option<Value>) {
     let authority = certificate_authority(cluster);
     let joiner = client(&script.server, &authority, &json!({"token": script.token})).await;
-    let (csr, key) = kubelet_csr(&format!("security-{node}-{}", script.token_id()), node, Some(DAY));
+    let (csr, key) = kubelet_csr(&format!("security-{node}-{}", script.token_id()), node, Some(DAY_SECONDS));
     let name = csr.metadata.name.clone().unwrap();
-    cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
-    cluster.removes(format!("/api/v1/nodes/{node}"));
+    cluster.remove_at_end(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+    cluster.remove_at_end(format!("/api/v1/nodes/{node}"));
     let csrs: Api<CertificateSigningRequest> = Api::all(joiner);
     // A real API server observes a new join token through a watch, so the first attempts may return 401.
     until("the API server accepts the join token", async || {
@@ -108,7 +108,7 @@ pub(super) fn ready_status() -> Value {
 }
 
 /// A tenant with a node whose certificate the test holds.
-pub(super) struct Attacker {
+pub(super) struct NodeAttacker {
     admin: kube::Client,
     /// A client with the node's certificate.
     pub node: kube::Client,
@@ -116,14 +116,14 @@ pub(super) struct Attacker {
     pub tenant: String,
 }
 
-impl Attacker {
+impl NodeAttacker {
     pub async fn join(server: &Server, cluster: &Cluster) -> Self {
-        let visitor = Visitor::register(server, cluster).await;
+        let visitor = ConsoleUser::register(server, cluster).await;
         Self::join_as(server, cluster, &visitor).await
     }
 
-    pub async fn join_as(server: &Server, cluster: &Cluster, visitor: &Visitor) -> Self {
-        let script = Script::of(visitor).await;
+    pub async fn join_as(server: &Server, cluster: &Cluster, visitor: &ConsoleUser) -> Self {
+        let script = JoinScript::fetch(visitor).await;
         let name = format!("{}-edge", visitor.namespace);
         let (decision, user) = request_certificate(cluster, &script, &name).await;
         let user = user.unwrap_or_else(|| panic!("{decision}\n{}", server.log()));
@@ -136,7 +136,7 @@ impl Attacker {
     }
 
     /// The Node as a kubelet without knowledge of the taints registers it.
-    fn untainted(&self) -> Node {
+    fn untainted_node(&self) -> Node {
         serde_json::from_value(json!({"metadata": {"name": self.name}, "spec": {"taints": []}})).unwrap()
     }
 
@@ -154,10 +154,10 @@ impl Attacker {
     }
 
     /// Creates a mirror pod of a static pod of this node, as a kubelet does.
-    async fn mirror(&self, namespace: &str, pod: &str, labels: Value) -> Result<Pod, kube::Error> {
+    async fn create_mirror_pod(&self, namespace: &str, pod: &str, labels: Value) -> Result<Pod, kube::Error> {
         let uid = self.nodes().get(&self.name).await.unwrap().metadata.uid;
         let mirror = json!({
-            "metadata": {"name": pod, "labels": labels, "annotations": {MIRROR: "0123456789abcdef"},
+            "metadata": {"name": pod, "labels": labels, "annotations": {MIRROR_ANNOTATION: "0123456789abcdef"},
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": self.name, "uid": uid, "controller": true}]},
             "spec": {"nodeName": self.name, "enableServiceLinks": false, "automountServiceAccountToken": false,
                 "tolerations": [{"operator": "Exists", "effect": "NoExecute"}],
@@ -174,15 +174,15 @@ fn is_tainted(node: &Node, tenant: &str) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
     let has = |effect: &str| {
         taints.into_iter().flatten().any(|taint| {
-            taint.key == TENANT && taint.value.as_deref() == Some(tenant) && taint.effect == effect
+            taint.key == TENANT_LABEL && taint.value.as_deref() == Some(tenant) && taint.effect == effect
         })
     };
-    let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(TENANT));
+    let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(TENANT_LABEL));
     has("NoSchedule") && has("NoExecute") && label.map(String::as_str) == Some(tenant)
 }
 
 /// Asserts a 403 of an admission policy or authorizer. Returns the message.
-fn forbidden<T: std::fmt::Debug>(what: &str, result: Result<T, kube::Error>) -> String {
+fn assert_forbidden<T: std::fmt::Debug>(what: &str, result: Result<T, kube::Error>) -> String {
     match result {
         Err(kube::Error::Api(status)) if status.code == 403 => status.message,
         other => panic!("{what}: {other:?}"),
@@ -190,7 +190,7 @@ fn forbidden<T: std::fmt::Debug>(what: &str, result: Result<T, kube::Error>) -> 
 }
 
 /// A pod outside all workspaces, like those of the cluster operator.
-fn foreign_pod(name: &str, spec: &Value) -> Pod {
+fn operator_pod(name: &str, spec: &Value) -> Pod {
     let mut pod = json!({"metadata": {"name": name}, "spec": spec});
     pod["spec"]["containers"] = json!([{"name": "c", "image": "registry.invalid/x"}]);
     serde_json::from_value(pod).unwrap()
@@ -199,18 +199,18 @@ fn foreign_pod(name: &str, spec: &Value) -> Pod {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_registers_untainted_to_receive_foreign_pods() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
     // Once the certificate is issued, the Node exists with its taint.
     assert!(is_tainted(&attacker.nodes().get(&attacker.name).await.unwrap(), &attacker.tenant));
-    forbidden("an untainted Node", attacker.register(&attacker.untainted()).await);
-    let mut other = attacker.untainted();
-    let taint = |value: &str, effect: &str| json!({"key": TENANT, "value": value, "effect": effect});
+    assert_forbidden("an untainted Node", attacker.register(&attacker.untainted_node()).await);
+    let mut other = attacker.untainted_node();
+    let taint = |value: &str, effect: &str| json!({"key": TENANT_LABEL, "value": value, "effect": effect});
     for taints in [
         json!([taint(&attacker.tenant, "NoSchedule")]),
         json!([taint("ubbbbbbbbbb", "NoSchedule"), taint("ubbbbbbbbbb", "NoExecute")]),
     ] {
         other.spec = serde_json::from_value(json!({"taints": taints})).unwrap();
-        forbidden("a Node with other taints", attacker.register(&other).await);
+        assert_forbidden("a Node with other taints", attacker.register(&other).await);
     }
 
     attacker.report_ready().await;
@@ -221,7 +221,7 @@ async fn tenants_node_registers_untainted_to_receive_foreign_pods() {
     let create = async |pod: Pod| {
         until("the namespace takes pods", async || pods.create(&PostParams::default(), &pod).await.ok()).await
     };
-    create(foreign_pod("lured", &json!({"nodeSelector": {"e2e": attacker.name}}))).await;
+    create(operator_pod("lured", &json!({"nodeSelector": {"e2e": attacker.name}}))).await;
     until("the scheduler finds no node", async || {
         let pod = pods.get("lured").await.unwrap();
         assert_eq!(pod.spec?.node_name, None, "a foreign pod is on a tenant's node");
@@ -230,8 +230,8 @@ async fn tenants_node_registers_untainted_to_receive_foreign_pods() {
     })
     .await;
     // A pod bound to the node directly is rejected, too.
-    let placed = foreign_pod("placed", &json!({"nodeName": attacker.name}));
-    let refused = forbidden("a foreign pod", pods.create(&PostParams::default(), &placed).await);
+    let placed = operator_pod("placed", &json!({"nodeName": attacker.name}));
+    let refused = assert_forbidden("a foreign pod", pods.create(&PostParams::default(), &placed).await);
     assert!(refused.contains("longshore-tenant-node-placement"), "{refused}");
     let now = DeleteParams::default().grace_period(0);
     drop(pods.delete("lured", &now).await);
@@ -240,17 +240,17 @@ async fn tenants_node_registers_untainted_to_receive_foreign_pods() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_returns_untainted_after_its_node_was_deleted() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
     attacker.report_ready().await;
     let owner = json!({"metadata": {"ownerReferences": [
         {"apiVersion": "v1", "kind": "Namespace", "name": "none", "uid": "00000000-0000-0000-0000-000000000000"}]}});
     let own: Api<Node> = Api::all(attacker.node.clone());
     let orphaned = own.patch(&attacker.name, &PatchParams::default(), &Patch::Merge(owner)).await;
-    forbidden("an owner that has it garbage-collected", orphaned);
+    assert_forbidden("an owner that has it garbage-collected", orphaned);
     let first = attacker.nodes().get(&attacker.name).await.unwrap().metadata.uid;
     attacker.nodes().delete(&attacker.name, &DeleteParams::default()).await.unwrap();
     until("the platform created the node anew", async || {
-        forbidden("an untainted Node", attacker.register(&attacker.untainted()).await);
+        assert_forbidden("an untainted Node", attacker.register(&attacker.untainted_node()).await);
         let node = attacker.nodes().get_opt(&attacker.name).await.unwrap()?;
         assert!(is_tainted(&node, &attacker.tenant), "{node:?}");
         (node.metadata.uid != first).then_some(())
@@ -263,8 +263,8 @@ async fn tenants_node_returns_untainted_after_its_node_was_deleted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_poses_as_cluster_dns_by_a_mirror_pod() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
-    let victim = Visitor::register(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
+    let victim = ConsoleUser::register(&server, &cluster).await;
     attacker.report_ready().await;
     let dns = || json!({"k8s-app": "kube-dns"});
     let hub = format!("yurt-hub-{}", attacker.name);
@@ -278,16 +278,16 @@ async fn tenants_node_poses_as_cluster_dns_by_a_mirror_pod() {
         (cluster.namespace.as_str(), "x", json!({})),
         (victim.namespace.as_str(), "x", json!({})),
     ] {
-        let refused = forbidden(name, attacker.mirror(namespace, name, labels).await);
+        let refused = assert_forbidden(name, attacker.create_mirror_pod(namespace, name, labels).await);
         assert!(refused.contains("longshore-tenant-node"), "{namespace}/{name}: {refused}");
     }
     // A tenant's node does run its tenant's static pods and OpenYurt's proxy.
     let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
     until("the tenant's namespace is there", async || spaces.get_opt(&attacker.tenant).await.unwrap()).await;
-    let own = attacker.mirror(&attacker.tenant, "mine", json!({"app": "mine"})).await;
+    let own = attacker.create_mirror_pod(&attacker.tenant, "mine", json!({"app": "mine"})).await;
     own.unwrap_or_else(|error| panic!("{error}"));
-    cluster.removes(format!("/api/v1/namespaces/kube-system/pods/{hub}"));
-    let proxy = attacker.mirror("kube-system", &hub, json!({"k8s-app": "yurt-hub"})).await;
+    cluster.remove_at_end(format!("/api/v1/namespaces/kube-system/pods/{hub}"));
+    let proxy = attacker.create_mirror_pod("kube-system", &hub, json!({"k8s-app": "yurt-hub"})).await;
     proxy.unwrap_or_else(|error| panic!("{error}"));
     let everywhere: Api<Pod> = Api::all(attacker.admin.clone());
     let here = ListParams::default().fields(&format!("spec.nodeName={}", attacker.name));
@@ -302,8 +302,8 @@ async fn tenants_node_poses_as_cluster_dns_by_a_mirror_pod() {
 async fn tenant_reserves_the_name_of_an_operators_node() {
     let (cluster, server) = Cluster::with_platform().await;
     let (visitor, other) =
-        (Visitor::register(&server, &cluster).await, Visitor::register(&server, &cluster).await);
-    let script = Script::of(&visitor).await;
+        (ConsoleUser::register(&server, &cluster).await, ConsoleUser::register(&server, &cluster).await);
+    let script = JoinScript::fetch(&visitor).await;
     let control_plane = format!("control-plane-{}", visitor.phone);
     let victims = format!("{}-edge", other.namespace);
     let long = format!("{}-{}", visitor.namespace, "x".repeat(52));

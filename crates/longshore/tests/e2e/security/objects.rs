@@ -8,7 +8,7 @@ use tempfile::tempdir;
 use tokio::time::sleep;
 
 use crate::program::Server;
-use crate::request::{get, with};
+use crate::request::{get, send_body};
 use crate::target::{Cluster, only_on_embedded};
 
 const JSON: &str = "application/json";
@@ -25,7 +25,7 @@ fn deployment(name: &str, replicas: u32, env: &str, grace: i64) -> String {
     .to_string()
 }
 
-async fn until_ready(client: &kube::Client, path: &str, replicas: Option<u64>) {
+async fn wait_until_ready(client: &kube::Client, path: &str, replicas: Option<u64>) {
     for _ in 0..600 {
         let found = get(client, path).await.json();
         if found["status"]["availableReplicas"].as_u64() == replicas {
@@ -41,19 +41,21 @@ async fn tenant_stops_the_replicaset_controller_with_an_endless_grace_period() {
     let cluster = Cluster::start();
     let client = cluster.client().await;
     let path = format!("/apis/apps/v1/namespaces/{}/deployments", cluster.namespace);
-    let made = with(&client, Method::POST, &path, JSON, deployment("hostile", 2, "", 400_000_000_000)).await;
+    let made =
+        send_body(&client, Method::POST, &path, JSON, deployment("hostile", 2, "", 400_000_000_000)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    until_ready(&client, &format!("{path}/hostile"), Some(2)).await;
+    wait_until_ready(&client, &format!("{path}/hostile"), Some(2)).await;
     let scaled =
-        with(&client, Method::PATCH, &format!("{path}/hostile"), MERGE, r#"{"spec": {"replicas": 0}}"#).await;
+        send_body(&client, Method::PATCH, &format!("{path}/hostile"), MERGE, r#"{"spec": {"replicas": 0}}"#)
+            .await;
     assert_eq!(scaled.code, 200, "{}", scaled.text);
-    until_ready(&client, &format!("{path}/hostile"), None).await;
-    let made = with(&client, Method::POST, &path, JSON, deployment("canary", 1, "", 1)).await;
+    wait_until_ready(&client, &format!("{path}/hostile"), None).await;
+    let made = send_body(&client, Method::POST, &path, JSON, deployment("canary", 1, "", 1)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    until_ready(&client, &format!("{path}/canary"), Some(1)).await;
+    wait_until_ready(&client, &format!("{path}/canary"), Some(1)).await;
     // Pods with an endless grace period would block the deletion of the test's namespace.
     let pods = format!("/api/v1/namespaces/{}/pods", cluster.namespace);
-    with(&client, Method::DELETE, &pods, JSON, json!({"gracePeriodSeconds": 0}).to_string()).await;
+    send_body(&client, Method::DELETE, &pods, JSON, json!({"gracePeriodSeconds": 0}).to_string()).await;
 }
 
 #[tokio::test]
@@ -62,18 +64,18 @@ async fn tenant_grows_an_object_past_the_limit_of_etcd() {
     let client = cluster.client().await;
     let path = format!("/apis/apps/v1/namespaces/{}/deployments", cluster.namespace);
     let refused =
-        with(&client, Method::POST, &path, JSON, deployment("big", 0, &"x".repeat(1_600_000), 1)).await;
+        send_body(&client, Method::POST, &path, JSON, deployment("big", 0, &"x".repeat(1_600_000), 1)).await;
     assert_eq!(refused.code, 500, "{}", refused.text);
     let said: Value = refused.json();
     assert_eq!(said["message"], "etcdserver: request is too large");
     assert_eq!((&said["reason"], &said["details"]), (&Value::Null, &Value::Null));
     let made =
-        with(&client, Method::POST, &path, JSON, deployment("big", 0, &"x".repeat(1_000_000), 1)).await;
+        send_body(&client, Method::POST, &path, JSON, deployment("big", 0, &"x".repeat(1_000_000), 1)).await;
     assert_eq!(made.code, 201, "{}", made.text);
     let env = json!([{"name": "A", "value": "x".repeat(2_900_000)}]);
     let change =
         json!({"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "a", "env": env}]}}}});
-    let refused = with(&client, Method::PATCH, &format!("{path}/big"), MERGE, change.to_string()).await;
+    let refused = send_body(&client, Method::PATCH, &format!("{path}/big"), MERGE, change.to_string()).await;
     assert_eq!(refused.code, 500, "{}", refused.text);
     let said = refused.json()["message"].as_str().unwrap_or_default().to_owned();
     let words = "rpc error: code = ResourceExhausted desc = trying to send message larger than max (29";
@@ -89,13 +91,13 @@ async fn tenant_makes_the_store_unopenable_by_patches() {
     let server = Server::start(folder.path());
     let client = server.client().await;
     let path = "/apis/apps/v1/namespaces/default/deployments";
-    let made = with(&client, Method::POST, path, JSON, deployment("big", 0, "x", 1)).await;
+    let made = send_body(&client, Method::POST, path, JSON, deployment("big", 0, "x", 1)).await;
     assert_eq!(made.code, 201, "{}", made.text);
     let mut refused = 0;
     for n in 0..27 {
         let change = json!([{"op": "add", "path": "/spec/template/spec/containers/0/env/-",
             "value": {"name": format!("A{n}"), "value": "x".repeat(900_000)}}]);
-        let answer = with(
+        let answer = send_body(
             &client,
             Method::PATCH,
             &format!("{path}/big"),

@@ -3,22 +3,22 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use bytes_of_a_chart::{large, repeated};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::future::join_all;
 use http::{Method, Request};
 use kube_types::HelmRelease;
 use serde_json::json;
+use sized_archives::{large, repeated};
 
-use crate::platform::{Person, call, until};
+use crate::platform::{PlatformUser, call, until};
 use crate::program::Server;
-use crate::releases::charts::{GREETING, asked, keep, packed};
-use crate::request::{Answer, get, send, with};
+use crate::releases::charts::{GREETING, build_archive, release_body, upload_chart};
+use crate::request::{HttpResponse, get, send, send_body};
 use crate::target::{Cluster, only_on_embedded};
 
 /// Chart archives of a given size.
-pub mod bytes_of_a_chart {
+pub mod sized_archives {
     use helm_chart::{File, Loader, archive};
     use helm_template::profile::Profile;
 
@@ -28,7 +28,7 @@ pub mod bytes_of_a_chart {
             File { name: "Chart.yaml".into(), data: head.into_bytes().into() },
             File { name: "large.bin".into(), data: data.into() },
         ];
-        let chart = Loader::new(Profile::Helm4).files(files).unwrap();
+        let chart = Loader::new(Profile::Helm4).load_files(files).unwrap();
         archive::write(&chart, Profile::Helm4, 0).unwrap()
     }
 
@@ -48,7 +48,7 @@ pub mod bytes_of_a_chart {
     }
 }
 
-async fn upload(server: &Server, person: &Person, archive: Vec<u8>) -> Answer {
+async fn upload(server: &Server, person: &PlatformUser, archive: Vec<u8>) -> HttpResponse {
     let request = Request::post(format!("/api/longshore/v1/packages?ws={}", person.id))
         .header("authorization", format!("Bearer {}", person.token))
         .header("content-type", "application/gzip")
@@ -58,7 +58,7 @@ async fn upload(server: &Server, person: &Person, archive: Vec<u8>) -> Answer {
 }
 
 /// Error messages for tenants must not contain internals of the platform's communication with the cluster.
-fn assert_no_dump(answer: &Answer) {
+fn assert_no_dump(answer: &HttpResponse) {
     for word in ["ApiError", "Status {", "serviceaccount", "HyperError", "ServiceError"] {
         assert!(!answer.text.contains(word), "{}", answer.text);
     }
@@ -67,12 +67,12 @@ fn assert_no_dump(answer: &Answer) {
 #[tokio::test]
 async fn tenant_reads_foreign_packages_and_fills_the_store() {
     let (cluster, server) = Cluster::with_platform().await;
-    let victim = Person::register(&server, &cluster).await;
-    let attacker = Person::register(&server, &cluster).await;
-    let package = keep(&server, &victim, &victim.id, GREETING).await;
+    let victim = PlatformUser::register(&server, &cluster).await;
+    let attacker = PlatformUser::register(&server, &cluster).await;
+    let package = upload_chart(&server, &victim, &victim.id, GREETING).await;
 
     // By name: in a request, in a plan, and in a HelmRelease.
-    let body = asked(&attacker.id, "stolen", &package, &json!({}));
+    let body = release_body(&attacker.id, "stolen", &package, &json!({}));
     let refused = attacker.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(refused.code, 404, "{}", refused.text);
     assert_eq!(refused.json()["detail"], format!("there is no package `{package}`"));
@@ -89,7 +89,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
         "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": "stolen"},
         "spec": {"name": "stolen", "source": {"package": package}},
     });
-    let made = with(&own, Method::POST, &releases, "application/json", release.to_string()).await;
+    let made = send_body(&own, Method::POST, &releases, "application/json", release.to_string()).await;
     assert_eq!(made.code, 201, "{}", made.text);
     let status = until("the release has failed", async || {
         let release: HelmRelease =
@@ -119,7 +119,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     assert_eq!(answer.code, 200, "{}", answer.text);
 
     // A tenant who uploads the same bytes becomes a reader.
-    assert_eq!(keep(&server, &attacker, &attacker.id, GREETING).await, package);
+    assert_eq!(upload_chart(&server, &attacker, &attacker.id, GREETING).await, package);
     let path = format!("releases/host/{}/own/plan", attacker.id);
     let allowed = attacker.call(Method::POST, &path, Some(&plan)).await;
     assert_eq!(allowed.code, 200, "{}", allowed.text);
@@ -131,7 +131,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
 }
 
 /// A gzip-compressed index of many megabytes. A dense one takes many times its size once parsed.
-pub fn index(dense: bool) -> Vec<u8> {
+pub fn gzip_index(dense: bool) -> Vec<u8> {
     let text = if dense {
         let numbers = "0,".repeat((2 << 20) - 1024);
         format!(
@@ -153,7 +153,7 @@ pub fn index(dense: bool) -> Vec<u8> {
 }
 
 /// Serves these indexes on loopback until the test ends; the second one below `/dense`.
-pub fn serve(plain: Vec<u8>, dense: Vec<u8>) -> String {
+pub fn serve_indexes(plain: Vec<u8>, dense: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -187,9 +187,9 @@ async fn tenant_exhausts_memory_by_indexes_and_uploads() {
     let cluster = Cluster::start();
     let allow = [("LONGSHORE_OUTBOUND_ALLOW", "127.0.0.1")];
     let server = Server::start_with(&cluster.folder.path().join("platform"), &allow);
-    let attacker = Person::register(&server, &cluster).await;
-    let good = Person::register(&server, &cluster).await;
-    let address = serve(index(false), index(true));
+    let attacker = PlatformUser::register(&server, &cluster).await;
+    let good = PlatformUser::register(&server, &cluster).await;
+    let address = serve_indexes(gzip_index(false), gzip_index(true));
     let archive = repeated("bomb", 40 << 20);
     assert!(archive.len() < 10 << 20, "{}", archive.len());
     server.memory();
@@ -203,7 +203,7 @@ async fn tenant_exhausts_memory_by_indexes_and_uploads() {
     });
     let uploads = (0..40).map(|_| upload(&server, &attacker, archive.clone()));
     // The good tenant uploads during the attack.
-    let during = upload(&server, &good, packed(GREETING));
+    let during = upload(&server, &good, build_archive(GREETING));
     let (repos, uploads, during) = futures::join!(join_all(repos), join_all(uploads), during);
     let (_, peak) = server.memory();
     assert_eq!(during.code, 200, "{}", during.text);

@@ -10,20 +10,20 @@ use http::{Method, Request};
 use serde_json::json;
 use tempfile::tempdir;
 
-use crate::platform::Person;
+use crate::platform::PlatformUser;
 use crate::program::{Server, longshore};
-use crate::releases::charts::{asked, at, keep};
-use crate::request::{get, with};
+use crate::releases::charts::{release_body, release_path, upload_chart};
+use crate::request::{get, send_body};
 use crate::target::{Cluster, only_on_embedded};
 
 const JSON: &str = "application/json";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const CONFIG_MAPS_PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-fn map(name: &str) -> String {
+fn config_map(name: &str) -> String {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}).to_string()
 }
 
-fn serve() -> Command {
+fn serve_command() -> Command {
     longshore(["serve", "--kube-listen", "127.0.0.1:0"])
 }
 
@@ -36,13 +36,14 @@ async fn failing_standard_error_does_not_stop_the_store() {
     let closed_pipe = || Stdio::from(std::io::pipe().unwrap().1);
     for log in [full_disk(), closed_pipe()] {
         let folder = tempdir().unwrap();
-        let server = Server::serve_logging_to(folder.path(), serve(), log);
+        let server = Server::serve_logging_to(folder.path(), serve_command(), log);
         let (kube, platform) = (server.client_without_retries().await, server.platform_without_retries());
         for n in 0..20 {
-            let made = with(&kube, Method::POST, MAPS, JSON, map(&format!("a{n}"))).await;
+            let made =
+                send_body(&kube, Method::POST, CONFIG_MAPS_PATH, JSON, config_map(&format!("a{n}"))).await;
             assert_eq!(made.code, 201, "{}", made.text);
             // Rejected requests are audited and logged.
-            let refused = with(&kube, Method::POST, MAPS, JSON, map("-")).await;
+            let refused = send_body(&kube, Method::POST, CONFIG_MAPS_PATH, JSON, config_map("-")).await;
             assert_eq!(refused.code, 422, "{}", refused.text);
         }
         let ready = get(&platform, "/readyz").await;
@@ -67,7 +68,7 @@ async fn missing_store_file_refuses_to_start_an_empty_cluster() {
         for name in doomed {
             fs::remove_file(data.join(name)).unwrap();
         }
-        let served = serve();
+        let served = serve_command();
         let mut bounded = Command::new("timeout");
         bounded.arg("20").arg(served.get_program()).args(served.get_args());
         let started = bounded.args(["--listen", "127.0.0.1:0", "--data"]).arg(&data).output().unwrap();
@@ -90,7 +91,10 @@ async fn writes_stop_within_five_seconds_when_the_store_file_is_unlinked_or_trun
         let folder = tempdir().unwrap();
         let server = Server::start(folder.path());
         let (kube, platform) = (server.client_without_retries().await, server.platform_without_retries());
-        assert_eq!(with(&kube, Method::POST, MAPS, JSON, map("before")).await.code, 201);
+        assert_eq!(
+            send_body(&kube, Method::POST, CONFIG_MAPS_PATH, JSON, config_map("before")).await.code,
+            201
+        );
         damage(&folder.path().join("store.redb"));
         let began = Instant::now();
         let said = loop {
@@ -102,15 +106,15 @@ async fn writes_stop_within_five_seconds_when_the_store_file_is_unlinked_or_trun
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
         assert!(said.contains("while it is open"), "{said}");
-        let refused = with(&kube, Method::POST, MAPS, JSON, map("after")).await;
+        let refused = send_body(&kube, Method::POST, CONFIG_MAPS_PATH, JSON, config_map("after")).await;
         assert_eq!(refused.code, 503, "{}", refused.text);
-        assert_eq!(get(&kube, &format!("{MAPS}/before")).await.code, 200, "reads go on");
+        assert_eq!(get(&kube, &format!("{CONFIG_MAPS_PATH}/before")).await.code, 200, "reads go on");
         assert_eq!(get(&platform, "/healthz").await.code, 200);
     }
 }
 
 /// Replaces the sync functions of the C library: they fail while a file exists.
-const FAILING_SYNC: &str = r#"
+const FAILING_FSYNC_SOURCE: &str = r#"
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -127,7 +131,7 @@ async fn failed_fsync_ends_the_process_and_acknowledged_writes_survive() {
     }
     let folder = tempdir().unwrap();
     let (source, library) = (folder.path().join("sync.c"), folder.path().join("sync.so"));
-    fs::write(&source, FAILING_SYNC).unwrap();
+    fs::write(&source, FAILING_FSYNC_SOURCE).unwrap();
     let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status();
     assert!(compiled.unwrap().success());
     let (data, failed) = (folder.path().join("data"), folder.path().join("failed"));
@@ -135,21 +139,23 @@ async fn failed_fsync_ends_the_process_and_acknowledged_writes_survive() {
         [("LD_PRELOAD", library.to_str().unwrap()), ("LONGSHORE_TEST_FAILED_DISK", failed.to_str().unwrap())];
     let server = Server::start_with(&data, &environment);
     let kube = server.client_without_retries().await;
-    assert_eq!(with(&kube, Method::POST, MAPS, JSON, map("before")).await.code, 201);
+    assert_eq!(send_body(&kube, Method::POST, CONFIG_MAPS_PATH, JSON, config_map("before")).await.code, 201);
     fs::write(&failed, "").unwrap();
     // The outcome of this write is unknown: the connection may end before its response.
-    let request =
-        Request::post(MAPS).header("content-type", JSON).body(map("after").into_bytes().into()).unwrap();
+    let request = Request::post(CONFIG_MAPS_PATH)
+        .header("content-type", JSON)
+        .body(config_map("after").into_bytes().into())
+        .unwrap();
     if let Ok(answer) = kube.send(request).await {
         assert!(answer.status().is_server_error(), "{}", answer.status());
     }
-    let (status, message) = server.ended();
+    let (status, message) = server.wait_for_exit();
     assert!(!status.success(), "{status}");
     assert!(message.contains("the disk failed to sync: I/O error: Input/output error"), "{message}");
 
     let server = Server::start(&data);
     let kube = server.client().await;
-    assert_eq!(get(&kube, &format!("{MAPS}/before")).await.code, 200);
+    assert_eq!(get(&kube, &format!("{CONFIG_MAPS_PATH}/before")).await.code, 200);
     assert!(server.stop().0.success());
 }
 
@@ -159,7 +165,7 @@ async fn server_starts_and_compiles_rules_within_one_gigabyte_of_address_space()
         return;
     }
     let folder = tempdir().unwrap();
-    let command = serve();
+    let command = serve_command();
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -v 1048576 && exec \"$@\"", "sh"]).arg(command.get_program());
     shell.args(command.get_args());
@@ -177,19 +183,19 @@ async fn server_starts_and_compiles_rules_within_one_gigabyte_of_address_space()
                     "x-kubernetes-validations": [{"rule": rule}]}}}}}]},
     });
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let made = with(&kube, Method::POST, path, JSON, definition.to_string()).await;
+    let made = send_body(&kube, Method::POST, path, JSON, definition.to_string()).await;
     assert_eq!(made.code, 201, "{}", made.text);
     let tug = |a: &str| {
         json!({"apiVersion": "x.dev/v1", "kind": "Tug", "metadata": {"name": "t"}, "spec": {"a": a}})
             .to_string()
     };
-    assert_eq!(with(&kube, Method::POST, "/apis/x.dev/v1/tugs", JSON, tug("x")).await.code, 422);
-    let made = with(&kube, Method::POST, "/apis/x.dev/v1/tugs", JSON, tug("y")).await;
+    assert_eq!(send_body(&kube, Method::POST, "/apis/x.dev/v1/tugs", JSON, tug("x")).await.code, 422);
+    let made = send_body(&kube, Method::POST, "/apis/x.dev/v1/tugs", JSON, tug("y")).await;
     assert_eq!(made.code, 201, "{}", made.text);
 }
 
 /// A chart whose hook never ends.
-const STUCK: &[(&str, &str)] = &[
+const ENDLESS_HOOK_CHART: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: stuck\nversion: 1.0.0\n"),
     (
         "templates/job.yaml",
@@ -202,13 +208,13 @@ const STUCK: &[(&str, &str)] = &[
 #[tokio::test]
 async fn stop_ends_the_requests_of_clients_that_follow_an_install() {
     let (cluster, server) = Cluster::with_platform().await;
-    let person = Person::register(&server, &cluster).await;
-    let package = keep(&server, &person, &person.id, STUCK).await;
-    let body = asked(&person.id, "stuck", &package, &json!({}));
+    let person = PlatformUser::register(&server, &cluster).await;
+    let package = upload_chart(&server, &person, &person.id, ENDLESS_HOOK_CHART).await;
+    let body = release_body(&person.id, "stuck", &package, &json!({}));
     let made = person.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    let path = at(&person.id, "stuck");
-    let release = person.until(&path, |release| release["operation"].is_string()).await;
+    let path = release_path(&person.id, "stuck");
+    let release = person.wait_until(&path, |release| release["operation"].is_string()).await;
     let id = release["operation"].as_str().unwrap_or_default();
     let follow = Request::get(format!("/api/longshore/v1/operations/{id}/progress"))
         .header("authorization", format!("Bearer {}", person.token))

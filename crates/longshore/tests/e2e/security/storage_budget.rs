@@ -7,21 +7,21 @@ use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::platform::{Person, call, until};
+use crate::platform::{PlatformUser, call, until};
 use crate::program::Server;
-use crate::request::{Answer, get, with};
+use crate::request::{HttpResponse, get, send_body};
 use crate::target::{Cluster, only_on_embedded};
 
 const JSON: &str = "application/json";
 const BUDGET: &str = "16Mi";
 
-async fn client(cluster: &Cluster, person: &Person) -> kube::Client {
+async fn kubernetes_client(cluster: &Cluster, person: &PlatformUser) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     kube::Client::try_from(config.unwrap()).unwrap()
 }
 
-fn deployments(person: &Person) -> String {
+fn deployments_path(person: &PlatformUser) -> String {
     format!("/apis/apps/v1/namespaces/{}/deployments", person.id)
 }
 
@@ -38,24 +38,34 @@ fn deployment(name: &str) -> Value {
     })
 }
 
-async fn create_config_map(client: &kube::Client, person: &Person, name: &str, bytes: usize) -> Answer {
+async fn create_config_map(
+    client: &kube::Client,
+    person: &PlatformUser,
+    name: &str,
+    bytes: usize,
+) -> HttpResponse {
     create_config_map_in(client, &person.id, name, bytes).await
 }
 
-async fn create_config_map_in(client: &kube::Client, namespace: &str, name: &str, bytes: usize) -> Answer {
+async fn create_config_map_in(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+    bytes: usize,
+) -> HttpResponse {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "x".repeat(bytes)},
     });
-    with(client, Method::POST, &path, JSON, map.to_string()).await
+    send_body(client, Method::POST, &path, JSON, map.to_string()).await
 }
 
 /// Uses a client without retries: a client that waits after a 429 would hide the rejection.
-async fn create_repo(server: &Server, person: &Person, n: u32) -> Answer {
+async fn create_repo(server: &Server, person: &PlatformUser, n: u32) -> HttpResponse {
     create_repo_in(server, person, &person.id, n).await
 }
 
-async fn create_repo_in(server: &Server, person: &Person, workspace: &str, n: u32) -> Answer {
+async fn create_repo_in(server: &Server, person: &PlatformUser, workspace: &str, n: u32) -> HttpResponse {
     let body = json!({
         "name": format!("r{n}"), "workspace": workspace, "url": "https://charts.example.com",
         "credentials": {"ca": "x".repeat(60_000)},
@@ -72,18 +82,22 @@ async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
     let cluster = Cluster::start();
     let budget = [("LONGSHORE_KUBE_STORAGE_BUDGET", BUDGET)];
     let server = Server::start_with(&cluster.folder.path().join("platform"), &budget);
-    let attacker = Person::register(&server, &cluster).await;
-    let good = Person::register(&server, &cluster).await;
-    let (kube, other) = (client(&cluster, &attacker).await, client(&cluster, &good).await);
+    let attacker = PlatformUser::register(&server, &cluster).await;
+    let good = PlatformUser::register(&server, &cluster).await;
+    let (kube, other) =
+        (kubernetes_client(&cluster, &attacker).await, kubernetes_client(&cluster, &good).await);
     let named = format!("exceeded storage budget of \"{}\": used ", attacker.id);
     server.memory();
 
-    let path = deployments(&attacker);
-    let attack = (0..300).map(|n| {
-        let (kube, path) = (&kube, &path);
-        async move { with(kube, Method::POST, path, JSON, deployment(&format!("d{n}")).to_string()).await }
-    });
-    let answers: Vec<Answer> = iter(attack).buffer_unordered(4).collect().await;
+    let path = deployments_path(&attacker);
+    let attack =
+        (0..300).map(|n| {
+            let (kube, path) = (&kube, &path);
+            async move {
+                send_body(kube, Method::POST, path, JSON, deployment(&format!("d{n}")).to_string()).await
+            }
+        });
+    let answers: Vec<HttpResponse> = iter(attack).buffer_unordered(4).collect().await;
     let (refused, made): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.code != 201);
     assert!((2..13).contains(&made.len()), "{}", made.len());
     for answer in refused {
@@ -122,7 +136,7 @@ async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
     assert!(!metrics.contains(&format!("\"{}\"", attacker.id)), "metrics name a tenant");
 
     // Space of deleted objects can be used again.
-    let removed = with(&kube, Method::DELETE, &path, JSON, "").await;
+    let removed = send_body(&kube, Method::DELETE, &path, JSON, "").await;
     assert_eq!(removed.code, 200, "{}", removed.text);
     until("there is room again", async || {
         (create_config_map(&kube, &attacker, "again", 900_000).await.code == 201).then_some(())
@@ -133,7 +147,7 @@ async fn tenant_stores_large_objects_until_the_server_is_out_of_memory() {
 }
 
 /// Message of a rejection by a storage budget.
-fn refusal(answer: &Answer) -> String {
+fn rejection_message(answer: &HttpResponse) -> String {
     assert_eq!(answer.code, 403, "{}", answer.text);
     let status = answer.json();
     assert_eq!(status["details"]["causes"][0]["reason"], "StorageBudgetExceeded");
@@ -148,12 +162,12 @@ async fn account_multiplies_its_storage_budget_by_workspaces() {
     let cluster = Cluster::start();
     let budget = [("LONGSHORE_KUBE_STORAGE_BUDGET", BUDGET)];
     let server = Server::start_with(&cluster.folder.path().join("platform"), &budget);
-    let attacker = Person::register(&server, &cluster).await;
+    let attacker = PlatformUser::register(&server, &cluster).await;
     let shared = ["a", "b"].map(|prefix| format!("{prefix}{}", &attacker.id[1..9]));
     for name in &shared {
         attacker.workspace(&cluster, name).await;
     }
-    let kube = client(&cluster, &attacker).await;
+    let kube = kubernetes_client(&cluster, &attacker).await;
     let spaces = [&attacker.id, &shared[0], &shared[1]];
 
     let (mut made, mut refused) = (0_usize, 0_usize);
@@ -165,7 +179,7 @@ async fn account_multiplies_its_storage_budget_by_workspaces() {
                 continue;
             }
             refused += 1;
-            let message = refusal(&answer);
+            let message = rejection_message(&answer);
             let named = format!("exceeded storage budget of \"{}\": used ", attacker.id);
             assert!(message.contains(&named) && message.ends_with("limit 16777216"), "{message}");
         }
@@ -206,15 +220,15 @@ async fn account_multiplies_its_storage_budget_by_workspaces() {
         let patch = json!({"metadata": {"labels": {"longshore.dev/account": label}}}).to_string();
         let path = format!("/api/v1/namespaces/{}", shared[0]);
         let merge = "application/merge-patch+json";
-        assert_eq!(with(&kube, Method::PATCH, &path, merge, patch.clone()).await.code, 403);
+        assert_eq!(send_body(&kube, Method::PATCH, &path, merge, patch.clone()).await.code, 403);
         let path = format!("{path}/configmaps/m0");
-        let code = with(&kube, Method::PATCH, &path, merge, patch).await.code;
+        let code = send_body(&kube, Method::PATCH, &path, merge, patch).await.code;
         assert_eq!(code, if label.is_null() { 200 } else { 403 });
     }
 
     // Another account is not affected.
-    let good = Person::register(&server, &cluster).await;
-    let other = client(&cluster, &good).await;
+    let good = PlatformUser::register(&server, &cluster).await;
+    let other = kubernetes_client(&cluster, &good).await;
     let answer = create_config_map(&other, &good, "mine", 500_000).await;
     assert_eq!(answer.code, 201, "{}", answer.text);
     assert_eq!(create_repo(&server, &good, 0).await.code, 201);
@@ -231,12 +245,12 @@ async fn accounts_fill_the_storage_capacity_and_leave_room_for_others() {
     let mut made = 0_usize;
     let mut last = String::new();
     for _ in 0..2 {
-        let attacker = Person::register(&server, &cluster).await;
-        let kube = client(&cluster, &attacker).await;
+        let attacker = PlatformUser::register(&server, &cluster).await;
+        let kube = kubernetes_client(&cluster, &attacker).await;
         for n in 0..20 {
             let answer = create_config_map(&kube, &attacker, &format!("m{n}"), 900_000).await;
             if answer.code != 201 {
-                last = refusal(&answer);
+                last = rejection_message(&answer);
                 break;
             }
             made += 1;
@@ -247,8 +261,8 @@ async fn accounts_fill_the_storage_capacity_and_leave_room_for_others() {
     assert!(last.ends_with(" bytes, capacity 25165824"), "{last}");
 
     // An account with little data can register, store and deploy.
-    let good = Person::register(&server, &cluster).await;
-    let kube = client(&cluster, &good).await;
+    let good = PlatformUser::register(&server, &cluster).await;
+    let kube = kubernetes_client(&cluster, &good).await;
     let answer = create_config_map(&kube, &good, "mine", 300_000).await;
     assert_eq!(answer.code, 201, "{}", answer.text);
     assert_eq!(create_repo(&server, &good, 0).await.code, 201);

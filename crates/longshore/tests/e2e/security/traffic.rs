@@ -28,10 +28,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::hostile_load::on_own_thread;
-use crate::platform::{Person, until};
+use crate::platform::{PlatformUser, until};
 use crate::program::{Server, output};
-use crate::releases::charts::{GREETING, asked, at, keep, until_state};
-use crate::request::{get, send, with};
+use crate::releases::charts::{GREETING, release_body, release_path, upload_chart, wait_for_state};
+use crate::request::{get, send, send_body};
 use crate::target::{Cluster, only_on_embedded};
 
 const JSON: &str = "application/json";
@@ -54,7 +54,7 @@ pub struct RawClient {
 }
 
 impl RawClient {
-    pub fn of(server: &Server) -> Self {
+    pub fn new(server: &Server) -> Self {
         let kubeconfig = Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
         let authority = kubeconfig.clusters[0].cluster.as_ref().unwrap();
         let authority = authority.certificate_authority_data.as_ref().unwrap();
@@ -114,7 +114,7 @@ pub fn raise_open_files() {
     output(std::process::Command::new("prlimit").args(["--pid", &pid, "--nofile=16384:"]));
 }
 
-async fn client_of(kubeconfig: &std::path::Path) -> kube::Client {
+async fn client_from_kubeconfig(kubeconfig: &std::path::Path) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -150,13 +150,13 @@ async fn p99(maps: &Api<ConfigMap>, rounds: usize) -> Duration {
 
 /// Number of connections, bodies and watches that a hostile client holds open.
 #[derive(Clone, Default)]
-struct Held(Arc<AtomicUsize>);
+struct HeldCount(Arc<AtomicUsize>);
 
-impl Held {
+impl HeldCount {
     /// Counts one until the guard is dropped.
-    fn one(&self) -> HeldGuard {
+    fn acquire(&self) -> HeldCountGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        HeldGuard(self.0.clone())
+        HeldCountGuard(self.0.clone())
     }
 
     fn count(&self) -> usize {
@@ -164,16 +164,19 @@ impl Held {
     }
 }
 
-struct HeldGuard(Arc<AtomicUsize>);
+struct HeldCountGuard(Arc<AtomicUsize>);
 
-impl Drop for HeldGuard {
+impl Drop for HeldCountGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Completes one request, so that the connection may be idle, and waits until the server closes it.
-async fn hold_idle<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, held: &Held) -> std::io::Result<()> {
+async fn hold_idle<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    held: &HeldCount,
+) -> std::io::Result<()> {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").await?;
     stream.flush().await?;
     let mut answer = [0; 4096];
@@ -181,39 +184,39 @@ async fn hold_idle<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, held: &Held
     if !answer[..read].starts_with(b"HTTP/1.1 200") {
         return Ok(());
     }
-    let _open = held.one();
+    let _open = held.acquire();
     while stream.read(&mut answer).await? > 0 {}
     Ok(())
 }
 
 /// The attack of one tenant, which reopens closed connections until it is dropped.
-struct Siege {
-    idle: Held,
-    slow: Held,
-    watches: Held,
+struct ConnectionAttack {
+    idle: HeldCount,
+    slow: HeldCount,
+    watches: HeldCount,
     tasks: JoinSet<()>,
 }
 
-impl Siege {
+impl ConnectionAttack {
     /// Starts the attack and returns when the intended number is held.
-    async fn begin(server: &Server, cluster: &Cluster) -> Self {
-        let attacker = Person::register(server, cluster).await;
+    async fn start(server: &Server, cluster: &Cluster) -> Self {
+        let attacker = PlatformUser::register(server, cluster).await;
         let kubeconfig = attacker.kubeconfig(cluster).await;
-        let (hostile, token) = (client_of(&kubeconfig).await, token_in(&kubeconfig));
+        let (hostile, token) = (client_from_kubeconfig(&kubeconfig).await, token_in(&kubeconfig));
         let large: Api<ConfigMap> = Api::namespaced(hostile.clone(), &attacker.id);
         for n in 0..40 {
             large.create(&PostParams::default(), &config_map(&format!("m{n}"), 500_000)).await.unwrap();
         }
         let version = large.list_metadata(&ListParams::default()).await.unwrap().metadata.resource_version;
         let path = format!("/api/v1/namespaces/{}/configmaps", attacker.id);
-        let (idle, slow, watches) = (Held::default(), Held::default(), Held::default());
+        let (idle, slow, watches) = (HeldCount::default(), HeldCount::default(), HeldCount::default());
         let mut siege = Self { idle, slow, watches, tasks: JoinSet::new() };
-        siege.watch(&hostile, WATCHES, &path, version.as_deref());
-        siege.watch(&hostile, 50, &path, None);
-        siege.trickle(server, SLOW, &path, &token);
-        siege.hold_connections(server, IDLE);
+        siege.hold_watches(&hostile, WATCHES, &path, version.as_deref());
+        siege.hold_watches(&hostile, 50, &path, None);
+        siege.hold_slow_bodies(server, SLOW_BODIES, &path, &token);
+        siege.hold_connections(server, IDLE_CONNECTIONS);
         let began = Instant::now();
-        while !siege.is_held() {
+        while !siege.is_established() {
             assert!(began.elapsed() < Duration::from_mins(2), "{}", siege.counts());
             sleep(Duration::from_millis(200)).await;
         }
@@ -221,9 +224,9 @@ impl Siege {
     }
 
     /// True at 90 %, because some are being reopened at any time.
-    fn is_held(&self) -> bool {
-        self.idle.count() >= IDLE * 9 / 10
-            && self.slow.count() >= SLOW * 9 / 10
+    fn is_established(&self) -> bool {
+        self.idle.count() >= IDLE_CONNECTIONS * 9 / 10
+            && self.slow.count() >= SLOW_BODIES * 9 / 10
             && self.watches.count() >= WATCHES * 9 / 10
     }
 
@@ -236,7 +239,7 @@ impl Siege {
     fn hold_connections(&mut self, server: &Server, count: usize) {
         let (kube, platform) = (address_of(server.kube()), address_of(&server.url));
         let connecting = Arc::new(Semaphore::new(32));
-        let tls = RawClient::of(server).tls;
+        let tls = RawClient::new(server).tls;
         for n in 0..count {
             let host = 10 + u8::try_from(n % 5).unwrap();
             let (idle, connecting, tls) = (self.idle.clone(), connecting.clone(), tls.clone());
@@ -262,8 +265,8 @@ impl Siege {
     }
 
     /// Bodies that arrive just fast enough: 1 KiB in each 5 s.
-    fn trickle(&mut self, server: &Server, count: usize, path: &str, token: &str) {
-        let client = Arc::new(RawClient::of(server));
+    fn hold_slow_bodies(&mut self, server: &Server, count: usize, path: &str, token: &str) {
+        let client = Arc::new(RawClient::new(server));
         for _ in 0..count {
             let (slow, client) = (self.slow.clone(), client.clone());
             let (path, token) = (path.to_owned(), token.to_owned());
@@ -273,7 +276,7 @@ impl Siege {
                         sleep(Duration::from_secs(1)).await;
                         continue;
                     };
-                    let open = slow.one();
+                    let open = slow.acquire();
                     let mut answer = [0; 1024];
                     // A response or the end of the connection ends this body.
                     while timeout(Duration::from_secs(5), stream.read(&mut answer)).await.is_err() {
@@ -291,7 +294,7 @@ impl Siege {
 
     /// Opens watches. Without a version a watch begins with all objects, of which the client reads none; with a
     /// version the client reads the events.
-    fn watch(&mut self, client: &kube::Client, count: usize, path: &str, version: Option<&str>) {
+    fn hold_watches(&mut self, client: &kube::Client, count: usize, path: &str, version: Option<&str>) {
         let version = version.map(str::to_owned);
         let query = version.as_ref().map(|version| format!("&resourceVersion={version}")).unwrap_or_default();
         for _ in 0..count {
@@ -304,7 +307,7 @@ impl Siege {
                     if let Ok(mut answer) = answer.map(http::Response::into_body)
                         && is_read
                     {
-                        let _open = watches.one();
+                        let _open = watches.acquire();
                         while let Some(Ok(_)) = answer.frame().await {}
                     } else {
                         // Longer than the server waits for a client that does not read.
@@ -318,13 +321,13 @@ impl Siege {
 }
 
 /// Number of each kind held while another tenant is measured. The tenant's byte budget may reject some.
-const IDLE: usize = 5_000;
-const SLOW: usize = 400;
+const IDLE_CONNECTIONS: usize = 5_000;
+const SLOW_BODIES: usize = 400;
 const WATCHES: usize = 200;
 /// Rounds of a measurement, two samples each.
 const ROUNDS: usize = 400;
 /// Accepted in addition to twice the control.
-const NOISE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 30 } else { 5 });
+const LATENCY_TOLERANCE: Duration = Duration::from_millis(if cfg!(debug_assertions) { 30 } else { 5 });
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenant_holds_connections_bodies_and_watches_and_starves_another() {
@@ -333,20 +336,20 @@ async fn tenant_holds_connections_bodies_and_watches_and_starves_another() {
     }
     raise_open_files();
     let (cluster, server) = Cluster::with_platform().await;
-    let victim = Person::register(&server, &cluster).await;
+    let victim = PlatformUser::register(&server, &cluster).await;
     let kubeconfig = victim.kubeconfig(&cluster).await;
-    let maps: Api<ConfigMap> = Api::namespaced(client_of(&kubeconfig).await, &victim.id);
+    let maps: Api<ConfigMap> = Api::namespaced(client_from_kubeconfig(&kubeconfig).await, &victim.id);
     maps.create(&PostParams::default(), &config_map("canary", 100)).await.unwrap();
-    let package = keep(&server, &victim, &victim.id, GREETING).await;
-    let body = asked(&victim.id, "web", &package, &json!({"greeting": "before"}));
+    let package = upload_chart(&server, &victim, &victim.id, GREETING).await;
+    let body = release_body(&victim.id, "web", &package, &json!({"greeting": "before"}));
     let made = victim.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    until_state(&server, &victim.token, &at(&victim.id, "web"), "active").await;
+    wait_for_state(&server, &victim.token, &release_path(&victim.id, "web"), "active").await;
     let measured = async || {
         let (kubeconfig, namespace) = (kubeconfig.clone(), victim.id.clone());
         // With a new connection.
         let measured = on_own_thread(async move || {
-            p99(&Api::namespaced(client_of(&kubeconfig).await, &namespace), ROUNDS).await
+            p99(&Api::namespaced(client_from_kubeconfig(&kubeconfig).await, &namespace), ROUNDS).await
         });
         measured.await.unwrap()
     };
@@ -354,31 +357,31 @@ async fn tenant_holds_connections_bodies_and_watches_and_starves_another() {
     // Control measurement: the same attack on another server puts the same load on the machine.
     let control = {
         let other = Server::start(&cluster.folder.path().join("other"));
-        let mut siege = Siege::begin(&other, &cluster).await;
+        let mut siege = ConnectionAttack::start(&other, &cluster).await;
         let control = measured().await;
-        assert!(siege.is_held(), "{} after the control", siege.counts());
+        assert!(siege.is_established(), "{} after the control", siege.counts());
         siege.tasks.shutdown().await;
         control
     };
     server.memory();
 
-    let mut siege = Siege::begin(&server, &cluster).await;
+    let mut siege = ConnectionAttack::start(&server, &cluster).await;
     let during = measured().await;
     // The platform still works: a release is upgraded, and an account is registered and provisioned.
     let change = json!({"values": {"greeting": "under attack"}});
-    let upgraded = victim.call(Method::PATCH, &at(&victim.id, "web"), Some(&change)).await;
+    let upgraded = victim.call(Method::PATCH, &release_path(&victim.id, "web"), Some(&change)).await;
     assert_eq!(upgraded.code, 200, "{}", upgraded.text);
     until("the release is upgraded", async || {
         let data = maps.get("web").await.unwrap().data.unwrap_or_default();
         (data["greeting"] == "under attack").then_some(())
     })
     .await;
-    Person::register(&server, &cluster).await;
+    PlatformUser::register(&server, &cluster).await;
     assert_eq!(get(&server.platform(), "/readyz").await.code, 200);
-    assert!(siege.is_held(), "{} after the measurement", siege.counts());
+    assert!(siege.is_established(), "{} after the measurement", siege.counts());
     let peak = server.memory().1;
     println!("p99 {before:?}, control {control:?}, then {during:?}; {}; {} MiB", siege.counts(), peak >> 20);
-    assert!(during <= control * 2 + NOISE, "p99 is {during:?} under attack, control {control:?}");
+    assert!(during <= control * 2 + LATENCY_TOLERANCE, "p99 is {during:?} under attack, control {control:?}");
     assert!(peak < 1_500 << 20, "{} MiB", peak >> 20);
     siege.tasks.shutdown().await;
 }
@@ -392,7 +395,7 @@ async fn unauthenticated_slow_bodies_stop_the_api() {
     let server = Server::start(&folder.path().join("data"));
     let admin = server.client().await;
     let path = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
-    let _slow = RawClient::of(&server).slow_bodies(400, "GET", path, None).await;
+    let _slow = RawClient::new(&server).slow_bodies(400, "GET", path, None).await;
     // By now the server is handling all of them.
     sleep(Duration::from_millis(500)).await;
     for _ in 0..20 {
@@ -407,10 +410,10 @@ async fn slow_body_of_a_tenant_is_given_up() {
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Person::register(&server, &cluster).await;
+    let attacker = PlatformUser::register(&server, &cluster).await;
     let token = token_in(&attacker.kubeconfig(&cluster).await);
     let path = format!("/api/v1/namespaces/{}/configmaps", attacker.id);
-    let mut slow = RawClient::of(&server).slow_body("POST", &path, Some(&token)).await;
+    let mut slow = RawClient::new(&server).slow_body("POST", &path, Some(&token)).await;
     let mut answer = vec![0; 12];
     let read = timeout(Duration::from_secs(30), slow.read_exact(&mut answer)).await;
     read.expect("the server gives up within 30 s").unwrap();
@@ -443,7 +446,7 @@ async fn silent_connections_are_held_for_ever() {
 }
 
 /// A ServiceAccount that may watch ConfigMaps, and a client with its token.
-async fn watcher(cluster: &Cluster, admin: &kube::Client, name: &str) -> kube::Client {
+async fn watcher_client(cluster: &Cluster, admin: &kube::Client, name: &str) -> kube::Client {
     let (namespace, params) = (&cluster.namespace, PostParams::default());
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
     let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
@@ -468,7 +471,7 @@ async fn watcher(cluster: &Cluster, admin: &kube::Client, name: &str) -> kube::C
 }
 
 /// Time until a watch ends after its rights are removed: five seconds, and two for the removal on a busy machine.
-const WATCH_ENDS: Duration = Duration::from_secs(5 + 2);
+const WATCH_END_TIMEOUT: Duration = Duration::from_secs(5 + 2);
 
 #[tokio::test]
 async fn removed_member_keeps_reading_through_an_open_watch() {
@@ -476,15 +479,15 @@ async fn removed_member_keeps_reading_through_an_open_watch() {
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let ana = Person::register(&server, &cluster).await;
-    let bob = Person::register(&server, &cluster).await;
+    let ana = PlatformUser::register(&server, &cluster).await;
+    let bob = PlatformUser::register(&server, &cluster).await;
     let space = format!("watch{}", &ana.id[1..9]);
     ana.workspace(&cluster, &space).await;
-    ana.takes_in(&space, &bob, "developer").await;
+    ana.add_member(&space, &bob, "developer").await;
     let path = format!("/api/v1/namespaces/{space}/configmaps");
     let mut streams = Vec::new();
     for person in [&ana, &bob] {
-        let client = client_of(&person.kubeconfig(&cluster).await).await;
+        let client = client_from_kubeconfig(&person.kubeconfig(&cluster).await).await;
         until("the member may read", async || (get(&client, &path).await.code == 200).then_some(())).await;
         let watch = Request::get(format!("{path}?watch=1")).body(Vec::new()).unwrap();
         streams.push(Box::pin(client.request_stream(watch).await.unwrap()));
@@ -496,8 +499,8 @@ async fn removed_member_keeps_reading_through_an_open_watch() {
     let answer = ana.call(Method::DELETE, &format!("workspaces/{space}/members/{}", bob.id), None).await;
     assert_eq!(answer.code, 200, "{}", answer.text);
     let mut events = Vec::new();
-    let ended = timeout(WATCH_ENDS, removed.read_to_end(&mut events)).await;
-    assert!(ended.is_ok(), "the watch is open {WATCH_ENDS:?} after the removal");
+    let ended = timeout(WATCH_END_TIMEOUT, removed.read_to_end(&mut events)).await;
+    assert!(ended.is_ok(), "the watch is open {WATCH_END_TIMEOUT:?} after the removal");
     let maps: Api<ConfigMap> = Api::namespaced(cluster.client().await, &space);
     maps.create(&PostParams::default(), &config_map("later", 1)).await.unwrap();
     let is_seen = async {
@@ -519,7 +522,7 @@ async fn deleted_service_account_keeps_reading_through_an_open_watch() {
     let admin = cluster.client().await;
     let mut streams = Vec::new();
     for name in ["loses-role", "loses-account"] {
-        let client = watcher(&cluster, &admin, name).await;
+        let client = watcher_client(&cluster, &admin, name).await;
         let path = format!("/api/v1/namespaces/{}/configmaps?watch=1", cluster.namespace);
         let stream = client.request_stream(Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
         streams.push(Box::pin(stream));
@@ -532,7 +535,7 @@ async fn deleted_service_account_keeps_reading_through_an_open_watch() {
     accounts.delete("loses-account", &params).await.unwrap();
     let ended = join_all(streams.into_iter().map(|mut stream| async move {
         let mut events = Vec::new();
-        timeout(WATCH_ENDS, stream.read_to_end(&mut events)).await.is_ok()
+        timeout(WATCH_END_TIMEOUT, stream.read_to_end(&mut events)).await.is_ok()
     }));
     assert_eq!(ended.await, [true, true], "watches of an account without its role, and of one that is gone");
 }
@@ -549,7 +552,8 @@ async fn bearer_token_overrides_a_client_certificate() {
             .unwrap()
     };
     let own =
-        with(&admin, Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews", JSON, "{}").await;
+        send_body(&admin, Method::POST, "/apis/authentication.k8s.io/v1/selfsubjectreviews", JSON, "{}")
+            .await;
     let expected = own.json()["status"]["userInfo"]["username"].clone();
     let answer = send(&admin, review("nonsense")).await;
     assert_eq!(answer.code, 201, "{}", answer.text);
@@ -562,15 +566,15 @@ async fn tenant_writes_through_the_kubernetes_api_without_a_trace() {
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let person = Person::register(&server, &cluster).await;
-    let client = client_of(&person.kubeconfig(&cluster).await).await;
+    let person = PlatformUser::register(&server, &cluster).await;
+    let client = client_from_kubeconfig(&person.kubeconfig(&cluster).await).await;
     let maps = format!("/api/v1/namespaces/{}/configmaps", person.id);
     let body = json!({"metadata": {"name": "traced"}, "data": {"secret": "hunter2"}}).to_string();
-    let made = with(&client, Method::POST, &maps, JSON, body).await;
+    let made = send_body(&client, Method::POST, &maps, JSON, body).await;
     assert_eq!(made.code, 201, "{}", made.text);
     assert_eq!(get(&client, &format!("{maps}/traced")).await.code, 200);
     assert_eq!(get(&client, "/api/v1/namespaces/kube-system/secrets").await.code, 403);
-    let deleted = with(&client, Method::DELETE, &format!("{maps}/traced"), JSON, "").await;
+    let deleted = send_body(&client, Method::DELETE, &format!("{maps}/traced"), JSON, "").await;
     assert_eq!(deleted.code, 200, "{}", deleted.text);
     let log = server.log();
     let lines: Vec<Value> = log

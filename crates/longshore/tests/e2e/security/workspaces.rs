@@ -4,15 +4,15 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::access::kubernetes;
-use crate::platform::{Person, until};
-use crate::request::{Answer, get, with};
+use super::access::kubernetes_client;
+use crate::platform::{PlatformUser, until};
+use crate::request::{HttpResponse, get, send_body};
 use crate::target::Cluster;
 
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
 
 /// Every kind that a tenant may create: API, resource, kind, and its fields besides metadata.
-fn kinds() -> Vec<(&'static str, &'static str, &'static str, Value)> {
+fn tenant_kinds() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let labels = || json!({"app": "x"});
     let container = || json!([{"name": "c", "image": "registry.invalid/x"}]);
     let template = || json!({"metadata": {"labels": labels()}, "spec": {"containers": container()}});
@@ -63,7 +63,7 @@ fn kinds() -> Vec<(&'static str, &'static str, &'static str, Value)> {
 }
 
 /// The resource name with which a ResourceQuota counts a kind.
-fn count(api: &str, resource: &str) -> String {
+fn quota_key(api: &str, resource: &str) -> String {
     match api.strip_prefix("apis/").and_then(|rest| rest.split('/').next()) {
         Some(group) => format!("count/{resource}.{group}"),
         None => format!("count/{resource}"),
@@ -71,25 +71,25 @@ fn count(api: &str, resource: &str) -> String {
 }
 
 /// A tenant with a workspace and a Kubernetes client for it.
-struct Tenant {
+struct WorkspaceTenant {
     cluster: Cluster,
     server: crate::program::Server,
-    person: Person,
-    space: String,
+    person: PlatformUser,
+    workspace_name: String,
     client: kube::Client,
     admin: kube::Client,
 }
 
-impl Tenant {
+impl WorkspaceTenant {
     async fn new(prefix: &str) -> Self {
         let (cluster, server) = Cluster::with_platform().await;
-        let person = Person::register(&server, &cluster).await;
+        let person = PlatformUser::register(&server, &cluster).await;
         let space = format!("{prefix}{}", &person.id[1..9]);
         person.workspace(&cluster, &space).await;
-        let client = kubernetes(&person, &cluster).await;
+        let client = kubernetes_client(&person, &cluster).await;
         let admin = cluster.client().await;
-        let tenant = Self { cluster, server, person, space, client, admin };
-        let accounts = tenant.at("api/v1", "serviceaccounts");
+        let tenant = Self { cluster, server, person, workspace_name: space, client, admin };
+        let accounts = tenant.collection_path("api/v1", "serviceaccounts");
         until("the namespace is complete", async || {
             (get(&tenant.client, &format!("{accounts}/default")).await.code == 200).then_some(())
         })
@@ -97,8 +97,8 @@ impl Tenant {
         tenant
     }
 
-    fn at(&self, api: &str, resource: &str) -> String {
-        format!("/{api}/namespaces/{}/{resource}", self.space)
+    fn collection_path(&self, api: &str, resource: &str) -> String {
+        format!("/{api}/namespaces/{}/{resource}", self.workspace_name)
     }
 
     /// Creates an object as a tenant; `query` may be `?dryRun=All`.
@@ -109,26 +109,26 @@ impl Tenant {
         name: &str,
         fields: &Value,
         query: &str,
-    ) -> Answer {
+    ) -> HttpResponse {
         let version = api.split_once('/').map_or(api, |(_, version)| version);
         let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
         let fields = fields.as_object().unwrap().clone();
         object.as_object_mut().unwrap().extend(fields);
-        let path = format!("{}{query}", self.at(api, resource));
-        with(client, Method::POST, &path, "application/json", object.to_string()).await
+        let path = format!("{}{query}", self.collection_path(api, resource));
+        send_body(client, Method::POST, &path, "application/json", object.to_string()).await
     }
 }
 
 #[tokio::test]
 async fn removed_member_leaves_rolebindings_and_they_are_deleted_unless_kept() {
-    let tenant = Tenant::new("rb").await;
-    let Tenant { cluster, server, person: ana, space, .. } = &tenant;
-    let bindings = tenant.at(RBAC, "rolebindings");
+    let tenant = WorkspaceTenant::new("rb").await;
+    let WorkspaceTenant { cluster, server, person: ana, workspace_name: space, .. } = &tenant;
+    let bindings = tenant.collection_path(RBAC, "rolebindings");
     let left = async |name: &str| get(&tenant.admin, &format!("{bindings}/{name}")).await.code == 200;
     for (name, query, is_kept) in [("kept", "?keepBindings=true", true), ("deleted", "", false)] {
-        let member = Person::register(server, cluster).await;
-        ana.takes_in(space, &member, "developer").await;
-        let client = kubernetes(&member, cluster).await;
+        let member = PlatformUser::register(server, cluster).await;
+        ana.add_member(space, &member, "developer").await;
+        let client = kubernetes_client(&member, cluster).await;
         let fields = json!({
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "longshore-ws-developer"},
             "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": space}],
@@ -149,7 +149,7 @@ async fn removed_member_leaves_rolebindings_and_they_are_deleted_unless_kept() {
         assert_eq!(found["namespace"], space.as_str(), "{told}");
         assert_eq!(found["serviceAccounts"], json!(["default"]), "{told}");
         if is_kept {
-            ana.until(&format!("workspaces/{space}"), |workspace| workspace["ready"] == true).await;
+            ana.wait_until(&format!("workspaces/{space}"), |workspace| workspace["ready"] == true).await;
             assert!(left(name).await, "an administrator of the workspace kept it");
         } else {
             until("the RoleBinding is deleted", async || (!left(name).await).then_some(())).await;
@@ -161,8 +161,9 @@ async fn removed_member_leaves_rolebindings_and_they_are_deleted_unless_kept() {
 
 #[tokio::test]
 async fn tenant_creates_deployments_without_replicas_and_is_stopped_by_the_count() {
-    let tenant = Tenant::new("cnt").await;
-    let (api, resource, kind, fields) = kinds().into_iter().find(|row| row.1 == "deployments").unwrap();
+    let tenant = WorkspaceTenant::new("cnt").await;
+    let (api, resource, kind, fields) =
+        tenant_kinds().into_iter().find(|row| row.1 == "deployments").unwrap();
     let mut made = 0;
     let refused = loop {
         let answer =
@@ -186,14 +187,17 @@ async fn tenant_creates_deployments_without_replicas_and_is_stopped_by_the_count
 
 #[tokio::test]
 async fn every_kind_that_a_tenant_creates_is_counted_and_refused_beyond_its_count() {
-    let tenant = Tenant::new("all").await;
-    let administrator = Person::administrator(&tenant.server, &tenant.cluster).await;
-    let path = format!("workspaces/{}", tenant.space);
-    let counts =
-        get(&tenant.admin, &format!("{}/longshore-counts", tenant.at("api/v1", "resourcequotas"))).await;
+    let tenant = WorkspaceTenant::new("all").await;
+    let administrator = PlatformUser::administrator(&tenant.server, &tenant.cluster).await;
+    let path = format!("workspaces/{}", tenant.workspace_name);
+    let counts = get(
+        &tenant.admin,
+        &format!("{}/longshore-counts", tenant.collection_path("api/v1", "resourcequotas")),
+    )
+    .await;
     let counted: Vec<String> =
         counts.json()["spec"]["hard"].as_object().unwrap().keys().map(ToOwned::to_owned).collect();
-    let words: Vec<String> = kinds().iter().map(|row| count(row.0, row.1)).collect();
+    let words: Vec<String> = tenant_kinds().iter().map(|row| quota_key(row.0, row.1)).collect();
     for word in &counted {
         assert!(words.contains(word), "{word} is not tried");
     }
@@ -204,13 +208,13 @@ async fn every_kind_that_a_tenant_creates_is_counted_and_refused_beyond_its_coun
     }
     let set = administrator.call(Method::PUT, &format!("{path}/quota"), Some(&json!({"quota": quota}))).await;
     assert_eq!(set.code, 200, "{}", set.text);
-    let at = format!("{}/longshore", tenant.at("api/v1", "resourcequotas"));
+    let at = format!("{}/longshore", tenant.collection_path("api/v1", "resourcequotas"));
     until("the quota is in force", async || {
         let hard = get(&tenant.admin, &at).await.json()["status"]["hard"].clone();
         words.iter().all(|word| hard[word] == "0").then_some(())
     })
     .await;
-    for ((api, resource, kind, fields), word) in kinds().into_iter().zip(&words) {
+    for ((api, resource, kind, fields), word) in tenant_kinds().into_iter().zip(&words) {
         let refused = tenant.create(&tenant.client, (api, resource, kind), "x", &fields, "?dryRun=All").await;
         assert_eq!(refused.code, 403, "{word}: {}", refused.text);
         assert!(refused.text.contains("exceeded quota: longshore,"), "{word}: {}", refused.text);
@@ -220,10 +224,10 @@ async fn every_kind_that_a_tenant_creates_is_counted_and_refused_beyond_its_coun
 
 #[tokio::test]
 async fn share_of_a_removed_namespace_stays_taken_while_a_finalizer_keeps_a_claim() {
-    let tenant = Tenant::new("shr").await;
-    let Tenant { person: ana, space, admin, .. } = &tenant;
+    let tenant = WorkspaceTenant::new("shr").await;
+    let WorkspaceTenant { person: ana, workspace_name: space, admin, .. } = &tenant;
     let path = format!("workspaces/{space}");
-    let quota = format!("{}/longshore", tenant.at("api/v1", "resourcequotas"));
+    let quota = format!("{}/longshore", tenant.collection_path("api/v1", "resourcequotas"));
     let storage = async || {
         let found = get(admin, &quota).await.json();
         found["spec"]["hard"]["requests.storage"].as_str().map(ToOwned::to_owned)
@@ -240,13 +244,14 @@ async fn share_of_a_removed_namespace_stays_taken_while_a_finalizer_keeps_a_clai
         let namespaces = workspace["namespaces"].as_array().unwrap();
         workspace["ready"] == true && namespaces.iter().all(|own| own["made"] == true)
     };
-    ana.until(&path, is_made).await;
+    ana.wait_until(&path, is_made).await;
     let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": "kept", "finalizers": ["example.com/kept"]},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     let claims = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims");
     until("the claim is made", async || {
-        let made = with(&tenant.client, Method::POST, &claims, "application/json", claim.to_string()).await;
+        let made =
+            send_body(&tenant.client, Method::POST, &claims, "application/json", claim.to_string()).await;
         (made.code == 201).then_some(())
     })
     .await;
@@ -263,19 +268,22 @@ async fn share_of_a_removed_namespace_stays_taken_while_a_finalizer_keeps_a_clai
     }
     let free = json!({"metadata": {"finalizers": null}}).to_string();
     let freed =
-        with(admin, Method::PATCH, &format!("{claims}/kept"), "application/merge-patch+json", free).await;
+        send_body(admin, Method::PATCH, &format!("{claims}/kept"), "application/merge-patch+json", free)
+            .await;
     assert_eq!(freed.code, 200, "{}", freed.text);
     until("the share is back", async || storage().await.filter(|now| *now == whole)).await;
 }
 
 /// Objects that policies reject in a workspace: resource, name, `spec`, and part of the message; `None` if accepted.
-fn rows(space: &str) -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
-    let pod =
-        |extra: Value| merged(json!({"containers": [{"name": "a", "image": "registry.invalid/x"}]}), &extra);
+fn policy_cases(space: &str) -> Vec<(&'static str, &'static str, Value, Option<&'static str>)> {
+    let pod = |extra: Value| {
+        merge_spec(json!({"containers": [{"name": "a", "image": "registry.invalid/x"}]}), &extra)
+    };
     let port = json!([{"name": "a", "image": "registry.invalid/x", "ports": [{"containerPort": 80, "hostPort": 8080}]}]);
-    let service = |extra: Value| merged(json!({"ports": [{"port": 80}], "selector": {"app": "a"}}), &extra);
-    let balanced = |extra: Value| merged(service(extra), &json!({"type": "LoadBalancer"}));
-    let network = |rules: Value| merged(json!({"podSelector": {}}), &rules);
+    let service =
+        |extra: Value| merge_spec(json!({"ports": [{"port": 80}], "selector": {"app": "a"}}), &extra);
+    let balanced = |extra: Value| merge_spec(service(extra), &json!({"type": "LoadBalancer"}));
+    let network = |rules: Value| merge_spec(json!({"podSelector": {}}), &rules);
     let to = |peer: Value| network(json!({"egress": [{"to": [peer]}], "policyTypes": ["Egress"]}));
     let block = |cidr: &str| to(json!({"ipBlock": {"cidr": cidr}}));
     let private = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"];
@@ -308,14 +316,14 @@ fn rows(space: &str) -> Vec<(&'static str, &'static str, Value, Option<&'static 
     rows
 }
 
-fn merged(mut spec: Value, extra: &Value) -> Value {
+fn merge_spec(mut spec: Value, extra: &Value) -> Value {
     spec.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     spec
 }
 
 #[tokio::test]
 async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused_until_allowed() {
-    let tenant = Tenant::new("pol").await;
+    let tenant = WorkspaceTenant::new("pol").await;
     let at = |resource: &str| match resource {
         "pods" => ("api/v1", "pods", "Pod"),
         "services" => ("api/v1", "services", "Service"),
@@ -324,7 +332,7 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
     let create = async |resource: &str, name: &str, spec: &Value| {
         tenant.create(&tenant.client, at(resource), name, &json!({"spec": spec}), "?dryRun=All").await
     };
-    for (resource, name, spec, refusal) in rows(&tenant.space) {
+    for (resource, name, spec, refusal) in policy_cases(&tenant.workspace_name) {
         let answer = create(resource, name, &spec).await;
         let Some(words) = refusal else {
             assert_eq!(answer.code, 201, "{name}: {}", answer.text);
@@ -337,24 +345,24 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
     }
     let allow =
         ["systemPriorityClasses", "hostPorts", "externalIPs", "loadBalancerAddresses", "openNetworkPolicies"];
-    let path = format!("/apis/longshore.dev/v1alpha1/workspaces/{}", tenant.space);
+    let path = format!("/apis/longshore.dev/v1alpha1/workspaces/{}", tenant.workspace_name);
     let allowed = json!({"spec": {"allow": allow}}).to_string();
     // Tenants cannot grant themselves the exception.
     let kind = "application/merge-patch+json";
-    let own = with(&tenant.client, Method::PATCH, &path, kind, allowed.clone()).await;
+    let own = send_body(&tenant.client, Method::PATCH, &path, kind, allowed.clone()).await;
     assert_eq!(own.code, 403, "{}", own.text);
-    let allowed = with(&tenant.admin, Method::PATCH, &path, kind, allowed).await;
+    let allowed = send_body(&tenant.admin, Method::PATCH, &path, kind, allowed).await;
     assert_eq!(allowed.code, 200, "{}", allowed.text);
     // A new workspace has a quota of 0 load balancers.
-    let administrator = Person::administrator(&tenant.server, &tenant.cluster).await;
-    let path = format!("workspaces/{}", tenant.space);
+    let administrator = PlatformUser::administrator(&tenant.server, &tenant.cluster).await;
+    let path = format!("workspaces/{}", tenant.workspace_name);
     let mut quota = tenant.person.get(&path).await["quota"].clone();
     for word in ["services.loadbalancers", "services.nodeports"] {
         quota[word] = "5".into();
     }
     let set = administrator.call(Method::PUT, &format!("{path}/quota"), Some(&json!({"quota": quota}))).await;
     assert_eq!(set.code, 200, "{}", set.text);
-    for (resource, name, spec, _) in rows(&tenant.space) {
+    for (resource, name, spec, _) in policy_cases(&tenant.workspace_name) {
         until(&format!("{name} is allowed"), async || {
             (create(resource, name, &spec).await.code == 201).then_some(())
         })
@@ -362,7 +370,7 @@ async fn tenant_claims_priority_ports_addresses_and_open_networks_and_is_refused
     }
     // The exception for host ports does not allow other host access.
     let privileged = json!({"securityContext": {"privileged": true}});
-    let container = merged(json!({"name": "a", "image": "registry.invalid/x"}), &privileged);
+    let container = merge_spec(json!({"name": "a", "image": "registry.invalid/x"}), &privileged);
     for spec in [
         json!({"containers": [container]}),
         json!({"hostNetwork": true, "containers": [{"name": "a", "image": "registry.invalid/x"}]}),

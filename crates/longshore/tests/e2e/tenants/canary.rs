@@ -5,18 +5,18 @@ use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
 use serde_json::json;
 
-use crate::platform::{Person, call, unused_phone};
+use crate::platform::{PlatformUser, call, unused_phone};
 use crate::request::{get, send};
 use crate::target::Cluster;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_is_seen_where_it_does_not_belong() {
+async fn one_time_secrets_appear_nowhere_else() {
     let (cluster, server) = Cluster::with_platform().await;
     let platform = server.platform();
     let phone = unused_phone();
     let password = format!("canary-password-{phone}");
     let email = format!("c{phone}@example.com");
-    cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
+    cluster.remove_at_end(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
     let body = json!({"email": email, "phone": phone, "organization": "Acme", "password": password});
     let registered = call(&platform, None, Method::POST, "users", Some(&body)).await;
     assert_eq!(registered.code, 201, "{}", registered.text);
@@ -80,7 +80,7 @@ async fn no_secret_is_seen_where_it_does_not_belong() {
         assert_eq!(answer.code, 200, "{path}");
         seen.push(("an object", answer.text));
     }
-    let person = Person::administrator(&server, &cluster).await;
+    let person = PlatformUser::administrator(&server, &cluster).await;
     seen.push(("an administrator's list", person.call(Method::GET, "users", None).await.text));
     seen.push(("the log at the end", server.log()));
     let secret_part = |token: &str| token.splitn(3, '_').nth(2).unwrap().to_owned();

@@ -5,8 +5,8 @@ use http::Method;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::platform::{Person, unused_phone};
-use crate::request::with;
+use crate::platform::{PlatformUser, unused_phone};
+use crate::request::send_body;
 use crate::target::Cluster;
 
 async fn client(kubeconfig: &std::path::Path) -> kube::Client {
@@ -24,13 +24,13 @@ fn role_binding(name: &str, role: &str, subject: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_gets_more_than_they_were_given_through_kubernetes() {
+async fn kubernetes_api_grants_no_extra_rights() {
     let (cluster, server) = Cluster::with_platform().await;
-    let owner = Person::register(&server, &cluster).await;
-    let developer = Person::register(&server, &cluster).await;
+    let owner = PlatformUser::register(&server, &cluster).await;
+    let developer = PlatformUser::register(&server, &cluster).await;
     let workspace = format!("team-{}", unused_phone());
     owner.workspace(&cluster, &workspace).await;
-    owner.takes_in(&workspace, &developer, "developer").await;
+    owner.add_member(&workspace, &developer, "developer").await;
     let kubeconfig = developer.kubeconfig(&cluster).await;
     let kube = client(&kubeconfig).await;
 
@@ -167,11 +167,11 @@ async fn nobody_gets_more_than_they_were_given_through_kubernetes() {
     ];
     for (what, method, path, media, body) in attempts {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let answer = with(&kube, method.clone(), path, media, body).await;
+        let answer = send_body(&kube, method.clone(), path, media, body).await;
         assert!(matches!(answer.code, 403 | 404), "{what}: {} {}", answer.code, answer.text);
     }
-    impersonation_is_refused(&kube).await;
-    a_privileged_pod_is_refused(&kube, &workspace).await;
+    assert_impersonation_is_rejected(&kube).await;
+    assert_privileged_pod_is_rejected(&kube, &workspace).await;
     let members = owner.get(&format!("workspaces/{workspace}/members")).await;
     let role = |id: &str| {
         let items = members["items"].as_array().unwrap();
@@ -181,7 +181,7 @@ async fn nobody_gets_more_than_they_were_given_through_kubernetes() {
     assert_eq!(role(&owner.id), Some(json!("admin")), "{members}");
 }
 
-async fn impersonation_is_refused(kube: &kube::Client) {
+async fn assert_impersonation_is_rejected(kube: &kube::Client) {
     for (name, value) in [
         ("Impersonate-User", "longshore:user:uaaaaaaaaaa"),
         ("Impersonate-User", "system:serviceaccount:longshore-system:longshore"),
@@ -196,30 +196,30 @@ async fn impersonation_is_refused(kube: &kube::Client) {
     }
 }
 
-async fn a_privileged_pod_is_refused(kube: &kube::Client, namespace: &str) {
+async fn assert_privileged_pod_is_rejected(kube: &kube::Client, namespace: &str) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "root"},
         "spec": {"hostNetwork": true, "containers": [{"name": "a", "image": "a", "securityContext": {"privileged": true}}]},
     });
     let path = format!("/api/v1/namespaces/{namespace}/pods");
-    let answer = with(kube, Method::POST, &path, "application/json", pod.to_string()).await;
+    let answer = send_body(kube, Method::POST, &path, "application/json", pod.to_string()).await;
     assert_eq!(answer.code, 403, "{}", answer.text);
 }
 
 /// Description, user, method, path, body, and accepted status codes.
-type Attempt<'a> = (&'a str, &'a Person, Method, String, Value, &'a [u16]);
+type EscalationAttempt<'a> = (&'a str, &'a PlatformUser, Method, String, Value, &'a [u16]);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_gets_more_than_they_were_given_through_the_platform() {
+async fn platform_api_grants_no_extra_rights() {
     let (cluster, server) = Cluster::with_platform().await;
-    let owner = Person::register(&server, &cluster).await;
-    let member = Person::register(&server, &cluster).await;
-    let stranger = Person::register(&server, &cluster).await;
+    let owner = PlatformUser::register(&server, &cluster).await;
+    let member = PlatformUser::register(&server, &cluster).await;
+    let stranger = PlatformUser::register(&server, &cluster).await;
     let workspace = format!("team-{}", unused_phone());
     owner.workspace(&cluster, &workspace).await;
-    owner.takes_in(&workspace, &member, "developer").await;
+    owner.add_member(&workspace, &member, "developer").await;
     let at = format!("workspaces/{workspace}");
-    let attempts: &[Attempt] = &[
+    let attempts: &[EscalationAttempt] = &[
         ("see a foreign workspace", &stranger, Method::GET, at.clone(), Value::Null, &[404]),
         (
             "join a foreign workspace",

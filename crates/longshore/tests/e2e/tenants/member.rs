@@ -1,30 +1,30 @@
 //! The kubeconfig of a workspace member works in the member's namespaces only.
 
-use crate::platform::{Person, kubectl, unused_phone};
-use crate::target::{Cluster, skipped};
+use crate::platform::{PlatformUser, kubectl, unused_phone};
+use crate::target::{Cluster, report_skipped};
 
 /// Arguments, expected success, and part of the output.
-type Row<'a> = (&'a [&'a str], bool, &'a str);
+type KubectlCase<'a> = (&'a [&'a str], bool, &'a str);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_works_in_the_own_namespaces_and_is_refused_elsewhere() {
+async fn member_kubeconfig_is_limited_to_own_namespaces() {
     if std::env::var_os("LONGSHORE_KUBECTL").is_none() {
-        skipped("LONGSHORE_KUBECTL names no kubectl");
+        report_skipped("LONGSHORE_KUBECTL names no kubectl");
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let owner = Person::register(&server, &cluster).await;
-    let viewer = Person::register(&server, &cluster).await;
-    let stranger = Person::register(&server, &cluster).await;
+    let owner = PlatformUser::register(&server, &cluster).await;
+    let viewer = PlatformUser::register(&server, &cluster).await;
+    let stranger = PlatformUser::register(&server, &cluster).await;
     let workspace = format!("team-{}", unused_phone());
     owner.workspace(&cluster, &workspace).await;
-    owner.takes_in(&workspace, &viewer, "viewer").await;
+    owner.add_member(&workspace, &viewer, "viewer").await;
 
     let own = owner.kubeconfig(&cluster).await;
     let looks = viewer.kubeconfig(&cluster).await;
     let theirs = stranger.kubeconfig(&cluster).await;
     let forbidden = "orbidden";
-    let rows: &[(&std::path::Path, &[Row])] = &[
+    let rows: &[(&std::path::Path, &[KubectlCase])] = &[
         (
             &own,
             &[

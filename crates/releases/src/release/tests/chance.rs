@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use chart_store::{Reader, Source};
+use chart_store::{ChartSource, RepoScope};
 use domain::clock::SystemClock;
 use futures::{StreamExt, stream};
-use helm_release::actions::{Propagation, Rollback, Run, Uninstall, Upgrade, Values};
-use helm_release::hold::lease_name;
+use helm_release::actions::{ActionOptions, Propagation, Rollback, Uninstall, Upgrade, ValuesPolicy};
+use helm_release::lock::lease_name;
 use helm_release::record::Record;
-use helm_release::render::ReadyChart;
-use helm_release::storage::{HELD_BY, Storage, Stored};
+use helm_release::render::PreparedChart;
+use helm_release::storage::{HELD_BY_ANNOTATION, Storage, StoredRecord};
 use helm_release::{Error, Helm, Status};
 use helm_template::data::Members;
 use jiff::{SignedDuration, Timestamp};
@@ -23,34 +23,34 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use kube_apply::{Discovery, Silent};
+use kube_apply::{Discovery, NoProgress};
 use kube_types::HelmRelease;
-use outbound::{Dialer, Policy};
+use outbound::{Dialer, EgressPolicy};
 use serde_json::json;
-use testkit::{Blow, Fault, World, unheld};
+use testkit::{FailurePoint, FaultInjector, TestCluster, without_annotation};
 use tokio::time::timeout;
 use tower::service_fn;
 
 use crate::Releases;
-use crate::stage::{SHOP, archive, releases, started, world_with};
+use crate::testing::{SHOP, chart_archive, provisioned_cluster_with, start_releases, start_with_client};
 
-pub(super) const NAME: &str = "web";
+pub(super) const RELEASE_NAME: &str = "web";
 
 /// Rounds in parallel: each mostly waits.
-const AT_ONCE: usize = 12;
+const MAX_CONCURRENT_ROUNDS: usize = 12;
 
 /// Time limit for convergence on a busy machine.
-const LIMIT: Duration = Duration::from_mins(6);
+const CONVERGENCE_TIMEOUT: Duration = Duration::from_mins(6);
 
 /// One `ConfigMap` for each letter; an uppercase letter is an invalid name.
-pub(super) const MAPS: &str = "{{- range (splitList \"\" .Values.maps) }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ . }}\n{{- end }}\n";
+pub(super) const MAPS_TEMPLATE: &str = "{{- range (splitList \"\" .Values.maps) }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ . }}\n{{- end }}\n";
 
-const WISHES: [&str; 4] = ["a", "ab", "bc", "c"];
+const DESIRED_MAPS: [&str; 4] = ["a", "ab", "bc", "c"];
 
 /// A seeded random number generator.
-struct Chance(AtomicU64);
+struct SeededRng(AtomicU64);
 
-impl Chance {
+impl SeededRng {
     fn new(seed: u64) -> Self {
         Self(AtomicU64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
     }
@@ -67,18 +67,18 @@ impl Chance {
     }
 
     /// A connection that is cut after a random number of writes, once in `one_in` cases.
-    fn fault(&self, one_in: u64) -> Fault {
+    fn fault(&self, one_in: u64) -> FaultInjector {
         if self.below(one_in) > 0 {
-            return Fault::none();
+            return FaultInjector::healthy();
         }
-        let blow = self.one_of(&[Blow::Before, Blow::After]);
-        Fault::after_writes(usize::try_from(self.below(12)).unwrap(), blow)
+        let blow = self.one_of(&[FailurePoint::BeforeHandling, FailurePoint::AfterHandling]);
+        FaultInjector::cut_after_writes(usize::try_from(self.below(12)).unwrap(), blow)
     }
 }
 
 /// A client whose calls are interleaved at random. `lease` redirects its Leases to another namespace.
-fn dawdling(client: Client, seed: u64, lease: Option<&'static str>) -> Client {
-    let chance = Arc::new(Chance::new(seed));
+fn with_random_yields(client: Client, seed: u64, lease: Option<&'static str>) -> Client {
+    let chance = Arc::new(SeededRng::new(seed));
     let call = move |mut request: http::Request<kube::client::Body>| {
         let (client, turns) = (client.clone(), chance.below(12));
         if let Some(elsewhere) = lease.filter(|_| request.uri().path().contains("/leases")) {
@@ -95,104 +95,106 @@ fn dawdling(client: Client, seed: u64, lease: Option<&'static str>) -> Client {
     Client::new(service_fn(call), SHOP)
 }
 
-pub(super) struct Play {
-    pub world: World,
+pub(super) struct TestRound {
+    pub world: TestCluster,
     pub package: String,
-    chart: Arc<ReadyChart>,
+    chart: Arc<PreparedChart>,
     discovery: Discovery,
-    over: AtomicBool,
+    is_over: AtomicBool,
 }
 
-impl Play {
+impl TestRound {
     async fn new() -> Self {
-        Self::of(world_with(None).await, &[("templates/maps.yaml", MAPS)]).await
+        Self::with_templates(provisioned_cluster_with(None).await, &[("templates/maps.yaml", MAPS_TEMPLATE)])
+            .await
     }
 
     /// A round on this cluster, with a chart of these templates.
-    pub async fn of(world: World, templates: &[(&str, &str)]) -> Self {
+    pub async fn with_templates(world: TestCluster, templates: &[(&str, &str)]) -> Self {
         let files: Vec<(&str, &str)> =
             [("values.yaml", "maps: a\n")].iter().chain(templates).copied().collect();
-        let source = Source::Archive(archive("maps", "1.0.0", &files));
-        let platform = releases(&world, &Fault::none()).await;
-        let chart = platform.charts().get(&source, &Reader::Workspace(SHOP.to_owned())).await.unwrap();
-        let discovery = Discovery::read(&world.admin()).await.unwrap();
+        let source = ChartSource::Archive(chart_archive("maps", "1.0.0", &files));
+        let platform = start_releases(&world, &FaultInjector::healthy()).await;
+        let chart = platform.charts().get(&source, &RepoScope::Workspace(SHOP.to_owned())).await.unwrap();
+        let discovery = Discovery::read(&world.admin_client()).await.unwrap();
         Self {
             world,
             package: chart.resolved.package,
-            chart: chart.ready,
+            chart: chart.prepared,
             discovery,
-            over: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         }
     }
 
     pub fn releases(&self) -> Api<HelmRelease> {
-        Api::namespaced(self.world.admin(), SHOP)
+        Api::namespaced(self.world.admin_client(), SHOP)
     }
 
     pub async fn server(&self, client: Client, name: &str) -> Releases {
-        let outgoing = outbound::Client::new(Dialer::new(Policy::default()));
-        started(client, outgoing, Arc::new(SystemClock), name).await
+        let outgoing = outbound::FetchClient::new(Dialer::new(EgressPolicy::default()));
+        start_with_client(client, outgoing, Arc::new(SystemClock), name).await
     }
 
     /// Leads, crashes and restarts until the round is over.
-    async fn serve(&self, name: &str, seed: u64) {
-        let chance = Chance::new(seed);
-        while !self.over.load(Ordering::Relaxed) {
+    async fn run_server(&self, name: &str, seed: u64) {
+        let chance = SeededRng::new(seed);
+        while !self.is_over.load(Ordering::Relaxed) {
             let fault = chance.fault(2);
-            let client = fault.over(dawdling(self.world.platform(), chance.below(1 << 30), None));
+            let client =
+                fault.wrap(with_random_yields(self.world.platform_client(), chance.below(1 << 30), None));
             let leading = async {
                 let server = self.server(client, name).await;
-                server.lead().await
+                server.run_as_leader().await
             };
             let over = async {
-                while !self.over.load(Ordering::Relaxed) {
+                while !self.is_over.load(Ordering::Relaxed) {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             };
             tokio::select! {
                 biased;
-                () = fault.cut() => {}
+                () = fault.wait_until_disconnected() => {}
                 () = over => {}
                 _ = leading => {}
             }
-            self.run_out(name).await;
+            self.expire_lease(name).await;
         }
     }
 
     /// Expires the Lease of a crashed server instead of waiting ten seconds.
-    async fn run_out(&self, holder: &str) {
-        let leases: Api<Lease> = Api::namespaced(self.world.admin(), SHOP);
-        let Some(lease) = leases.get_opt(&lease_name(NAME)).await.unwrap() else { return };
+    async fn expire_lease(&self, holder: &str) {
+        let leases: Api<Lease> = Api::namespaced(self.world.admin_client(), SHOP);
+        let Some(lease) = leases.get_opt(&lease_name(RELEASE_NAME)).await.unwrap() else { return };
         let held = lease.spec.and_then(|spec| spec.holder_identity).is_some_and(|by| by.starts_with(holder));
         if held {
             let patch = Patch::Merge(json!({"spec": {"holderIdentity": null}}));
             // The Lease may be deleted concurrently.
-            let _ = leases.patch(&lease_name(NAME), &PatchParams::default(), &patch).await;
+            let _ = leases.patch(&lease_name(RELEASE_NAME), &PatchParams::default(), &patch).await;
         }
     }
 
     /// Writes random specs and returns the last one.
-    async fn wish(&self, seed: u64) -> Option<&'static str> {
-        let chance = Chance::new(seed);
+    async fn write_random_specs(&self, seed: u64) -> Option<&'static str> {
+        let chance = SeededRng::new(seed);
         let mut last = None;
         for _ in 0..4 {
-            last = (chance.below(5) > 0).then(|| chance.one_of(&WISHES));
-            self.ask(last).await;
+            last = (chance.below(5) > 0).then(|| chance.one_of(&DESIRED_MAPS));
+            self.write_spec(last).await;
             tokio::time::sleep(Duration::from_millis(chance.below(120))).await;
         }
         last
     }
 
-    async fn ask(&self, letters: Option<&str>) {
+    async fn write_spec(&self, letters: Option<&str>) {
         let Some(letters) = letters else {
             // The release may not exist.
-            let _ = self.releases().delete(NAME, &DeleteParams::default()).await;
+            let _ = self.releases().delete(RELEASE_NAME, &DeleteParams::default()).await;
             return;
         };
         let release = json!({
-            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": NAME},
+            "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": RELEASE_NAME},
             "spec": {
-                "name": NAME, "source": {"package": self.package}, "valuesObject": {"maps": letters},
+                "name": RELEASE_NAME, "source": {"package": self.package}, "valuesObject": {"maps": letters},
                 "options": {"enforce": true, "timeout": "2s"},
                 // The `helm` command deletes without coordination: objects may disappear under a revision that was just deployed.
                 "interval": "2s", "driftDetection": {"mode": "enabled"},
@@ -202,10 +204,16 @@ impl Play {
         let written = async {
             loop {
                 let patch = Patch::Merge(json!({"spec": {"valuesObject": {"maps": letters}}}));
-                match self.releases().get_opt(NAME).await.unwrap() {
+                match self.releases().get_opt(RELEASE_NAME).await.unwrap() {
                     // A release that is being deleted must disappear first.
                     Some(there) if there.metadata.deletion_timestamp.is_some() => {}
-                    Some(_) if self.releases().patch(NAME, &PatchParams::default(), &patch).await.is_ok() => {
+                    Some(_)
+                        if self
+                            .releases()
+                            .patch(RELEASE_NAME, &PatchParams::default(), &patch)
+                            .await
+                            .is_ok() =>
+                    {
                         return;
                     }
                     None if self.releases().create(&PostParams::default(), &release).await.is_ok() => return,
@@ -214,34 +222,34 @@ impl Play {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(LIMIT, written).await.expect("what is deleted is gone after a while");
+        timeout(CONVERGENCE_TIMEOUT, written).await.expect("what is deleted is gone after a while");
     }
 
     /// Acts as the `helm` command, without a Lease that servers observe.
-    async fn command(&self, seed: u64) {
-        let chance = Chance::new(seed);
+    async fn run_helm_cli(&self, seed: u64) {
+        let chance = SeededRng::new(seed);
         for turn in 0..3 {
             tokio::time::sleep(Duration::from_millis(chance.below(150))).await;
             let fault = chance.fault(4);
-            let client = dawdling(self.world.admin(), seed + turn, Some("default"));
-            let client = fault.over(unheld(client, SHOP, HELD_BY));
+            let client = with_random_yields(self.world.admin_client(), seed + turn, Some("default"));
+            let client = fault.wrap(without_annotation(client, SHOP, HELD_BY_ANNOTATION));
             let helm =
                 Helm::new(client.clone(), client, self.discovery.clone(), Arc::new(SystemClock), "cli");
             tokio::select! {
                 biased;
-                () = fault.cut() => self.grow_old().await,
+                () = fault.wait_until_disconnected() => self.expire_pending_operation().await,
                 // Errors caused by the other actors are expected.
-                _ = self.act(&helm, &chance) => {}
+                _ = self.random_helm_action(&helm, &chance) => {}
             }
         }
     }
 
     /// Ages an operation that the `helm` command left unfinished. It holds no Lease, so servers give it up after five minutes.
-    async fn grow_old(&self) {
-        let storage = Storage::new(self.world.admin(), SHOP, Arc::new(SystemClock));
-        let Some(mut last) = storage.last(NAME).await.unwrap() else { return };
+    async fn expire_pending_operation(&self) {
+        let storage = Storage::new(self.world.admin_client(), SHOP, Arc::new(SystemClock));
+        let Some(mut last) = storage.newest(RELEASE_NAME).await.unwrap() else { return };
         let info = &mut last.record.info;
-        if (info.status.is_pending() || info.status == Status::Uninstalling) && !last.held {
+        if (info.status.is_pending() || info.status == Status::Uninstalling) && !last.has_lease {
             let long_ago = Timestamp::now() - SignedDuration::from_mins(10);
             (info.last_deployed, info.deleted) = (long_ago.into(), long_ago.into());
             // Another actor may finish it concurrently.
@@ -249,11 +257,12 @@ impl Play {
         }
     }
 
-    async fn act(&self, helm: &Helm, chance: &Chance) -> Result<(), Error> {
-        let (name, namespace, run) = (NAME.to_owned(), SHOP.to_owned(), Run::new(&Silent));
+    async fn random_helm_action(&self, helm: &Helm, chance: &SeededRng) -> Result<(), Error> {
+        let (name, namespace, run) =
+            (RELEASE_NAME.to_owned(), SHOP.to_owned(), ActionOptions::new(&NoProgress));
         match chance.below(5) {
             0 => {
-                let back = Rollback { name, namespace, revision: 0, cleanup_on_fail: false, run };
+                let back = Rollback { name, namespace, revision: 0, cleanup_on_fail: false, options: run };
                 helm.rollback(&back).await.map(drop)
             }
             1 => {
@@ -265,8 +274,8 @@ impl Play {
                     keep_history,
                     ignore_not_found: false,
                     propagation,
-                    interrupts: true,
-                    run,
+                    ignore_pending: true,
+                    options: run,
                 };
                 helm.uninstall(&gone).await.map(drop)
             }
@@ -276,7 +285,7 @@ impl Play {
                     namespace,
                     chart: self.chart.clone(),
                     values: values(chance.one_of(&["a", "bd", "d", "cX"])),
-                    old_values: Values::Reset,
+                    values_policy: ValuesPolicy::Reset,
                     labels: [].into(),
                     install: true,
                     create_namespace: false,
@@ -285,7 +294,7 @@ impl Play {
                     subchart_notes: false,
                     atomic: false,
                     cleanup_on_fail: false,
-                    run,
+                    options: run,
                 };
                 helm.upgrade(&wanted).await.map(drop)
             }
@@ -293,31 +302,34 @@ impl Play {
     }
 
     /// Waits until the desired state is reached.
-    pub async fn reach(&self, seed: u64, wish: Option<&str>) {
+    pub async fn wait_for_convergence(&self, seed: u64, wish: Option<&str>) {
         let truth = async {
-            while !is_one_truth(wish, &self.found().await) {
+            while !is_converged(wish, &self.observe().await) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        if timeout(LIMIT, truth).await.is_err() {
-            let found = self.found().await;
-            panic!("seed {seed}: wished for {wish:?}, found {found:?} after {:#?}", self.history().await);
+        if timeout(CONVERGENCE_TIMEOUT, truth).await.is_err() {
+            let found = self.observe().await;
+            panic!(
+                "seed {seed}: wished for {wish:?}, found {found:?} after {:#?}",
+                self.describe_history().await
+            );
         }
     }
 
     /// A description of each revision, for the failure message.
-    async fn history(&self) -> Vec<String> {
-        let storage = Storage::new(self.world.admin(), SHOP, Arc::new(SystemClock));
-        let told = |stored: Stored| {
+    async fn describe_history(&self) -> Vec<String> {
+        let storage = Storage::new(self.world.admin_client(), SHOP, Arc::new(SystemClock));
+        let told = |stored: StoredRecord| {
             let Record { version, info, config, .. } = stored.record;
             format!("{version} {}: {} {config:?}", info.status, info.description)
         };
-        storage.history(NAME).await.unwrap().into_iter().map(told).collect()
+        storage.history(RELEASE_NAME).await.unwrap().into_iter().map(told).collect()
     }
 
     /// Status, records and objects, for comparison.
-    async fn found(&self) -> (Option<String>, Vec<String>, String) {
-        let release = self.releases().get_opt(NAME).await.unwrap();
+    async fn observe(&self) -> (Option<String>, Vec<String>, String) {
+        let release = self.releases().get_opt(RELEASE_NAME).await.unwrap();
         let state = release.map(|release| {
             let current = release.metadata.generation;
             let status = release.status.unwrap_or_default();
@@ -325,13 +337,15 @@ impl Play {
             format!("{}{}", status.state, if settled { "" } else { "…" })
         });
         let owned = ListParams::default().labels("owner=helm");
-        let records = Api::<Secret>::namespaced(self.world.admin(), SHOP).list(&owned).await.unwrap().items;
+        let records =
+            Api::<Secret>::namespaced(self.world.admin_client(), SHOP).list(&owned).await.unwrap().items;
         let labels = records.into_iter().map(|record| record.metadata.labels.unwrap());
         let mut records: Vec<(i64, String)> =
             labels.map(|labels| (labels["version"].parse().unwrap(), labels["status"].clone())).collect();
         records.sort();
         let made = ListParams::default().labels("app.kubernetes.io/managed-by=Helm");
-        let maps = Api::<ConfigMap>::namespaced(self.world.admin(), SHOP).list(&made).await.unwrap().items;
+        let maps =
+            Api::<ConfigMap>::namespaced(self.world.admin_client(), SHOP).list(&made).await.unwrap().items;
         let mut maps: Vec<String> = maps.into_iter().filter_map(|map| map.metadata.name).collect();
         maps.sort();
         (state, records.into_iter().map(|(_, status)| status).collect(), maps.concat())
@@ -344,7 +358,7 @@ fn values(letters: &str) -> Arc<Members> {
 }
 
 /// Whether exactly the desired state was found.
-fn is_one_truth(wish: Option<&str>, (state, records, maps): &(Option<String>, Vec<String>, String)) -> bool {
+fn is_converged(wish: Option<&str>, (state, records, maps): &(Option<String>, Vec<String>, String)) -> bool {
     match (wish, records.split_last()) {
         (None, None) => state.is_none() && maps.is_empty(),
         (Some(letters), Some((newest, before))) => {
@@ -361,36 +375,36 @@ fn is_one_truth(wish: Option<&str>, (state, records, maps): &(Option<String>, Ve
     }
 }
 
-async fn round(seed: u64) {
-    let play = Play::new().await;
+async fn run_round(seed: u64) {
+    let play = TestRound::new().await;
     let acting = async {
-        let (wish, ()) = futures::join!(play.wish(seed * 8), play.command(seed * 8 + 1));
-        play.over.store(true, Ordering::Relaxed);
+        let (wish, ()) = futures::join!(play.write_random_specs(seed * 8), play.run_helm_cli(seed * 8 + 1));
+        play.is_over.store(true, Ordering::Relaxed);
         wish
     };
     let (wish, (), ()) =
-        futures::join!(acting, play.serve("one", seed * 8 + 2), play.serve("two", seed * 8 + 3));
+        futures::join!(acting, play.run_server("one", seed * 8 + 2), play.run_server("two", seed * 8 + 3));
     // Writes in flight at the crash may have arrived since.
-    play.grow_old().await;
+    play.expire_pending_operation().await;
     // The last server has exclusive access.
-    let last = play.server(play.world.platform(), "three").await;
+    let last = play.server(play.world.platform_client(), "three").await;
     let settled = async {
         if wish.is_none() {
             // A release that the `helm` command created since has no owner: adopt it and delete it.
-            play.ask(Some("a")).await;
-            play.reach(seed, Some("a")).await;
-            play.ask(None).await;
+            play.write_spec(Some("a")).await;
+            play.wait_for_convergence(seed, Some("a")).await;
+            play.write_spec(None).await;
         }
-        play.reach(seed, wish).await;
+        play.wait_for_convergence(seed, wish).await;
     };
     tokio::select! {
         () = settled => {}
-        _ = last.lead() => unreachable!("it leads for ever"),
+        _ = last.run_as_leader() => unreachable!("it leads for ever"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_meets_there_is_one_truth() {
+async fn concurrent_writers_converge() {
     let seeds = std::env::var("LONGSHORE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(100);
-    stream::iter(0..seeds).map(round).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    stream::iter(0..seeds).map(run_round).buffer_unordered(MAX_CONCURRENT_ROUNDS).collect::<Vec<()>>().await;
 }

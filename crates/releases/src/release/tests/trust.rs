@@ -15,8 +15,8 @@ use super::*;
 const OTHER: &str = "other";
 
 /// A deployed release with the `ServiceAccount` `strong`.
-async fn stage(more: Value) -> Stage {
-    let stage = Stage::new().await;
+async fn strong_harness(more: Value) -> TestHarness {
+    let stage = TestHarness::new().await;
     let strong = json!([{"kind": "ServiceAccount", "namespace": SHOP, "name": "strong"}]);
     let binding = |namespace: &str| {
         json!({
@@ -37,24 +37,24 @@ async fn stage(more: Value) -> Stage {
                 "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": SHOP}}}),
         ])
         .await;
-    let package = stage.keep(web()).await;
-    let mut spec = spec("web", &package);
+    let package = stage.store_chart(web_chart()).await;
+    let mut spec = release_spec("web", &package);
     spec["serviceAccountName"] = "strong".into();
     for (key, value) in more.as_object().unwrap() {
         spec[key] = value.clone();
     }
-    stage.write("web", spec).await.unwrap();
-    stage.until_state("web", "active").await;
+    stage.create_release("web", spec).await.unwrap();
+    stage.wait_for_state("web", "active").await;
     stage
 }
 
-fn map(name: &str) -> String {
+fn config_map_manifest(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {OTHER}}}\n")
 }
 
 /// Adds hooks and objects to the latest record.
-async fn forge(stage: &Stage) {
-    let secrets = stage.of::<Secret>();
+async fn forge_latest_record(stage: &TestHarness) {
+    let secrets = stage.namespaced_api::<Secret>();
     let of_release = ListParams::default().labels("owner=helm,name=web");
     let mut all = secrets.list(&of_release).await.unwrap().items;
     all.sort_by_key(|secret| secret.metadata.labels.as_ref().unwrap()["version"].parse::<i64>().unwrap());
@@ -65,13 +65,13 @@ async fn forge(stage: &Stage) {
     record.hooks.push(HookRecord {
         name: "loot-hook".into(),
         kind: "ConfigMap".into(),
-        manifest: map("loot-hook"),
+        manifest: config_map_manifest("loot-hook"),
         events: events.map(str::to_owned).to_vec(),
         ..HookRecord::default()
     });
     for name in ["loot-manifest", "prey"] {
         record.manifest.push_str("---\n");
-        record.manifest.push_str(&map(name));
+        record.manifest.push_str(&config_map_manifest(name));
     }
     secret.data = Some([("release".to_owned(), ByteString(record.encode().unwrap().into_bytes()))].into());
     let name = secret.metadata.name.clone().unwrap();
@@ -79,8 +79,8 @@ async fn forge(stage: &Stage) {
 }
 
 /// The `ConfigMap` names in the other namespace.
-async fn others(stage: &Stage) -> Vec<String> {
-    let maps: Api<ConfigMap> = Api::namespaced(stage.world.admin(), OTHER);
+async fn other_config_maps(stage: &TestHarness) -> Vec<String> {
+    let maps: Api<ConfigMap> = Api::namespaced(stage.world.admin_client(), OTHER);
     let all = maps.list(&ListParams::default()).await.unwrap().items;
     let names = all.into_iter().filter_map(|map| map.metadata.name);
     names.filter(|name| name != "kube-root-ca.crt").collect()
@@ -88,70 +88,70 @@ async fn others(stage: &Stage) -> Vec<String> {
 
 #[tokio::test]
 async fn drift_correction_of_forged_record_gains_nothing() {
-    let stage = stage(json!({"interval": "300ms", "driftDetection": {"mode": "enabled"}})).await;
-    forge(&stage).await;
+    let stage = strong_harness(json!({"interval": "300ms", "driftDetection": {"mode": "enabled"}})).await;
+    forge_latest_record(&stage).await;
     // Several intervals. A slow machine can only hide a failure, not cause one.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(others(&stage).await, ["prey"]);
+    assert_eq!(other_config_maps(&stage).await, ["prey"]);
 }
 
 #[tokio::test]
 async fn upgrade_over_forged_record_prunes_nothing_of_others() {
-    let stage = stage(json!({})).await;
-    forge(&stage).await;
-    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "next"}}})).await;
-    until("it is deployed", async || {
-        let map = stage.of::<ConfigMap>().get("web").await.unwrap();
+    let stage = strong_harness(json!({})).await;
+    forge_latest_record(&stage).await;
+    stage.patch_release("web", json!({"spec": {"valuesObject": {"greeting": "next"}}})).await;
+    wait_for("it is deployed", async || {
+        let map = stage.namespaced_api::<ConfigMap>().get("web").await.unwrap();
         (map.data.unwrap()["greeting"] == "next").then_some(())
     })
     .await;
-    stage.until_state("web", "active").await;
-    assert_eq!(others(&stage).await, ["prey"]);
+    stage.wait_for_state("web", "active").await;
+    assert_eq!(other_config_maps(&stage).await, ["prey"]);
     // The release's own revision is trusted and is removed with its rights.
-    stage.of::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
-    stage.until_gone(&stage.of::<HelmRelease>(), "web").await;
-    assert_eq!(others(&stage).await, ["prey"]);
+    stage.namespaced_api::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
+    stage.wait_until_deleted(&stage.namespaced_api::<HelmRelease>(), "web").await;
+    assert_eq!(other_config_maps(&stage).await, ["prey"]);
 }
 
 #[tokio::test]
 async fn remediation_with_forged_record_gains_nothing() {
-    let stage = stage(json!({"remediation": {"strategy": "rollback", "retries": 0}})).await;
-    forge(&stage).await;
+    let stage = strong_harness(json!({"remediation": {"strategy": "rollback", "retries": 0}})).await;
+    forge_latest_record(&stage).await;
     let broken = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: broken\n  annotations: {x: 1}\n";
-    stage.change("web", json!({"spec": {"valuesObject": {"extra": broken}}})).await;
-    stage.until_state("web", "failed").await;
-    assert_eq!(others(&stage).await, ["prey"]);
+    stage.patch_release("web", json!({"spec": {"valuesObject": {"extra": broken}}})).await;
+    stage.wait_for_state("web", "failed").await;
+    assert_eq!(other_config_maps(&stage).await, ["prey"]);
 }
 
 #[tokio::test]
 async fn uninstallation_with_forged_record_gains_nothing() {
-    let stage = stage(json!({})).await;
-    forge(&stage).await;
-    stage.of::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
-    until("it was tried", async || {
-        let release = stage.of::<HelmRelease>().get("web").await.unwrap();
+    let stage = strong_harness(json!({})).await;
+    forge_latest_record(&stage).await;
+    stage.namespaced_api::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
+    wait_for("it was tried", async || {
+        let release = stage.namespaced_api::<HelmRelease>().get("web").await.unwrap();
         release.status.unwrap().message.contains("forbidden").then_some(())
     })
     .await;
-    assert_eq!(others(&stage).await, ["prey"]);
+    assert_eq!(other_config_maps(&stage).await, ["prey"]);
 }
 
 #[tokio::test]
 async fn trusted_revisions_are_those_that_helm_keeps() {
-    let stage = stage(json!({"options": {"maxHistory": 2}})).await;
+    let stage = strong_harness(json!({"options": {"maxHistory": 2}})).await;
     for greeting in ["b", "c", "d"] {
-        stage.change("web", json!({"spec": {"valuesObject": {"greeting": greeting}}})).await;
-        stage.until_state("web", "active").await;
+        stage.patch_release("web", json!({"spec": {"valuesObject": {"greeting": greeting}}})).await;
+        stage.wait_for_state("web", "active").await;
     }
-    let revisions = stage.until_state("web", "active").await.status.unwrap().revisions;
+    let revisions = stage.wait_for_state("web", "active").await.status.unwrap().revisions;
     let numbers: Vec<i64> = revisions.iter().map(|entry| entry.revision).collect();
     assert_eq!(numbers, [3, 4]);
     assert!(revisions.iter().all(|entry| entry.digest.len() == 64 && entry.by.ends_with(":shop:strong")));
 }
 
 /// Copies the first record to another revision, as a tenant can.
-async fn forge_revision(stage: &Stage, revision: i64) -> String {
-    let secrets = stage.of::<Secret>();
+async fn forge_revision(stage: &TestHarness, revision: i64) -> String {
+    let secrets = stage.namespaced_api::<Secret>();
     let mut secret = secrets.get(&secret_name("web", 1)).await.unwrap();
     let mut record = Record::decode(&secret.data.as_ref().unwrap()["release"].0).unwrap();
     record.version = revision;
@@ -169,30 +169,30 @@ async fn forge_revision(stage: &Stage, revision: i64) -> String {
 
 #[tokio::test]
 async fn tenant_forges_records_with_extreme_revisions_and_stops_no_operation() {
-    let stage = stage(json!({})).await;
+    let stage = strong_harness(json!({})).await;
     for revision in [i64::MAX, i64::MIN, -1, 0, MAX_REVISION + 1] {
         forge_revision(&stage, revision).await;
     }
     let upgraded = async |greeting: &str| {
-        stage.change("web", json!({"spec": {"valuesObject": {"greeting": greeting}}})).await;
-        until("it is deployed", async || {
-            let map = stage.of::<ConfigMap>().get("web").await.unwrap();
+        stage.patch_release("web", json!({"spec": {"valuesObject": {"greeting": greeting}}})).await;
+        wait_for("it is deployed", async || {
+            let map = stage.namespaced_api::<ConfigMap>().get("web").await.unwrap();
             (map.data.unwrap()["greeting"] == *greeting).then_some(())
         })
         .await;
-        stage.until_state("web", "active").await.status.unwrap().helm.unwrap().revision
+        stage.wait_for_state("web", "active").await.status.unwrap().helm.unwrap().revision
     };
     assert_eq!(upgraded("second").await, 2);
 
     // The highest revision is a valid record, and no other can follow it.
     let highest = forge_revision(&stage, MAX_REVISION).await;
-    stage.change("web", json!({"spec": {"valuesObject": {"greeting": "third"}}})).await;
-    let status = stage.until_state("web", "failed").await.status.unwrap();
+    stage.patch_release("web", json!({"spec": {"valuesObject": {"greeting": "third"}}})).await;
+    let status = stage.wait_for_state("web", "failed").await.status.unwrap();
     assert!(status.message.contains("cannot have revision 2147483648"), "{}", status.message);
-    stage.of::<Secret>().delete(&highest, &DeleteParams::default()).await.unwrap();
+    stage.namespaced_api::<Secret>().delete(&highest, &DeleteParams::default()).await.unwrap();
     assert_eq!(upgraded("fourth").await, 3);
 
-    stage.of::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
-    stage.until_gone(&stage.of::<HelmRelease>(), "web").await;
-    assert!(stage.of::<ConfigMap>().get_opt("web").await.unwrap().is_none());
+    stage.namespaced_api::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
+    stage.wait_until_deleted(&stage.namespaced_api::<HelmRelease>(), "web").await;
+    assert!(stage.namespaced_api::<ConfigMap>().get_opt("web").await.unwrap().is_none());
 }

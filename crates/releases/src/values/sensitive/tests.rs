@@ -13,8 +13,8 @@ fn chart(schema: Option<&Value>) -> Chart {
     Chart { schema: schema.map(|schema| Bytes::from(schema.to_string())), ..Chart::default() }
 }
 
-fn gathered(values: &str, from_secrets: &[&str]) -> Gathered {
-    Gathered {
+fn merged_values(values: &str, from_secrets: &[&str]) -> MergedValues {
+    MergedValues {
         values: yaml::parse_map(values.as_bytes(), "").unwrap(),
         from_secrets: from_secrets.iter().map(|pointer| (*pointer).to_owned()).collect(),
         hash: String::new(),
@@ -29,7 +29,7 @@ fn secret(key: &str, text: &str) -> Object {
 }
 
 #[test]
-fn what_the_schema_calls_secret() {
+fn schema_secrets_are_masked() {
     let schema = json!({
         "properties": {
             "db": {"$ref": "#/definitions/database"},
@@ -42,7 +42,7 @@ fn what_the_schema_calls_secret() {
     });
     let values = "db: {host: h, password: p1, next: {password: longer-secret}}\n\
         users: [{name: ann, token: 12345678}]\nextra: {a: {b: c}}\n";
-    let sensitive = Sensitive::of(&chart(Some(&schema)), &gathered(values, &[]), &[]);
+    let sensitive = SensitiveValues::from_chart(&chart(Some(&schema)), &merged_values(values, &[]), &[]);
     let plain = json!({
         "db": {"host": "h", "password": "p1", "next": {"password": "longer-secret"}},
         "users": [{"name": "ann", "token": 12_345_678}], "extra": {"a": {"b": "c"}}, "port": 12_345_678,
@@ -59,27 +59,29 @@ fn what_the_schema_calls_secret() {
 }
 
 #[test]
-fn schemas_of_subcharts_count_in_their_own_place() {
+fn subchart_schemas_apply_to_subchart_values() {
     let mut child = chart(Some(&json!({"properties": {"key": {"writeOnly": true}}})));
     child.metadata.name = "child".into();
     let parent = Chart { dependencies: vec![child], ..chart(None) };
-    let sensitive = Sensitive::of(&parent, &gathered("key: open\nchild: {key: shut}", &[]), &[]);
+    let sensitive =
+        SensitiveValues::from_chart(&parent, &merged_values("key: open\nchild: {key: shut}", &[]), &[]);
     let plain = json!({"key": "open", "child": {"key": "shut"}});
     assert_eq!(sensitive.mask_values(&plain), json!({"key": "open", "child": {"key": "[masked]"}}));
 }
 
 #[test]
-fn schema_without_an_end_masks_all_values() {
+fn recursive_schema_masks_all_values() {
     let schema = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}], "properties": {"a": {"writeOnly": true}}});
-    let sensitive = Sensitive::of(&chart(Some(&schema)), &gathered("a: x", &[]), &[]);
+    let sensitive = SensitiveValues::from_chart(&chart(Some(&schema)), &merged_values("a: x", &[]), &[]);
     assert_eq!(sensitive.mask_values(&json!({"a": "x", "b": "y"})), json!("[masked]"));
 }
 
 #[test]
-fn what_came_from_a_secret_is_masked_in_every_form() {
+fn secret_values_are_masked_in_every_encoding() {
     let key = "-----BEGIN KEY-----\nMIIEabcdefgh\n-----END KEY-----\n";
     let values = format!("password: p@ss\"word\nkey: {}\n", Value::from(key));
-    let sensitive = Sensitive::of(&chart(None), &gathered(&values, &["/password", "/key"]), &[]);
+    let sensitive =
+        SensitiveValues::from_chart(&chart(None), &merged_values(&values, &["/password", "/key"]), &[]);
     for offset in 0..4 {
         let around = format!("{}p@ss\"word and more", "x".repeat(offset));
         let masked = sensitive.mask_text(&STANDARD.encode(&around));
@@ -94,9 +96,9 @@ fn what_came_from_a_secret_is_masked_in_every_form() {
 }
 
 #[test]
-fn of_a_secret_nothing_is_shown_and_its_texts_nowhere_else() {
+fn secret_data_is_masked_everywhere() {
     let object = secret("password", "correct horse");
-    let sensitive = Sensitive::of_objects([&object]);
+    let sensitive = SensitiveValues::from_objects([&object]);
     assert_eq!(sensitive.mask(object.value())["data"], json!({"password": "[masked]"}));
     let plain = json!({"kind": "ConfigMap", "data": {"url": "x://a:correct horse@db", "correct horse": 1}});
     assert_eq!(
@@ -104,14 +106,14 @@ fn of_a_secret_nothing_is_shown_and_its_texts_nowhere_else() {
         json!({"kind": "ConfigMap", "data": {"url": "x://a:[masked]@db", "[masked]": 1}})
     );
     // Texts of fewer than eight characters are not searched.
-    assert_eq!(Sensitive::of_objects([&secret("p", "horse")]).mask_text("horse"), "horse");
+    assert_eq!(SensitiveValues::from_objects([&secret("p", "horse")]).mask_text("horse"), "horse");
 }
 
 #[test]
-fn texts_that_overlap_are_masked_together_and_long_ones_whole() {
+fn overlapping_and_long_texts_are_masked() {
     let long = "0123456789".repeat(300);
     let objects = [secret("a", "abcdefgh"), secret("b", "ghijklmn"), secret("c", &long)];
-    let sensitive = Sensitive::of_objects(&objects);
+    let sensitive = SensitiveValues::from_objects(&objects);
     assert_eq!(sensitive.mask_text("<abcdefghijklmn>"), "<[masked]>");
     assert_eq!(sensitive.mask_text(&format!("<{long}>")), "<[masked]>");
 }
@@ -124,7 +126,7 @@ proptest! {
         order in proptest::collection::vec(0usize..8, 0..10),
     ) {
         let objects: Vec<Object> = secrets.iter().map(|text| secret("k", text)).collect();
-        let sensitive = Sensitive::of_objects(&objects);
+        let sensitive = SensitiveValues::from_objects(&objects);
         let parts: Vec<&String> = secrets.iter().chain(&noise).collect();
         let text: String = order.iter().map(|index| parts[index % parts.len()].as_str()).collect();
         let value = json!({"plain": text, "encoded": STANDARD.encode(&text), &text: [text.clone()]});

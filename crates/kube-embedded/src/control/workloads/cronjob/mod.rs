@@ -17,77 +17,77 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use plan::{Plan, decide, job_name};
-use view::{CronJob, Reference};
+use plan::{CronJobPlan, decide, job_name};
+use view::{CronJob, JobReference};
 
 use super::job::JOBS;
 use super::job::view::Job;
 use super::pods::Owner;
-use crate::control::events::About;
-use crate::control::queue::{Controller, Next};
-use crate::control::{Component, Context, Failure, Part, Preconditions, Propagation};
+use crate::control::events::InvolvedObject;
+use crate::control::queue::{Action, Controller};
+use crate::control::{Component, Context, ObjectPart, Preconditions, Propagation, ReconcileError};
 use crate::error::Result;
 use crate::rules::workloads::schedule::{self, Schedule};
 use crate::store::{Event, EventKind, Key, Object};
 
 const CRON_JOBS: &str = "cronjobs.batch";
 const COMPONENT: &str = "cronjob-controller";
-const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+const SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
 /// By uid: when a changed schedule was observed. If this is lost, a missed time may be made up for.
 #[derive(Default)]
 pub(super) struct CronJobs {
-    changed: Mutex<HashMap<Box<str>, Timestamp>>,
+    schedule_changes: Mutex<HashMap<Box<str>, Timestamp>>,
 }
 
 impl Controller for CronJobs {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = CRON_JOBS.into();
         let all = context.store.list(CRON_JOBS, None).objects;
         all.iter().map(|cron| Key::new(&storage, &cron.namespace, &cron.name)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         match storage.as_ref() {
             CRON_JOBS => {
                 if event.kind == EventKind::Deleted {
-                    self.changed.lock().remove(&object.uid);
+                    self.schedule_changes.lock().remove(&object.uid);
                 } else {
-                    self.note_change(context, event);
+                    self.record_schedule_change(context, event);
                     keys.push(Key::new(storage, &object.namespace, &object.name));
                 }
             }
             JOBS => {
                 let versions = [Some(object), event.previous.as_ref()].into_iter().flatten();
-                let managers = versions.filter_map(|job| manager(job)).map(|(name, _)| name);
+                let managers = versions.filter_map(|job| owning_cron_job(job)).map(|(name, _)| name);
                 keys.extend(managers.map(|name| Key::new(&CRON_JOBS.into(), &object.namespace, &name)));
             }
             _ => {}
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = context.store.get(CRON_JOBS, &key.namespace, &key.name) else {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         let cron = object.view::<CronJob>();
         let jobs = context.store.dependents(&object.uid).into_iter();
-        let managed = |job: &Object| manager(job).is_some_and(|(_, uid)| *uid == *object.uid);
+        let managed = |job: &Object| owning_cron_job(job).is_some_and(|(_, uid)| *uid == *object.uid);
         let jobs = jobs.filter(|(storage, job)| storage.as_ref() == JOBS && managed(job));
         let jobs: Vec<Arc<Object>> = jobs.map(|(_, job)| job).collect();
         let views: Vec<Arc<Job>> = jobs.iter().map(|job| job.view()).collect();
-        let not_before = self.changed.lock().get(&object.uid).copied();
+        let not_before = self.schedule_changes.lock().get(&object.uid).copied();
         let now = context.clock.now();
         let plan = decide(&cron, &views, not_before, now);
-        let next = plan.next;
-        carry_out(context, &object, &cron, &jobs, plan).await?;
-        Ok(Next::Rest.or_at(next, now))
+        let next = plan.next_reconcile;
+        execute_plan(context, &object, &cron, &jobs, plan).await?;
+        Ok(Action::AwaitChange.or_at(next, now))
     }
 }
 
 impl CronJobs {
-    fn note_change(&self, context: &Context, event: &Event) {
+    fn record_schedule_change(&self, context: &Context, event: &Event) {
         let Some(previous) = &event.previous else { return };
         let (old, new) = (previous.view::<CronJob>(), event.object.view::<CronJob>());
         if (&old.spec.schedule, &old.spec.time_zone) == (&new.spec.schedule, &new.spec.time_zone) {
@@ -96,48 +96,50 @@ impl CronJobs {
         let zone = schedule::time_zone(&new.spec.time_zone).unwrap_or(jiff::tz::TimeZone::UTC);
         let times = Schedule::parse(&new.spec.schedule, zone).ok();
         let now = context.clock.now();
-        if let Some(from) = times.and_then(|times| plan::after(plan::met_until(&new, now), &times, now)) {
-            self.changed.lock().insert(event.object.uid.clone(), from);
+        if let Some(from) =
+            times.and_then(|times| plan::next_time(plan::processed_until(&new, now), &times, now))
+        {
+            self.schedule_changes.lock().insert(event.object.uid.clone(), from);
         }
     }
 }
 
 /// Name and uid of the `CronJob` that manages a Job.
-fn manager(job: &Object) -> Option<(String, String)> {
+fn owning_cron_job(job: &Object) -> Option<(String, String)> {
     let job = job.view::<Job>();
     let manager = job.metadata.controller().filter(|manager| manager.kind == "CronJob")?;
     Some((manager.name.clone(), manager.uid.clone()))
 }
 
-fn about(cron: &Object) -> About {
-    About::new("batch/v1", "CronJob", cron)
+fn involved_object(cron: &Object) -> InvolvedObject {
+    InvolvedObject::new("batch/v1", "CronJob", cron)
 }
 
-async fn carry_out(
+async fn execute_plan(
     context: &Context,
     object: &Object,
     cron: &CronJob,
     jobs: &[Arc<Object>],
-    mut plan: Plan,
-) -> Result<(), Failure> {
-    for job in plan.outdated.iter().map(|at| &jobs[*at]).filter(|job| !job.deleting) {
+    mut plan: CronJobPlan,
+) -> Result<(), ReconcileError> {
+    for job in plan.delete.iter().map(|at| &jobs[*at]).filter(|job| !job.is_deleting) {
         remove(context, object, job).await?;
     }
-    for note in plan.notes.drain(..) {
-        if note.warning {
-            context.events.warning(COMPONENT, about(object), note.reason, note.message);
+    for note in plan.events.drain(..) {
+        if note.is_warning {
+            context.events.warning(COMPONENT, involved_object(object), note.reason, note.message);
         } else {
-            context.events.normal(COMPONENT, about(object), note.reason, note.message);
+            context.events.normal(COMPONENT, involved_object(object), note.reason, note.message);
         }
     }
-    for job in jobs.iter().filter(|job| plan.replaces.iter().any(|name| *name == *job.name)) {
+    for job in jobs.iter().filter(|job| plan.replace.iter().any(|name| *name == *job.name)) {
         remove(context, object, job).await?;
     }
     let mut refused = None;
     if let Some(due) = plan.start {
-        match start(context, object, cron, due).await {
+        match create_job(context, object, cron, due).await {
             Ok(Some(job)) => {
-                plan.status.active.push(reference(&job));
+                plan.status.active.push(job_reference(&job));
                 plan.status.last_schedule_time = Some(due);
             }
             Ok(None) => {}
@@ -147,13 +149,13 @@ async fn carry_out(
     if plan.status != cron.status {
         let mut document = object.value();
         document["status"] = serde_json::to_value(&plan.status).expect("a status is plain data");
-        context.actor.update(Component::ControllerManager, Part::Status, document).await?;
+        context.client.update(Component::ControllerManager, ObjectPart::Status, document).await?;
     }
     refused.map_or(Ok(()), Err)
 }
 
-fn reference(job: &Object) -> Reference {
-    Reference {
+fn job_reference(job: &Object) -> JobReference {
+    JobReference {
         kind: "Job".to_owned(),
         namespace: job.namespace.to_string(),
         name: job.name.to_string(),
@@ -163,46 +165,46 @@ fn reference(job: &Object) -> Reference {
     }
 }
 
-async fn remove(context: &Context, cron: &Object, job: &Object) -> Result<(), Failure> {
+async fn remove(context: &Context, cron: &Object, job: &Object) -> Result<(), ReconcileError> {
     let key = Key::new(&JOBS.into(), &job.namespace, &job.name);
     let preconditions = Preconditions { uid: &job.uid, version: None };
-    match context.actor.delete(&key, preconditions, Propagation::Background).await {
+    match context.client.delete(&key, preconditions, Propagation::Background).await {
         Ok(()) => {
             let message = format!("Deleted job {}", job.name);
-            context.events.normal(COMPONENT, about(cron), "SuccessfulDelete", message);
+            context.events.normal(COMPONENT, involved_object(cron), "SuccessfulDelete", message);
             Ok(())
         }
         Err(error) if matches!(error.code, 404 | 409) => Ok(()),
         Err(error) => {
             let message = format!("Deleted job: {error}");
-            context.events.warning(COMPONENT, about(cron), "FailedDelete", message);
+            context.events.warning(COMPONENT, involved_object(cron), "FailedDelete", message);
             Err(error.into())
         }
     }
 }
 
 /// Returns the Job of a scheduled time, created now or before; `None` if a Job of that name has another owner.
-async fn start(
+async fn create_job(
     context: &Context,
     object: &Object,
     cron: &CronJob,
     due: Timestamp,
-) -> Result<Option<Arc<Object>>, Failure> {
-    match context.actor.create(Component::ControllerManager, new_job(object, cron, due)).await {
+) -> Result<Option<Arc<Object>>, ReconcileError> {
+    match context.client.create(Component::ControllerManager, new_job(object, cron, due)).await {
         Ok(job) => {
             let message = format!("Created job {}", job.name);
-            context.events.normal(COMPONENT, about(object), "SuccessfulCreate", message);
+            context.events.normal(COMPONENT, involved_object(object), "SuccessfulCreate", message);
             Ok(Some(job))
         }
         Err(error) if error.reason == "AlreadyExists" => {
             let job = context.store.get(JOBS, &object.namespace, &job_name(&object.name, due));
-            let ours = |job: &Arc<Object>| manager(job).is_some_and(|(_, uid)| *uid == *object.uid);
+            let ours = |job: &Arc<Object>| owning_cron_job(job).is_some_and(|(_, uid)| *uid == *object.uid);
             Ok(job.filter(ours))
         }
         Err(error) => {
             if !error.is_namespace_terminating() {
                 let message = format!("Error creating job: {error}");
-                context.events.warning(COMPONENT, about(object), "FailedCreate", message);
+                context.events.warning(COMPONENT, involved_object(object), "FailedCreate", message);
             }
             Err(error.into())
         }
@@ -216,7 +218,7 @@ fn new_job(object: &Object, cron: &CronJob, due: Timestamp) -> Value {
         "namespace": object.namespace, "name": job_name(&object.name, due), "ownerReferences": [owner.reference()],
         "annotations": template["metadata"]["annotations"], "labels": template["metadata"]["labels"],
     });
-    metadata["annotations"][SCHEDULED] = local_time(&cron.spec.time_zone, due).into();
+    metadata["annotations"][SCHEDULED_TIMESTAMP] = local_time(&cron.spec.time_zone, due).into();
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": template["spec"]})
 }
 

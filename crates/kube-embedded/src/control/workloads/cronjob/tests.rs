@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use super::local_time;
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const CRONS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
 /// A cluster with the `CronJob` `c`, created at 03:04:05.
-struct Scene(World);
+struct CronJobHarness(TestCluster);
 
-impl Scene {
-    async fn with(mut spec: Value) -> Self {
-        let scene = Self(World::without_nodes().await);
+impl CronJobHarness {
+    async fn with_spec(mut spec: Value) -> Self {
+        let scene = Self(TestCluster::without_nodes().await);
         let pods = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
         let job = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"template": {"spec": pods}}});
         spec["jobTemplate"] = job;
@@ -39,24 +39,27 @@ impl Scene {
     }
 
     /// Terminates all pods with this phase.
-    async fn end_pods(&self, phase: &str) {
+    async fn set_pod_phases(&self, phase: &str) {
         for pod in self.0.list("/api/v1/namespaces/default/pods").await {
             if pod["status"]["phase"] == "Pending" {
-                self.0.report("default", pod["metadata"]["name"].as_str().unwrap(), phase, false).await;
+                self.0
+                    .set_pod_phase("default", pod["metadata"]["name"].as_str().unwrap(), phase, false)
+                    .await;
             }
         }
     }
 
-    async fn told(&self, reason: &str) -> Vec<String> {
-        let mut told = self.0.told("default", "CronJob").await;
+    async fn list_events(&self, reason: &str) -> Vec<String> {
+        let mut told = self.0.list_events("default", "CronJob").await;
         told.retain(|event| event.starts_with(reason));
         told
     }
 }
 
 #[tokio::test]
-async fn each_time_has_its_job_and_the_oldest_go() {
-    let scene = Scene::with(json!({"schedule": "*/10 * * * *", "successfulJobsHistoryLimit": 2})).await;
+async fn scheduled_jobs_are_created_and_old_ones_deleted() {
+    let scene =
+        CronJobHarness::with_spec(json!({"schedule": "*/10 * * * *", "successfulJobsHistoryLimit": 2})).await;
     assert_eq!(scene.cron().await["status"], json!({}));
     scene.0.advance(354).await;
     assert_eq!(scene.jobs().await.len(), 0);
@@ -80,28 +83,28 @@ async fn each_time_has_its_job_and_the_oldest_go() {
     );
     assert_eq!(status["lastScheduleTime"], "2026-01-02T03:10:00Z");
     scene.0.advance(60).await;
-    scene.end_pods("Succeeded").await;
+    scene.set_pod_phases("Succeeded").await;
     let status =
         json!({"lastScheduleTime": "2026-01-02T03:10:00Z", "lastSuccessfulTime": "2026-01-02T03:11:00Z"});
     assert_eq!(scene.cron().await["status"], status);
     for _ in 0..3 {
         scene.0.advance(600).await;
-        scene.end_pods("Succeeded").await;
+        scene.set_pod_phases("Succeeded").await;
     }
     assert_eq!(scene.jobs().await, ["c-29455410", "c-29455420"]);
     assert_eq!(
-        scene.told("SawCompletedJob").await[0],
+        scene.list_events("SawCompletedJob").await[0],
         "SawCompletedJob: Saw completed job: c-29455390, condition: Complete"
     );
     assert_eq!(
-        scene.told("SuccessfulDelete").await,
+        scene.list_events("SuccessfulDelete").await,
         ["SuccessfulDelete: Deleted job c-29455390", "SuccessfulDelete: Deleted job c-29455400"]
     );
-    assert_eq!(scene.told("SuccessfulCreate").await[0], "SuccessfulCreate: Created job c-29455390");
+    assert_eq!(scene.list_events("SuccessfulCreate").await[0], "SuccessfulCreate: Created job c-29455390");
 }
 
 #[tokio::test]
-async fn what_runs_still_is_let_run_or_waited_for_or_replaced() {
+async fn concurrency_policy_is_applied() {
     for (policy, jobs, told) in [
         ("Allow", vec!["c-29455390", "c-29455400"], ""),
         (
@@ -111,41 +114,42 @@ async fn what_runs_still_is_let_run_or_waited_for_or_replaced() {
         ),
         ("Replace", vec!["c-29455400"], "SuccessfulDelete: Deleted job c-29455390"),
     ] {
-        let scene = Scene::with(json!({"schedule": "*/10 * * * *", "concurrencyPolicy": policy})).await;
+        let scene =
+            CronJobHarness::with_spec(json!({"schedule": "*/10 * * * *", "concurrencyPolicy": policy})).await;
         scene.0.advance(600).await;
         scene.0.advance(600).await;
         assert_eq!(scene.jobs().await, jobs, "{policy}");
         let active = scene.cron().await["status"]["active"].as_array().unwrap().len();
         assert_eq!(active, jobs.len(), "{policy}");
         if !told.is_empty() {
-            assert_eq!(scene.told(told.split(':').next().unwrap()).await, [told]);
+            assert_eq!(scene.list_events(told.split(':').next().unwrap()).await, [told]);
         }
         if policy == "Forbid" {
-            scene.end_pods("Succeeded").await;
+            scene.set_pod_phases("Succeeded").await;
             assert_eq!(scene.jobs().await, ["c-29455390", "c-29455400"], "late rather than never");
         }
     }
 }
 
 #[tokio::test]
-async fn of_missed_times_the_last_one_is_met_within_the_deadline() {
+async fn most_recent_missed_time_is_started_within_deadline() {
     for (deadline, jobs, told) in
         [(json!(null), vec!["c-29462580"], 1), (json!(3600), vec!["c-29462580"], 0), (json!(60), vec![], 0)]
     {
         let spec = json!({"schedule": "0 * * * *", "suspend": true, "startingDeadlineSeconds": deadline});
-        let scene = Scene::with(spec).await;
+        let scene = CronJobHarness::with_spec(spec).await;
         scene.0.advance(5 * 24 * 3600).await;
         assert_eq!(scene.jobs().await.len(), 0, "suspended");
         scene.change(json!({"suspend": false})).await;
         assert_eq!(scene.jobs().await, jobs);
         let words = "TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-        assert_eq!(scene.told(words).await.len(), told);
+        assert_eq!(scene.list_events(words).await.len(), told);
     }
 }
 
 #[tokio::test]
-async fn a_changed_schedule_holds_from_then_on() {
-    let scene = Scene::with(json!({"schedule": "0 0 * * *"})).await;
+async fn changed_schedule_applies_to_later_times() {
+    let scene = CronJobHarness::with_spec(json!({"schedule": "0 0 * * *"})).await;
     scene.0.advance(1800).await;
     scene.change(json!({"schedule": "15 * * * *"})).await;
     assert_eq!(scene.jobs().await.len(), 0, "03:15 has passed");
@@ -154,39 +158,39 @@ async fn a_changed_schedule_holds_from_then_on() {
 }
 
 #[tokio::test]
-async fn jobs_that_others_make_or_take_are_noticed() {
-    let scene = Scene::with(json!({"schedule": "*/10 * * * *"})).await;
+async fn foreign_and_removed_jobs_are_reported() {
+    let scene = CronJobHarness::with_spec(json!({"schedule": "*/10 * * * *"})).await;
     scene.0.advance(600).await;
     scene.0.delete(&format!("{JOBS}/c-29455390")).await;
-    assert_eq!(scene.told("MissingJob").await, ["MissingJob: Active job went missing: c-29455390"]);
+    assert_eq!(scene.list_events("MissingJob").await, ["MissingJob: Active job went missing: c-29455390"]);
     let cron = scene.cron().await;
     let owner = json!({"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": cron["metadata"]["uid"], "controller": true});
     let manual = json!({"metadata": {"name": "manual", "ownerReferences": [owner]}, "spec": cron["spec"]["jobTemplate"]["spec"]});
     scene.0.create(JOBS, manual).await;
     assert_eq!(
-        scene.told("UnexpectedJob").await,
+        scene.list_events("UnexpectedJob").await,
         ["UnexpectedJob: Saw a job that the controller did not create or forgot: manual"]
     );
-    scene.end_pods("Succeeded").await;
+    scene.set_pod_phases("Succeeded").await;
     assert_eq!(scene.cron().await["status"]["lastSuccessfulTime"], "2026-01-02T03:14:05Z");
 }
 
 #[tokio::test]
-async fn a_schedule_without_times_is_told() {
-    let scene = Scene::with(json!({"schedule": "0 0 31 2 *"})).await;
+async fn schedule_without_times_is_reported() {
+    let scene = CronJobHarness::with_spec(json!({"schedule": "0 0 31 2 *"})).await;
     let words = "InvalidSchedule: invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second";
-    assert_eq!(scene.told("InvalidSchedule").await, [words]);
+    assert_eq!(scene.list_events("InvalidSchedule").await, [words]);
 }
 
 #[tokio::test]
-async fn a_job_goes_some_time_after_its_end() {
-    let world = World::without_nodes().await;
+async fn finished_job_is_deleted_after_ttl() {
+    let world = TestCluster::without_nodes().await;
     let pods = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
     let spec = json!({"ttlSecondsAfterFinished": 60, "template": {"spec": pods}});
     world.create(JOBS, json!({"metadata": {"name": "j"}, "spec": spec})).await;
     world.advance(600).await;
     let pod = world.list("/api/v1/namespaces/default/pods").await.remove(0);
-    world.report("default", pod["metadata"]["name"].as_str().unwrap(), "Succeeded", false).await;
+    world.set_pod_phase("default", pod["metadata"]["name"].as_str().unwrap(), "Succeeded", false).await;
     world.advance(59).await;
     assert_eq!(world.list(JOBS).await.len(), 1);
     world.advance(1).await;
@@ -197,7 +201,7 @@ async fn a_job_goes_some_time_after_its_end() {
 }
 
 #[test]
-fn times_are_told_with_their_offset() {
+fn local_time_includes_offset() {
     let at = "2026-07-02T03:10:00Z".parse().unwrap();
     assert_eq!(local_time("", at), "2026-07-02T03:10:00Z");
     assert_eq!(local_time("Europe/Berlin", at), "2026-07-02T05:10:00+02:00");

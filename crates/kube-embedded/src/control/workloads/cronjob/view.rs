@@ -12,13 +12,13 @@ use crate::control::view::Meta;
 #[serde(default)]
 pub struct CronJob {
     pub metadata: Meta,
-    pub spec: Spec,
-    pub status: Status,
+    pub spec: CronJobSpec,
+    pub status: CronJobStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Spec {
+pub struct CronJobSpec {
     pub schedule: String,
     pub time_zone: String,
     pub starting_deadline_seconds: Option<i64>,
@@ -31,9 +31,9 @@ pub struct Spec {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Status {
+pub struct CronJobStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub active: Vec<Reference>,
+    pub active: Vec<JobReference>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_schedule_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct Status {
 /// A reference to an active Job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Reference {
+pub struct JobReference {
     pub kind: String,
     pub namespace: String,
     pub name: String,

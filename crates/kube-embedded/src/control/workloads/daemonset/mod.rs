@@ -1,13 +1,13 @@
 //! The DaemonSet controller: one pod on every node that the template allows.
 //!
-//! A reconcile finds the set's revision, collects each node with its pods (`plan::Site`), decides (`plan`), creates and deletes
+//! A reconcile finds the set's revision, collects each node with its pods (`plan::NodePods`), decides (`plan`), creates and deletes
 //! pods, and writes the observed state to the status. The scheduler binds each pod to the node that it was created for (`pod`).
 //!
 //! See also: `crate::sim::scheduler` evaluates node labels and taints, for all pods alike.
 
 #![warn(clippy::arithmetic_side_effects)]
 
-mod pace;
+mod failed_pod_backoff;
 mod plan;
 mod pod;
 #[cfg(test)]
@@ -20,17 +20,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::pace::Pace;
-use self::plan::{Counts, Ended, Health, Member, Plan, Site};
+use self::failed_pod_backoff::FailedPodBackoff;
+use self::plan::{DaemonPod, DaemonPodHealth, DaemonSetCounts, DaemonSetPlan, EndedPod, NodePods};
 use self::view::DaemonSet;
 use super::pods::{self, Owner, PODS};
 use super::revisions::{self, POD_LABEL, Revision};
 use crate::control::bounded::join_bounded;
-use crate::control::events::About;
-use crate::control::queue::{Controller, Next};
+use crate::control::events::InvolvedObject;
+use crate::control::queue::{Action, Controller};
 use crate::control::view::{Node, Pod, PodSpec};
-use crate::control::{Component, Context, Failure, Part};
-use crate::selector::Labels;
+use crate::control::{Component, Context, ObjectPart, ReconcileError};
+use crate::selector::LabelSelector;
 use crate::sim::scheduler::nodes::{is_selected, untolerated};
 use crate::store::{Event, EventKind, Key, Object};
 
@@ -38,21 +38,21 @@ const SETS: &str = "daemonsets.apps";
 const NODES: &str = "nodes";
 const COMPONENT: &str = "daemonset-controller";
 /// Maximum number of pods created or deleted per reconcile.
-const BURST: usize = 250;
+const MAX_POD_CHANGES: usize = 250;
 
 #[derive(Default)]
 pub struct DaemonSets {
-    pace: Pace,
+    failed_pod_backoff: FailedPodBackoff,
 }
 
 impl Controller for DaemonSets {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage: Arc<str> = SETS.into();
         let sets = context.store.list(SETS, None).objects;
         sets.iter().map(|set| Key::new(&storage, &set.namespace, &set.name)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         match storage.as_ref() {
             SETS if event.kind != EventKind::Deleted => {
@@ -60,39 +60,39 @@ impl Controller for DaemonSets {
             }
             PODS => {
                 let selects = |set: &Object, pod: &Object| selector(set).matches(|key| pod.label(key));
-                pods::concerned(context, event, ("DaemonSet", SETS), selects, keys);
+                pods::enqueue_owners(context, event, ("DaemonSet", SETS), selects, keys);
             }
-            NODES if is_news(event) => keys.extend(self.everything(context)),
+            NODES if affects_placement(event) => keys.extend(self.initial_keys(context)),
             _ => {}
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
-        let Some(object) = context.store.get(SETS, &key.namespace, &key.name).filter(|set| !set.deleting)
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
+        let Some(object) = context.store.get(SETS, &key.namespace, &key.name).filter(|set| !set.is_deleting)
         else {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         let set = object.view::<DaemonSet>();
         let owner = Owner { api_version: "apps/v1", kind: "DaemonSet", object: &object };
         let selector = selector(&object);
         let pods = pods::claim_from(context, &owner, &selector, PODS, |_| true).await?;
-        let history = revisions::all(context, &owner, &selector).await?;
-        let version = version(context, &owner, &set, history, &pods).await?;
+        let history = revisions::owned_revisions(context, &owner, &selector).await?;
+        let version = find_or_create_revision(context, &owner, &set, history, &pods).await?;
         let now = context.clock.now();
-        let sites = sites(context, &set, &version.hash, &pods, now);
+        let sites = node_pods(context, &set, &version.hash, &pods, now);
         let (plan, wait) = self.plan(context, &object, &set, &sites, now);
-        let done = act(context, &owner, &set, &version.hash, &plan, &pods).await;
-        tell(context, &object, status(&set, &version, plan::count(&sites))).await?;
+        let done = execute(context, &owner, &set, &version.hash, &plan, &pods).await;
+        update_status(context, &object, status(&set, &version, plan::count(&sites))).await?;
         done?;
-        forget_old(context, &set, &version, &pods).await?;
+        delete_old_revisions(context, &set, &version, &pods).await?;
         let available =
             pods.iter().filter_map(|pod| pod.view::<Pod>().available_from(set.spec.min_ready_seconds));
-        Ok(Next::Rest.or_at(available.filter(|at| *at > now).min(), now).or_at(wait, now))
+        Ok(Action::AwaitChange.or_at(available.filter(|at| *at > now).min(), now).or_at(wait, now))
     }
 }
 
 /// Whether the change of a node may affect placement. Its status, which changes often, does not.
-fn is_news(event: &Event) -> bool {
+fn affects_placement(event: &Event) -> bool {
     let Some(before) = &event.previous else { return true };
     let (before, now) = (before.view::<Node>(), event.object.view::<Node>());
     event.kind == EventKind::Deleted
@@ -100,27 +100,28 @@ fn is_news(event: &Event) -> bool {
         || before.spec.taints != now.spec.taints
 }
 
-fn selector(set: &Object) -> Labels {
+fn selector(set: &Object) -> LabelSelector {
     // A stored selector is valid.
-    Labels::from_object(&set.view::<DaemonSet>().spec.selector).unwrap_or_else(|_| Labels::nothing())
+    LabelSelector::from_label_selector_object(&set.view::<DaemonSet>().spec.selector)
+        .unwrap_or_else(|_| LabelSelector::nothing())
 }
 
 /// The revision of the set's template, and older ones.
-struct Version {
+struct TemplateRevision {
     hash: String,
     old: Vec<Arc<Object>>,
     collisions: i64,
 }
 
 /// Finds the revision of the template in the history, or creates it. It is always the newest.
-async fn version(
+async fn find_or_create_revision(
     context: &Context,
     owner: &Owner<'_>,
     set: &DaemonSet,
     history: Vec<Arc<Object>>,
     pods: &[Arc<Object>],
-) -> Result<Version, Failure> {
-    let data = revisions::data_of(&set.spec.template);
+) -> Result<TemplateRevision, ReconcileError> {
+    let data = revisions::template_patch(&set.spec.template);
     let (mut same, old): (Vec<_>, Vec<_>) =
         history.into_iter().partition(|object| object.view::<Revision>().data == data);
     let number = old.last().map_or(0, |last| last.view::<Revision>().revision).saturating_add(1);
@@ -132,7 +133,13 @@ async fn version(
         Some(found) => found,
         None => {
             let annotations = &set.metadata.annotations;
-            let new = revisions::New { owner, annotations, data: &data, revision: number, label: POD_LABEL };
+            let new = revisions::NewRevision {
+                owner,
+                annotations,
+                data: &data,
+                revision: number,
+                label: POD_LABEL,
+            };
             revisions::create(context, &new, &mut collisions).await?
         }
     };
@@ -142,39 +149,51 @@ async fn version(
         for pod in pods.iter().filter(|pod| pod.label(POD_LABEL) == double.label(POD_LABEL)) {
             let mut document = pod.value();
             document["metadata"]["labels"][POD_LABEL] = hash.as_str().into();
-            context.actor.update(Component::ControllerManager, Part::Main, document).await?;
+            context.client.update(Component::ControllerManager, ObjectPart::Main, document).await?;
         }
-        revisions::forget(context, &double).await?;
+        revisions::delete(context, &double).await?;
     }
-    Ok(Version { hash, old, collisions })
+    Ok(TemplateRevision { hash, old, collisions })
 }
 
 /// Returns all nodes, and nodes that do not exist but have pods.
-fn sites(context: &Context, set: &DaemonSet, hash: &str, pods: &[Arc<Object>], now: Timestamp) -> Vec<Site> {
-    let mut sites: BTreeMap<String, Site> = BTreeMap::new();
-    let spec = pod::tolerant(&set.spec.template["spec"]);
+fn node_pods(
+    context: &Context,
+    set: &DaemonSet,
+    hash: &str,
+    pods: &[Arc<Object>],
+    now: Timestamp,
+) -> Vec<NodePods> {
+    let mut sites: BTreeMap<String, NodePods> = BTreeMap::new();
+    let spec = pod::with_tolerations(&set.spec.template["spec"]);
     // A stored template is valid.
     let spec: PodSpec = serde_json::from_value(spec).unwrap_or_default();
     for node in context.store.list(NODES, None).objects {
-        let (wanted, tolerated) = place(&spec, &node.view::<Node>());
-        let site = Site { node: node.name.to_string(), wanted, tolerated, exists: true, members: Vec::new() };
+        let (wanted, tolerated) = should_run(&spec, &node.view::<Node>());
+        let site = NodePods {
+            node: node.name.to_string(),
+            should_run: wanted,
+            may_continue: tolerated,
+            exists: true,
+            pods: Vec::new(),
+        };
         sites.insert(site.node.clone(), site);
     }
     for object in pods {
         let pod = object.view::<Pod>();
         // A finished pod that is being deleted does not count.
-        let gone = pod.is_finished() && object.deleting;
+        let gone = pod.is_finished() && object.is_deleting;
         if let Some(node) = pod::node_of(&pod).filter(|_| !gone) {
-            let unknown = || Site { node: node.to_owned(), ..Site::default() };
+            let unknown = || NodePods { node: node.to_owned(), ..NodePods::default() };
             let site = sites.entry(node.to_owned()).or_insert_with(unknown);
-            site.members.push(member(set, hash, object, &pod, now));
+            site.pods.push(member(set, hash, object, &pod, now));
         }
     }
     sites.into_values().collect()
 }
 
 /// Whether a pod should run on a node, and whether an existing one may continue.
-fn place(spec: &PodSpec, node: &Node) -> (bool, bool) {
+fn should_run(spec: &PodSpec, node: &Node) -> (bool, bool) {
     let named = spec.node_name.is_empty() || spec.node_name == node.metadata.name;
     if !named || !is_selected(spec, node) {
         return (false, false);
@@ -183,22 +202,22 @@ fn place(spec: &PodSpec, node: &Node) -> (bool, bool) {
     (stays && untolerated(spec, node, &["NoSchedule"]).is_empty(), stays)
 }
 
-fn member(set: &DaemonSet, hash: &str, object: &Object, pod: &Pod, now: Timestamp) -> Member {
+fn member(set: &DaemonSet, hash: &str, object: &Object, pod: &Pod, now: Timestamp) -> DaemonPod {
     let health = match (pod.status.phase.as_str(), pod.available_from(set.spec.min_ready_seconds)) {
-        ("Failed", _) => Health::Failed,
-        ("Succeeded", _) => Health::Succeeded,
-        (_, None) => Health::Unready,
-        (_, Some(from)) if from > now => Health::Ready,
-        _ => Health::Available,
+        ("Failed", _) => DaemonPodHealth::Failed,
+        ("Succeeded", _) => DaemonPodHealth::Succeeded,
+        (_, None) => DaemonPodHealth::Unready,
+        (_, Some(from)) if from > now => DaemonPodHealth::Ready,
+        _ => DaemonPodHealth::Available,
     };
     let generation = object.label(pod::GENERATION_LABEL).filter(|_| set.template_generation().is_some());
-    Member {
+    DaemonPod {
         name: object.name.to_string(),
         health,
-        deleting: object.deleting,
-        placed: !pod.spec.node_name.is_empty(),
+        is_deleting: object.is_deleting,
+        is_bound: !pod.spec.node_name.is_empty(),
         created: pod.metadata.creation_timestamp,
-        updated: object.label(POD_LABEL) == Some(hash)
+        is_updated: object.label(POD_LABEL) == Some(hash)
             || (generation.is_some() && generation == set.template_generation()),
     }
 }
@@ -210,32 +229,36 @@ impl DaemonSets {
         context: &Context,
         object: &Object,
         set: &DaemonSet,
-        sites: &[Site],
+        sites: &[NodePods],
         now: Timestamp,
-    ) -> (Plan, Option<Timestamp>) {
-        let mut plan = plan::manage(sites, set.surges());
+    ) -> (DaemonSetPlan, Option<Timestamp>) {
+        let mut plan = plan::manage(sites, set.has_surge());
         let mut wait: Option<Timestamp> = None;
         for ended in std::mem::take(&mut plan.ended) {
-            let step = if ended.failed { self.pace.step(&object.uid, &ended.node, now) } else { Ok(()) };
+            let step = if ended.has_failed {
+                self.failed_pod_backoff.try_acquire(&object.uid, &ended.node, now)
+            } else {
+                Ok(())
+            };
             match step {
                 Ok(()) => {
-                    tell_ended(context, object, &ended);
+                    record_ended(context, object, &ended);
                     plan.delete.push(ended.pod);
                 }
                 Err(until) => wait = Some(wait.map_or(until, |wait| wait.min(until))),
             }
         }
-        if plan == Plan::default() && set.rolls() {
-            let nodes = sites.iter().filter(|site| site.wanted).count();
+        if plan == DaemonSetPlan::default() && set.is_rolling() {
+            let nodes = sites.iter().filter(|site| site.should_run).count();
             plan = plan::roll(sites, set.allowance(nodes));
         }
         (plan, wait)
     }
 }
 
-fn tell_ended(context: &Context, set: &Object, ended: &Ended) {
-    let about = About::new("apps/v1", "DaemonSet", set);
-    let Ended { pod, node, failed } = ended;
+fn record_ended(context: &Context, set: &Object, ended: &EndedPod) {
+    let about = InvolvedObject::new("apps/v1", "DaemonSet", set);
+    let EndedPod { pod, node, has_failed: failed } = ended;
     let pod = format!("{}/{pod}", set.namespace);
     if *failed {
         let words = format!("Found failed daemon pod {pod} on node {node}, will try to kill it");
@@ -247,32 +270,32 @@ fn tell_ended(context: &Context, set: &Object, ended: &Ended) {
 }
 
 /// Creates pods in batches of 1, 2, 4, ... until one fails, then deletes pods.
-async fn act(
+async fn execute(
     context: &Context,
     owner: &Owner<'_>,
     set: &DaemonSet,
     hash: &str,
-    plan: &Plan,
+    plan: &DaemonSetPlan,
     pods: &[Arc<Object>],
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     let mut refused = Ok(());
-    let mut rest = &plan.create[..plan.create.len().min(BURST)];
+    let mut rest = &plan.create[..plan.create.len().min(MAX_POD_CHANGES)];
     let mut batch = 1_usize;
     while !rest.is_empty() && refused.is_ok() {
         let (now, later) = rest.split_at(batch.min(rest.len()));
-        let make = |node: &String| pods::make(context, owner, COMPONENT, pod::pod(owner, set, hash, node));
+        let make = |node: &String| pods::create(context, owner, COMPONENT, pod::pod(owner, set, hash, node));
         refused = join_bounded(now.iter().map(make)).await.into_iter().collect();
         (rest, batch) = (later, batch.saturating_mul(2));
     }
     let names: BTreeSet<&str> = plan.delete.iter().map(String::as_str).collect();
-    let unwanted = pods.iter().filter(|pod| names.contains(pod.name.as_ref())).take(BURST);
+    let unwanted = pods.iter().filter(|pod| names.contains(pod.name.as_ref())).take(MAX_POD_CHANGES);
     let removed = join_bounded(unwanted.map(|pod| pods::remove(context, owner, COMPONENT, pod))).await;
     refused?;
     Ok(removed.into_iter().collect::<Result<(), _>>()?)
 }
 
-fn status(set: &DaemonSet, version: &Version, counts: Counts) -> Value {
-    let Counts { desired, current, misscheduled, ready, available, updated } = counts;
+fn status(set: &DaemonSet, version: &TemplateRevision, counts: DaemonSetCounts) -> Value {
+    let DaemonSetCounts { desired, current, misscheduled, ready, available, updated } = counts;
     let mut status = json!({
         "currentNumberScheduled": current, "numberMisscheduled": misscheduled,
         "desiredNumberScheduled": desired, "numberReady": ready,
@@ -290,7 +313,7 @@ fn status(set: &DaemonSet, version: &Version, counts: Counts) -> Value {
     status
 }
 
-async fn tell(context: &Context, object: &Object, status: Value) -> Result<(), Failure> {
+async fn update_status(context: &Context, object: &Object, status: Value) -> Result<(), ReconcileError> {
     let mut document = object.value();
     let mut status = status;
     if let Some(conditions) = document["status"].get("conditions") {
@@ -298,24 +321,24 @@ async fn tell(context: &Context, object: &Object, status: Value) -> Result<(), F
     }
     if document["status"] != status {
         document["status"] = status;
-        context.actor.update(Component::ControllerManager, Part::Status, document).await?;
+        context.client.update(Component::ControllerManager, ObjectPart::Status, document).await?;
     }
     Ok(())
 }
 
 /// Deletes the oldest revisions beyond the history limit, except those in use by pods.
-async fn forget_old(
+async fn delete_old_revisions(
     context: &Context,
     set: &DaemonSet,
-    version: &Version,
+    version: &TemplateRevision,
     pods: &[Arc<Object>],
-) -> Result<(), Failure> {
+) -> Result<(), ReconcileError> {
     let too_many = version.old.len().saturating_sub(set.spec.revision_history_limit);
     let is_live = |old: &Object| {
         pods.iter().any(|pod| pod.label(POD_LABEL).is_some_and(|hash| old.label(POD_LABEL) == Some(hash)))
     };
     for old in version.old.iter().filter(|old| !is_live(old)).take(too_many) {
-        revisions::forget(context, old).await?;
+        revisions::delete(context, old).await?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 /// The health of a pod, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Health {
+pub enum DaemonPodHealth {
     Failed,
     Succeeded,
     Unready,
@@ -21,95 +21,95 @@ pub enum Health {
 
 /// A pod that is bound to a node or created for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct DaemonPod {
     pub name: String,
-    pub health: Health,
-    pub deleting: bool,
+    pub health: DaemonPodHealth,
+    pub is_deleting: bool,
     /// Bound to the node, as opposed to created for it.
-    pub placed: bool,
+    pub is_bound: bool,
     pub created: Option<Timestamp>,
     /// Created from the newest template.
-    pub updated: bool,
+    pub is_updated: bool,
 }
 
-impl Member {
+impl DaemonPod {
     /// The order of a node's pods: the first is the one to keep.
     fn rank(&self) -> (bool, Option<Timestamp>, &str) {
-        (!self.placed, self.created, &self.name)
+        (!self.is_bound, self.created, &self.name)
     }
 
     fn is_available(&self) -> bool {
-        self.health == Health::Available
+        self.health == DaemonPodHealth::Available
     }
 }
 
 /// A node, with the pods of the set that are bound to it or created for it.
 #[derive(Clone, Debug, Default)]
-pub struct Site {
+pub struct NodePods {
     pub node: String,
     /// A pod should run here; an existing one may continue.
-    pub wanted: bool,
-    pub tolerated: bool,
+    pub should_run: bool,
+    pub may_continue: bool,
     /// The node exists.
     pub exists: bool,
-    pub members: Vec<Member>,
+    pub pods: Vec<DaemonPod>,
 }
 
-impl Site {
+impl NodePods {
     /// The pods that continue to run, oldest first.
-    fn lasting(&self) -> Vec<&Member> {
-        let lasts = |member: &&Member| !member.deleting && member.health > Health::Succeeded;
-        let mut lasting: Vec<_> = self.members.iter().filter(lasts).collect();
+    fn remaining_pods(&self) -> Vec<&DaemonPod> {
+        let lasts = |member: &&DaemonPod| !member.is_deleting && member.health > DaemonPodHealth::Succeeded;
+        let mut lasting: Vec<_> = self.pods.iter().filter(lasts).collect();
         lasting.sort_by(|a, b| a.rank().cmp(&b.rank()));
         lasting
     }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct DaemonSetPlan {
     /// Names of nodes.
     pub create: Vec<String>,
     pub delete: Vec<String>,
     /// Pods that have terminated, with their nodes: their replacement is subject to backoff.
-    pub ended: Vec<Ended>,
+    pub ended: Vec<EndedPod>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedPod {
     pub pod: String,
     pub node: String,
-    pub failed: bool,
+    pub has_failed: bool,
 }
 
 /// One pod per node, or none. With `surges` an old and a new pod may coexist.
-pub fn manage(sites: &[Site], surges: bool) -> Plan {
-    let mut plan = Plan::default();
+pub fn manage(sites: &[NodePods], surges: bool) -> DaemonSetPlan {
+    let mut plan = DaemonSetPlan::default();
     for site in sites {
         let names =
-            |members: &[&Member]| members.iter().map(|member| member.name.clone()).collect::<Vec<_>>();
+            |members: &[&DaemonPod]| members.iter().map(|member| member.name.clone()).collect::<Vec<_>>();
         if !site.exists {
             // No other controller deletes unbound pods created for a node that is gone.
-            let stranded: Vec<_> = site.members.iter().filter(|m| !m.placed && !m.deleting).collect();
+            let stranded: Vec<_> = site.pods.iter().filter(|m| !m.is_bound && !m.is_deleting).collect();
             plan.delete.extend(names(&stranded));
-        } else if site.wanted && site.members.is_empty() {
+        } else if site.should_run && site.pods.is_empty() {
             plan.create.push(site.node.clone());
-        } else if site.tolerated {
-            let ended = site.members.iter().filter(|m| !m.deleting && m.health <= Health::Succeeded);
-            plan.ended.extend(ended.map(|member| Ended {
+        } else if site.may_continue {
+            let ended = site.pods.iter().filter(|m| !m.is_deleting && m.health <= DaemonPodHealth::Succeeded);
+            plan.ended.extend(ended.map(|member| EndedPod {
                 pod: member.name.clone(),
                 node: site.node.clone(),
-                failed: member.health == Health::Failed,
+                has_failed: member.health == DaemonPodHealth::Failed,
             }));
-            let lasting = site.lasting();
+            let lasting = site.remaining_pods();
             if !surges {
                 plan.delete.extend(names(lasting.get(1..).unwrap_or_default()));
-            } else if lasting.is_empty() && site.wanted {
+            } else if lasting.is_empty() && site.should_run {
                 plan.create.push(site.node.clone());
             } else {
-                plan.delete.extend(names(&superfluous(&lasting)));
+                plan.delete.extend(names(&pods_to_delete(&lasting)));
             }
         } else {
-            let unwanted: Vec<_> = site.members.iter().filter(|member| !member.deleting).collect();
+            let unwanted: Vec<_> = site.pods.iter().filter(|member| !member.is_deleting).collect();
             plan.delete.extend(names(&unwanted));
         }
     }
@@ -118,17 +118,17 @@ pub fn manage(sites: &[Site], surges: bool) -> Plan {
 
 /// The pods to delete on a node that may have two: all but the oldest new and the oldest old one. The old one is deleted too if it
 /// is not ready, or if the new one is available.
-fn superfluous<'a>(lasting: &[&'a Member]) -> Vec<&'a Member> {
-    let mut firsts: [Option<&Member>; 2] = [None, None];
+fn pods_to_delete<'a>(lasting: &[&'a DaemonPod]) -> Vec<&'a DaemonPod> {
+    let mut firsts: [Option<&DaemonPod>; 2] = [None, None];
     let mut superfluous = Vec::new();
     for member in lasting {
-        match &mut firsts[usize::from(member.updated)] {
+        match &mut firsts[usize::from(member.is_updated)] {
             Some(_) => superfluous.push(*member),
             first => *first = Some(member),
         }
     }
     if let [Some(old), Some(new)] = firsts
-        && (old.health < Health::Ready || new.is_available())
+        && (old.health < DaemonPodHealth::Ready || new.is_available())
     {
         superfluous.push(old);
     }
@@ -136,10 +136,10 @@ fn superfluous<'a>(lasting: &[&'a Member]) -> Vec<&'a Member> {
 }
 
 /// The one new and the one old pod of a node; `None` if there are more.
-fn pair(site: &Site) -> Option<(Option<&Member>, Option<&Member>)> {
+fn new_and_old_pod(site: &NodePods) -> Option<(Option<&DaemonPod>, Option<&DaemonPod>)> {
     let mut found = (None, None);
-    for member in site.members.iter().filter(|member| !member.deleting) {
-        let place = if member.updated { &mut found.0 } else { &mut found.1 };
+    for member in site.pods.iter().filter(|member| !member.is_deleting) {
+        let place = if member.is_updated { &mut found.0 } else { &mut found.1 };
         if place.replace(member).is_some() {
             return None;
         }
@@ -149,25 +149,25 @@ fn pair(site: &Site) -> Option<(Option<&Member>, Option<&Member>)> {
 
 /// Replaces pods of an old template, with at most `unavailable` nodes without an available pod, or at most
 /// `surge` nodes with two pods.
-pub fn roll(sites: &[Site], (unavailable, surge): (usize, usize)) -> Plan {
-    let sites = || sites.iter().filter(|site| site.wanted || !site.members.is_empty());
+pub fn roll(sites: &[NodePods], (unavailable, surge): (usize, usize)) -> DaemonSetPlan {
+    let sites = || sites.iter().filter(|site| site.should_run || !site.pods.is_empty());
     if surge == 0 {
-        return Plan { delete: replace(sites(), unavailable), ..Plan::default() };
+        return DaemonSetPlan { delete: pods_to_replace(sites(), unavailable), ..DaemonSetPlan::default() };
     }
-    let mut plan = Plan::default();
+    let mut plan = DaemonSetPlan::default();
     let (mut doubled, mut available) = (0_usize, 0_usize);
     let (mut candidates, mut misplaced) = (Vec::new(), Vec::new());
     for site in sites() {
-        let Some((new, old)) = pair(site) else {
+        let Some((new, old)) = new_and_old_pod(site) else {
             doubled = doubled.saturating_add(1);
             continue;
         };
-        available = available.saturating_add(usize::from(old.or(new).is_some_and(Member::is_available)));
+        available = available.saturating_add(usize::from(old.or(new).is_some_and(DaemonPod::is_available)));
         match (new, old) {
             (_, None) => {}
             (Some(new), Some(old)) if new.is_available() => plan.delete.push(old.name.clone()),
             (Some(_), Some(_)) => doubled = doubled.saturating_add(1),
-            (None, Some(old)) => match (old.is_available(), site.wanted) {
+            (None, Some(old)) => match (old.is_available(), site.should_run) {
                 (false, false) => plan.delete.push(old.name.clone()),
                 (false, true) => plan.create.push(site.node.clone()),
                 (true, false) => misplaced.push(old.name.clone()),
@@ -176,17 +176,17 @@ pub fn roll(sites: &[Site], (unavailable, surge): (usize, usize)) -> Plan {
         }
     }
     // A pod on a node that should have none is deleted when the desired nodes have available pods.
-    let wanted = sites().filter(|site| site.wanted).count();
+    let wanted = sites().filter(|site| site.should_run).count();
     plan.delete.extend(misplaced.into_iter().take(available.saturating_sub(wanted)));
     plan.create.extend(candidates.into_iter().take(surge.saturating_sub(doubled)));
     plan
 }
 
-fn replace<'a>(sites: impl Iterator<Item = &'a Site>, allowed: usize) -> Vec<String> {
+fn pods_to_replace<'a>(sites: impl Iterator<Item = &'a NodePods>, allowed: usize) -> Vec<String> {
     let mut missing = 0_usize;
     let (mut broken, mut candidates) = (Vec::new(), Vec::new());
     for site in sites {
-        match pair(site) {
+        match new_and_old_pod(site) {
             Some((None, Some(old))) if old.is_available() => candidates.push(old.name.clone()),
             Some((None, Some(old))) => {
                 broken.push(old.name.clone());
@@ -203,7 +203,7 @@ fn replace<'a>(sites: impl Iterator<Item = &'a Site>, allowed: usize) -> Vec<Str
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DaemonSetCounts {
     pub desired: i64,
     pub current: i64,
     pub misscheduled: i64,
@@ -212,20 +212,20 @@ pub struct Counts {
     pub updated: i64,
 }
 
-pub fn count(sites: &[Site]) -> Counts {
-    let mut counts = Counts::default();
+pub fn count(sites: &[NodePods]) -> DaemonSetCounts {
+    let mut counts = DaemonSetCounts::default();
     for site in sites.iter().filter(|site| site.exists) {
-        let first = site.members.iter().min_by(|a, b| a.rank().cmp(&b.rank()));
-        if !site.wanted {
+        let first = site.pods.iter().min_by(|a, b| a.rank().cmp(&b.rank()));
+        if !site.should_run {
             counts.misscheduled = counts.misscheduled.saturating_add(i64::from(first.is_some()));
             continue;
         }
         counts.desired = counts.desired.saturating_add(1);
         if let Some(first) = first {
             counts.current = counts.current.saturating_add(1);
-            counts.ready = counts.ready.saturating_add(i64::from(first.health >= Health::Ready));
+            counts.ready = counts.ready.saturating_add(i64::from(first.health >= DaemonPodHealth::Ready));
             counts.available = counts.available.saturating_add(i64::from(first.is_available()));
-            counts.updated = counts.updated.saturating_add(i64::from(first.updated));
+            counts.updated = counts.updated.saturating_add(i64::from(first.is_updated));
         }
     }
     counts
@@ -238,51 +238,58 @@ mod tests {
     /// Notation: nodes `a`, `b`, ... separated by blanks. Pods: `A` available, `R` ready, `U` unready, `F` failed; lower case
     /// for the old template; a following `!` means being deleted. Prefixes: `-` no pod is desired here,
     /// `~` but an existing one may continue, `0` the node does not exist. Pods are named after their node and number.
-    fn sites(picture: &str) -> Vec<Site> {
+    fn parse_nodes(picture: &str) -> Vec<NodePods> {
         let mut sites = Vec::new();
         for (text, node) in picture.split(' ').zip('a'..) {
-            let mut site = Site {
+            let mut site = NodePods {
                 node: node.to_string(),
-                wanted: true,
-                tolerated: true,
+                should_run: true,
+                may_continue: true,
                 exists: true,
-                ..Site::default()
+                ..NodePods::default()
             };
             for sign in text.chars() {
                 let health = match sign.to_ascii_uppercase() {
                     '-' => {
-                        (site.wanted, site.tolerated) = (false, false);
+                        (site.should_run, site.may_continue) = (false, false);
                         continue;
                     }
                     '~' => {
-                        site.wanted = false;
+                        site.should_run = false;
                         continue;
                     }
                     '0' => {
-                        (site.wanted, site.tolerated, site.exists) = (false, false, false);
+                        (site.should_run, site.may_continue, site.exists) = (false, false, false);
                         continue;
                     }
                     '!' => {
-                        site.members.last_mut().unwrap().deleting = true;
+                        site.pods.last_mut().unwrap().is_deleting = true;
                         continue;
                     }
                     '.' => continue,
-                    'F' => Health::Failed,
-                    'U' => Health::Unready,
-                    'R' => Health::Ready,
-                    _ => Health::Available,
+                    'F' => DaemonPodHealth::Failed,
+                    'U' => DaemonPodHealth::Unready,
+                    'R' => DaemonPodHealth::Ready,
+                    _ => DaemonPodHealth::Available,
                 };
-                let name = format!("{node}{}", site.members.len());
+                let name = format!("{node}{}", site.pods.len());
                 let updated = sign.is_ascii_uppercase();
                 let placed = site.exists;
-                site.members.push(Member { name, health, deleting: false, placed, created: None, updated });
+                site.pods.push(DaemonPod {
+                    name,
+                    health,
+                    is_deleting: false,
+                    is_bound: placed,
+                    created: None,
+                    is_updated: updated,
+                });
             }
             sites.push(site);
         }
         sites
     }
 
-    fn text(plan: &Plan) -> String {
+    fn render_plan(plan: &DaemonSetPlan) -> String {
         let ended: Vec<_> = plan.ended.iter().map(|ended| ended.pod.as_str()).collect();
         let parts = [("+", plan.create.join(" ")), ("-", plan.delete.join(" ")), ("x", ended.join(" "))];
         let filled = parts.iter().filter(|(_, names)| !names.is_empty());
@@ -290,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_has_what_it_should_have() {
+    fn manage_creates_one_pod_per_desired_node() {
         let table = [
             (". A -.", "+a"),
             ("-A ~A ~.", "-a0"),
@@ -300,12 +307,12 @@ mod tests {
             ("A! -A!", ""),
         ];
         for (picture, expected) in table {
-            assert_eq!(text(&manage(&sites(picture), false)), expected, "{picture}");
+            assert_eq!(render_plan(&manage(&parse_nodes(picture), false)), expected, "{picture}");
         }
     }
 
     #[test]
-    fn two_pods_may_meet_where_there_is_a_surge() {
+    fn manage_allows_two_pods_with_surge() {
         let table = [
             ("aU", ""),
             ("aA", "-a0"),
@@ -316,12 +323,12 @@ mod tests {
             ("F", "+a xa0"),
         ];
         for (picture, expected) in table {
-            assert_eq!(text(&manage(&sites(picture), true)), expected, "{picture}");
+            assert_eq!(render_plan(&manage(&parse_nodes(picture), true)), expected, "{picture}");
         }
     }
 
     #[test]
-    fn old_pods_go_as_far_as_availability_allows() {
+    fn roll_deletes_old_pods_within_max_unavailable() {
         let table = [
             ("a a a", 1, "-a0"),
             ("a a a", 2, "-a0 b0"),
@@ -334,12 +341,16 @@ mod tests {
             ("u a u", 3, "-a0 c0 b0"),
         ];
         for (picture, unavailable, expected) in table {
-            assert_eq!(text(&roll(&sites(picture), (unavailable, 0))), expected, "{picture} {unavailable}");
+            assert_eq!(
+                render_plan(&roll(&parse_nodes(picture), (unavailable, 0))),
+                expected,
+                "{picture} {unavailable}"
+            );
         }
     }
 
     #[test]
-    fn new_pods_come_as_far_as_the_surge_allows() {
+    fn roll_creates_new_pods_within_max_surge() {
         let table = [
             ("a a a", 1, "+a"),
             ("aU a a", 1, ""),
@@ -350,16 +361,16 @@ mod tests {
             ("a A ~u", 1, "+a -c0"),
         ];
         for (picture, surge, expected) in table {
-            assert_eq!(text(&roll(&sites(picture), (0, surge))), expected, "{picture} {surge}");
+            assert_eq!(render_plan(&roll(&parse_nodes(picture), (0, surge))), expected, "{picture} {surge}");
         }
     }
 
     #[test]
     fn pods_are_counted_by_node() {
-        let counts = count(&sites("A a R . ~A 0U"));
+        let counts = count(&parse_nodes("A a R . ~A 0U"));
         assert_eq!(
             counts,
-            Counts { desired: 4, current: 3, misscheduled: 1, ready: 3, available: 2, updated: 2 }
+            DaemonSetCounts { desired: 4, current: 3, misscheduled: 1, ready: 3, available: 2, updated: 2 }
         );
     }
 }

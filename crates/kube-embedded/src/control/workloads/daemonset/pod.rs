@@ -13,7 +13,7 @@ pub const GENERATION_LABEL: &str = "pod-template-generation";
 
 /// Tolerations of every such pod; the last one only with the host network.
 #[rustfmt::skip]
-const TOLERATED: [(&str, &str); 7] = [
+const DAEMON_TOLERATIONS: [(&str, &str); 7] = [
     ("node.kubernetes.io/not-ready",           "NoExecute"),
     ("node.kubernetes.io/unreachable",         "NoExecute"),
     ("node.kubernetes.io/disk-pressure",       "NoSchedule"),
@@ -25,11 +25,11 @@ const TOLERATED: [(&str, &str); 7] = [
 
 /// Returns the template's spec with the tolerations of DaemonSet pods. An existing equal toleration keeps its position and
 /// loses its `tolerationSeconds`.
-pub fn tolerant(spec: &Value) -> Value {
+pub fn with_tolerations(spec: &Value) -> Value {
     let mut spec = spec.clone();
     let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
     let count = if spec["hostNetwork"] == true { 7 } else { 6 };
-    for (key, effect) in &TOLERATED[..count] {
+    for (key, effect) in &DAEMON_TOLERATIONS[..count] {
         let wanted = json!({"key": key, "operator": "Exists", "effect": effect});
         let same = |found: &&mut Value| {
             ["key", "operator", "effect"].iter().all(|field| found[*field] == wanted[*field])
@@ -53,7 +53,7 @@ pub fn pod(owner: &Owner<'_>, set: &DaemonSet, hash: &str, node: &str) -> Value 
     if let Some(generation) = set.template_generation() {
         labels[GENERATION_LABEL] = generation.into();
     }
-    pod["spec"] = tolerant(&pod["spec"]);
+    pod["spec"] = with_tolerations(&pod["spec"]);
     let only_there = json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]);
     let required =
         &mut pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
@@ -81,19 +81,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_tolerates_what_may_befall_its_node() {
+    fn pod_tolerates_node_conditions() {
         let seconds = json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
             "tolerationSeconds": 5});
         let any = json!({"key": "node.kubernetes.io/disk-pressure", "operator": "Exists"});
-        let spec = tolerant(&json!({"hostNetwork": true, "tolerations": [any, seconds]}));
+        let spec = with_tolerations(&json!({"hostNetwork": true, "tolerations": [any, seconds]}));
         let all = spec["tolerations"].as_array().unwrap();
         assert_eq!((all.len(), &all[0]), (8, &any));
         assert_eq!(all[1]["tolerationSeconds"], Value::Null, "it stays for good");
-        assert_eq!(tolerant(&json!({}))["tolerations"].as_array().unwrap().len(), 6);
+        assert_eq!(with_tolerations(&json!({}))["tolerations"].as_array().unwrap().len(), 6);
     }
 
     #[test]
-    fn a_pod_is_known_by_the_node_it_is_meant_for() {
+    fn node_of_reads_binding_or_affinity() {
         let pod = |spec: Value| serde_json::from_value::<Pod>(json!({"spec": spec})).unwrap();
         let meant = |values: Value| {
             let field = json!({"key": "metadata.name", "operator": "In", "values": values});

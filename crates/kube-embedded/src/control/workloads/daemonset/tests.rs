@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
 const AGENT: &str = "/apis/apps/v1/namespaces/default/daemonsets/agent";
@@ -28,8 +28,8 @@ fn set(more: Value) -> Value {
 }
 
 /// A cluster with nodes whose initial taints are removed.
-async fn world(nodes: &[&str]) -> World {
-    let world = World::without_nodes().await;
+async fn world(nodes: &[&str]) -> TestCluster {
+    let world = TestCluster::without_nodes().await;
     for name in nodes {
         world.create(NODES, node(name)).await;
         world.patch(&format!("{NODES}/{name}"), json!({"spec": {"taints": null}})).await;
@@ -38,7 +38,7 @@ async fn world(nodes: &[&str]) -> World {
 }
 
 /// Node, image and phase of each pod, by node.
-async fn pods(world: &World) -> Vec<String> {
+async fn pods(world: &TestCluster) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut lines: Vec<_> = world
         .list(PODS)
@@ -59,12 +59,12 @@ async fn pods(world: &World) -> Vec<String> {
     lines
 }
 
-async fn status(world: &World) -> Value {
+async fn status(world: &TestCluster) -> Value {
     world.get(AGENT).await["status"].clone()
 }
 
 #[tokio::test]
-async fn every_node_has_a_pod_and_nodes_come_and_go() {
+async fn daemon_set_follows_nodes() {
     let world = world(&["a", "b"]).await;
     world.create(SETS, set(json!({}))).await;
     assert_eq!(pods(&world).await, ["a app:1 Pending", "b app:1 Pending"]);
@@ -73,7 +73,7 @@ async fn every_node_has_a_pod_and_nodes_come_and_go() {
         json!({"currentNumberScheduled": 2, "desiredNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 0,
             "numberUnavailable": 2, "observedGeneration": 1, "updatedNumberScheduled": 2})
     );
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(
         status(&world).await,
         json!({"currentNumberScheduled": 2, "desiredNumberScheduled": 2, "numberMisscheduled": 0, "numberReady": 2,
@@ -91,10 +91,10 @@ async fn every_node_has_a_pod_and_nodes_come_and_go() {
 }
 
 #[tokio::test]
-async fn nodes_are_chosen_by_labels_and_taints() {
+async fn daemon_set_respects_labels_and_taints() {
     let world = world(&["a", "b"]).await;
     world.create(SETS, set(json!({}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let taint = |effect: &str| json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": effect}]}});
     world.patch(&format!("{NODES}/a"), taint("NoSchedule")).await;
     assert_eq!(pods(&world).await.len(), 2, "one that is there may stay");
@@ -113,18 +113,18 @@ async fn nodes_are_chosen_by_labels_and_taints() {
 }
 
 #[tokio::test]
-async fn a_new_template_replaces_one_by_one() {
+async fn rolling_update_replaces_one_by_one() {
     let world = world(&["a", "b"]).await;
     world.create(SETS, set(json!({}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(AGENT, json!({"spec": {"template": template("app:2")}})).await;
     assert_eq!(pods(&world).await, ["a app:2 Pending", "b app:1 Running"]);
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(pods(&world).await, ["a app:2 Running", "b app:2 Running"]);
     let revisions = world.list("/apis/apps/v1/namespaces/default/controllerrevisions").await;
     assert_eq!(revisions.len(), 2);
     world.patch(AGENT, json!({"spec": {"template": template("app:1")}})).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let mut numbers: Vec<_> = world
         .list("/apis/apps/v1/namespaces/default/controllerrevisions")
         .await
@@ -136,22 +136,22 @@ async fn a_new_template_replaces_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_surge_makes_the_new_pod_first() {
+async fn surge_creates_new_pod_before_deletion() {
     let world = world(&["a"]).await;
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}});
     world.create(SETS, set(json!({"updateStrategy": strategy}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(AGENT, json!({"spec": {"template": template("app:2")}})).await;
     assert_eq!(pods(&world).await, ["a app:1 Running", "a app:2 Pending"]);
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(pods(&world).await, ["a app:2 Running"]);
 }
 
 #[tokio::test]
-async fn nothing_is_replaced_by_itself_when_people_delete() {
+async fn on_delete_strategy_replaces_only_deleted_pods() {
     let world = world(&["a"]).await;
     world.create(SETS, set(json!({"updateStrategy": {"type": "OnDelete"}}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(AGENT, json!({"spec": {"template": template("app:2")}})).await;
     assert_eq!(pods(&world).await, ["a app:1 Running"]);
     assert_eq!(status(&world).await["updatedNumberScheduled"], Value::Null);
@@ -161,12 +161,12 @@ async fn nothing_is_replaced_by_itself_when_people_delete() {
 }
 
 #[tokio::test]
-async fn a_pod_that_fails_again_and_again_waits() {
+async fn failing_pod_is_recreated_with_backoff() {
     let world = world(&["a"]).await;
     world.create(SETS, set(json!({}))).await;
     let fail = async || {
         let name = world.list(PODS).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
-        world.report("default", &name, "Failed", false).await;
+        world.set_pod_phase("default", &name, "Failed", false).await;
     };
     fail().await;
     assert_eq!(pods(&world).await, ["a app:1 Pending"], "the first time at once");
@@ -174,7 +174,7 @@ async fn a_pod_that_fails_again_and_again_waits() {
     assert_eq!(pods(&world).await, ["a app:1 Failed"]);
     world.advance(1).await;
     assert_eq!(pods(&world).await, ["a app:1 Pending"]);
-    let told = world.told("default", "DaemonSet").await;
+    let told = world.list_events("default", "DaemonSet").await;
     assert!(
         told.iter().any(|words| words.starts_with("FailedDaemonPod: Found failed daemon pod default/agent-"))
     );

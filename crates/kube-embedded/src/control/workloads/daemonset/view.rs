@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::control::view::Meta;
-use crate::control::workloads::deployment::view::amount;
+use crate::control::workloads::deployment::view::resolve_amount;
 
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
@@ -14,44 +14,44 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 #[serde(default)]
 pub struct DaemonSet {
     pub metadata: Meta,
-    pub spec: Spec,
-    pub status: Status,
+    pub spec: DaemonSetSpec,
+    pub status: DaemonSetStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Spec {
+pub struct DaemonSetSpec {
     pub selector: Value,
     pub template: Value,
-    pub update_strategy: UpdateStrategy,
+    pub update_strategy: DaemonSetUpdateStrategy,
     pub revision_history_limit: usize,
     pub min_ready_seconds: i64,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct UpdateStrategy {
+pub struct DaemonSetUpdateStrategy {
     pub r#type: String,
-    pub rolling_update: RollingUpdate,
+    pub rolling_update: RollingUpdateDaemonSet,
 }
 
 /// Numbers or percentages.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct RollingUpdate {
+pub struct RollingUpdateDaemonSet {
     pub max_unavailable: Value,
     pub max_surge: Value,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Status {
+pub struct DaemonSetStatus {
     pub collision_count: i64,
 }
 
 impl DaemonSet {
     /// Whether the strategy is `RollingUpdate`.
-    pub fn rolls(&self) -> bool {
+    pub fn is_rolling(&self) -> bool {
         self.spec.update_strategy.r#type == "RollingUpdate"
     }
 
@@ -61,7 +61,7 @@ impl DaemonSet {
         let rolling = &self.spec.update_strategy.rolling_update;
         let of = i64::try_from(nodes).unwrap_or(i64::MAX);
         let rounded_up = |percent: i64| percent.saturating_mul(of).saturating_add(99) / 100;
-        let count = |value| usize::try_from(amount(value, rounded_up)).unwrap_or_default();
+        let count = |value| usize::try_from(resolve_amount(value, rounded_up)).unwrap_or_default();
         match (count(&rolling.max_unavailable), count(&rolling.max_surge)) {
             (0, 0) if nodes > 0 => (1, 0),
             allowance => allowance,
@@ -69,8 +69,8 @@ impl DaemonSet {
     }
 
     /// Whether a node may have an old and a new pod for a while.
-    pub fn surges(&self) -> bool {
-        self.rolls() && self.allowance(1).1 > 0
+    pub fn has_surge(&self) -> bool {
+        self.is_rolling() && self.allowance(1).1 > 0
     }
 
     /// The annotation that counts template changes, from before there were revisions.

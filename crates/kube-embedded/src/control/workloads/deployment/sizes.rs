@@ -13,20 +13,20 @@ use super::view::Deployment;
 use crate::control::workloads::replicaset::view::ReplicaSet;
 
 /// The `ReplicaSets` of a Deployment, oldest first.
-pub struct Sets<'a> {
+pub struct ReplicaSets<'a> {
     pub all: Vec<&'a ReplicaSet>,
     /// The index of the set with the Deployment's template.
     pub current: Option<usize>,
 }
 
-/// Scale the set at `at` to `to` pods. If the size is right, only its annotations need an update.
+/// Scales the set at `index` to `replicas` pods. If the size is right, only its annotations need an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    pub at: usize,
-    pub to: i64,
+pub struct SetScale {
+    pub index: usize,
+    pub replicas: i64,
 }
 
-impl<'a> Sets<'a> {
+impl<'a> ReplicaSets<'a> {
     pub fn current(&self) -> Option<&'a ReplicaSet> {
         self.current.map(|at| self.all[at])
     }
@@ -49,7 +49,7 @@ impl<'a> Sets<'a> {
     }
 
     /// The sum of the sets' replicas.
-    pub fn asked(&self) -> i64 {
+    pub fn total_replicas(&self) -> i64 {
         self.all.iter().map(|set| set.spec.replicas).sum()
     }
 
@@ -65,36 +65,36 @@ impl<'a> Sets<'a> {
 }
 
 /// The initial replicas of the new set.
-pub fn first(deployment: &Deployment, sets: &Sets<'_>) -> i64 {
-    grown(deployment, sets, 0)
+pub fn initial_size(deployment: &Deployment, sets: &ReplicaSets<'_>) -> i64 {
+    max_size(deployment, sets, 0)
 }
 
 /// The size up to which a new set of `size` can grow.
-fn grown(deployment: &Deployment, sets: &Sets<'_>, size: i64) -> i64 {
+fn max_size(deployment: &Deployment, sets: &ReplicaSets<'_>, size: i64) -> i64 {
     if !deployment.is_rolling() {
         return deployment.spec.replicas;
     }
-    let room = deployment.most().saturating_sub(sets.asked()).max(0);
+    let room = deployment.max_replicas().saturating_sub(sets.total_replicas()).max(0);
     size.saturating_add(room.min(deployment.spec.replicas.saturating_sub(size)))
 }
 
 /// One step of a rolling update: scale up, or else down.
-pub fn roll(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
+pub fn rolling_step(deployment: &Deployment, sets: &ReplicaSets<'_>) -> Vec<SetScale> {
     let (Some(at), Some(new)) = (sets.current, sets.current()) else { return Vec::new() };
     let (size, wanted) = (new.spec.replicas, deployment.spec.replicas);
-    let to = if size > wanted { wanted } else { grown(deployment, sets, size) };
+    let to = if size > wanted { wanted } else { max_size(deployment, sets, size) };
     if to != size {
-        return vec![Size { at, to }];
+        return vec![SetScale { index: at, replicas: to }];
     }
     shrink_old(deployment, sets, new)
 }
 
-fn shrink_old(deployment: &Deployment, sets: &Sets<'_>, new: &ReplicaSet) -> Vec<Size> {
-    let needed = deployment.spec.replicas.saturating_sub(deployment.unavailable());
+fn shrink_old(deployment: &Deployment, sets: &ReplicaSets<'_>, new: &ReplicaSet) -> Vec<SetScale> {
+    let needed = deployment.spec.replicas.saturating_sub(deployment.max_unavailable());
     let starting = new.spec.replicas.saturating_sub(new.status.available_replicas);
     let mut sizes = Vec::new();
     // Unavailable pods of the new set must not cost available pods of the old ones.
-    let mut excess = sets.asked().saturating_sub(needed).saturating_sub(starting);
+    let mut excess = sets.total_replicas().saturating_sub(needed).saturating_sub(starting);
     if excess <= 0 {
         return sizes;
     }
@@ -103,7 +103,7 @@ fn shrink_old(deployment: &Deployment, sets: &Sets<'_>, new: &ReplicaSet) -> Vec
         let by = size.saturating_sub(set.status.available_replicas).min(excess);
         if by > 0 {
             (*size, excess) = (size.saturating_sub(by), excess.saturating_sub(by));
-            sizes.push(Size { at: *at, to: *size });
+            sizes.push(SetScale { index: *at, replicas: *size });
         }
     }
     let mut spare = sets.available().saturating_sub(needed);
@@ -111,26 +111,29 @@ fn shrink_old(deployment: &Deployment, sets: &Sets<'_>, new: &ReplicaSet) -> Vec
         let by = spare.min(*size);
         if by > 0 {
             (*size, spare) = (size.saturating_sub(by), spare.saturating_sub(by));
-            sizes.push(Size { at: *at, to: *size });
+            sizes.push(SetScale { index: *at, replicas: *size });
         }
     }
     sizes
 }
 
 /// Scales all old sets to zero.
-pub fn stop_old(sets: &Sets<'_>) -> Vec<Size> {
-    sets.old().filter(|(_, set)| set.spec.replicas > 0).map(|(at, _)| Size { at, to: 0 }).collect()
+pub fn scale_old_to_zero(sets: &ReplicaSets<'_>) -> Vec<SetScale> {
+    sets.old()
+        .filter(|(_, set)| set.spec.replicas > 0)
+        .map(|(at, _)| SetScale { index: at, replicas: 0 })
+        .collect()
 }
 
 /// Scales the new set to the desired replicas.
-pub fn fill_new(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
+pub fn scale_new_to_desired(deployment: &Deployment, sets: &ReplicaSets<'_>) -> Vec<SetScale> {
     let to = deployment.spec.replicas;
     let new = sets.in_order().filter(|(at, set)| sets.is_current(*at) && set.spec.replicas != to);
-    new.map(|(at, _)| Size { at, to }).collect()
+    new.map(|(at, _)| SetScale { index: at, replicas: to }).collect()
 }
 
 /// Scales the sets after a change of the replicas, or while the Deployment is paused.
-pub fn scale(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
+pub fn scale_sets(deployment: &Deployment, sets: &ReplicaSets<'_>) -> Vec<SetScale> {
     let wanted = deployment.spec.replicas;
     let active: Vec<_> = sets.active().collect();
     let only = match active.as_slice() {
@@ -139,12 +142,16 @@ pub fn scale(deployment: &Deployment, sets: &Sets<'_>) -> Vec<Size> {
         _ => None,
     };
     if let Some(at) = only {
-        return if sets.all[at].spec.replicas == wanted { Vec::new() } else { vec![Size { at, to: wanted }] };
+        return if sets.all[at].spec.replicas == wanted {
+            Vec::new()
+        } else {
+            vec![SetScale { index: at, replicas: wanted }]
+        };
     }
     if sets.current().is_some_and(|new| is_saturated(deployment, new)) {
-        return stop_old(sets);
+        return scale_old_to_zero(sets);
     }
-    if deployment.is_rolling() { in_proportion(deployment, sets, active) } else { Vec::new() }
+    if deployment.is_rolling() { scale_in_proportion(deployment, sets, active) } else { Vec::new() }
 }
 
 fn is_saturated(deployment: &Deployment, set: &ReplicaSet) -> bool {
@@ -153,13 +160,13 @@ fn is_saturated(deployment: &Deployment, set: &ReplicaSet) -> bool {
         .all(|count| *count == Some(deployment.spec.replicas))
 }
 
-fn in_proportion(
+fn scale_in_proportion(
     deployment: &Deployment,
-    sets: &Sets<'_>,
+    sets: &ReplicaSets<'_>,
     mut active: Vec<(usize, &ReplicaSet)>,
-) -> Vec<Size> {
-    let allowed = if deployment.spec.replicas > 0 { deployment.most() } else { 0 };
-    let add = allowed.saturating_sub(sets.asked());
+) -> Vec<SetScale> {
+    let allowed = if deployment.spec.replicas > 0 { deployment.max_replicas() } else { 0 };
+    let add = allowed.saturating_sub(sets.total_replicas());
     // The largest first, which gets the remainder; of equal ones the newest when growing, the oldest when shrinking.
     match add {
         0 => {}
@@ -167,41 +174,42 @@ fn in_proportion(
         _ => active.sort_by_key(|(at, set)| (Reverse(set.spec.replicas), *at)),
     }
     let mut rest = add;
-    let mut sizes: Vec<Size> = Vec::new();
+    let mut sizes: Vec<SetScale> = Vec::new();
     for (at, set) in &active {
-        let share = share(deployment, set);
+        let share = proportional_change(deployment, set);
         let by = match rest {
             0 => 0,
             1.. => share.min(rest),
             _ => share.max(rest),
         };
         rest = rest.saturating_sub(by);
-        sizes.push(Size { at: *at, to: set.spec.replicas.saturating_add(by) });
+        sizes.push(SetScale { index: *at, replicas: set.spec.replicas.saturating_add(by) });
     }
     if let Some(largest) = sizes.first_mut() {
-        largest.to = largest.to.saturating_add(rest).max(0);
+        largest.replicas = largest.replicas.saturating_add(rest).max(0);
     }
     sizes.retain(|size| {
-        let set = sets.all[size.at];
-        set.spec.replicas != size.to || !revision::notes_size(set, deployment)
+        let set = sets.all[size.index];
+        set.spec.replicas != size.replicas || !revision::has_current_size(set, deployment)
     });
     sizes
 }
 
 /// The change of a set that keeps its proportion.
-fn share(deployment: &Deployment, set: &ReplicaSet) -> i64 {
+fn proportional_change(deployment: &Deployment, set: &ReplicaSet) -> i64 {
     let size = set.spec.replicas;
     if deployment.spec.replicas == 0 {
         return size.saturating_neg();
     }
-    let noted = revision::most(set).filter(|most| *most > 0);
+    let noted = revision::max_replicas(set).filter(|most| *most > 0);
     let before = noted.unwrap_or(deployment.status.replicas);
     if before == 0 {
         return 0;
     }
     // Rounded to the nearest, halves up.
     let (part, whole) = (i128::from(size).saturating_mul(2), i128::from(before).saturating_mul(2));
-    let grown = part.saturating_mul(deployment.most().into()).saturating_add(before.into()).div_euclid(whole);
+    let grown =
+        part.saturating_mul(deployment.max_replicas().into()).saturating_add(before.into()).div_euclid(whole);
     i64::try_from(grown).unwrap_or(i64::MAX).saturating_sub(size)
 }
 
@@ -219,9 +227,9 @@ mod tests {
     }
 
     /// Replicas, available replicas, and the recorded desired and maximum replicas.
-    type Set = (i64, i64, i64, i64);
+    type TestSet = (i64, i64, i64, i64);
 
-    fn set((size, available, desired, most): Set) -> ReplicaSet {
+    fn set((size, available, desired, most): TestSet) -> ReplicaSet {
         let notes = json!({"deployment.kubernetes.io/desired-replicas": desired.to_string(),
             "deployment.kubernetes.io/max-replicas": most.to_string()});
         let value = json!({"metadata": {"annotations": notes}, "spec": {"replicas": size},
@@ -230,26 +238,26 @@ mod tests {
     }
 
     /// The sizes after `change`; the last set is the new one.
-    fn after(
-        change: fn(&Deployment, &Sets<'_>) -> Vec<Size>,
+    fn sizes_after(
+        change: fn(&Deployment, &ReplicaSets<'_>) -> Vec<SetScale>,
         deployment: &Deployment,
-        sets: &[Set],
+        sets: &[TestSet],
     ) -> Vec<i64> {
         let views: Vec<_> = sets.iter().map(|found| set(*found)).collect();
         let mut sizes: Vec<_> = sets.iter().map(|set| set.0).collect();
-        let sets = Sets { all: views.iter().collect(), current: views.len().checked_sub(1) };
+        let sets = ReplicaSets { all: views.iter().collect(), current: views.len().checked_sub(1) };
         for size in change(deployment, &sets) {
-            sizes[size.at] = size.to;
+            sizes[size.index] = size.replicas;
         }
         sizes
     }
 
     #[test]
-    fn a_rolling_update_takes_turns() {
+    fn rolling_update_alternates_scale_up_and_down() {
         let asked = deployment(10, 3, 2);
         let roll = |sets: &[(i64, i64)]| {
             let sets: Vec<_> = sets.iter().map(|(size, available)| (*size, *available, 10, 13)).collect();
-            after(roll, &asked, &sets)
+            sizes_after(rolling_step, &asked, &sets)
         };
         // Old sets and the new one, each with its available pods.
         assert_eq!(roll(&[(10, 10), (0, 0)]), [10, 3], "up by the surge");
@@ -266,8 +274,9 @@ mod tests {
 
     #[test]
     fn sets_grow_and_shrink_in_proportion() {
-        let scale =
-            |replicas: i64, surge: i64, sets: &[Set]| after(scale, &deployment(replicas, surge, 0), sets);
+        let scale = |replicas: i64, surge: i64, sets: &[TestSet]| {
+            sizes_after(scale_sets, &deployment(replicas, surge, 0), sets)
+        };
         // Before: 10 desired, all in old and new sets.
         assert_eq!(scale(12, 0, &[(10, 10, 10, 10)]), [12], "a single set is simply scaled");
         assert_eq!(scale(20, 0, &[(5, 5, 10, 10), (5, 5, 10, 10)]), [10, 10]);
@@ -292,9 +301,12 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_only_lacks_its_note_is_told() {
+    fn set_with_stale_annotation_is_updated() {
         let views = [set((5, 5, 10, 10)), set((5, 5, 10, 10))];
-        let sets = Sets { all: views.iter().collect(), current: Some(1) };
-        assert_eq!(super::scale(&deployment(9, 1, 0), &sets), [Size { at: 0, to: 5 }, Size { at: 1, to: 5 }]);
+        let sets = ReplicaSets { all: views.iter().collect(), current: Some(1) };
+        assert_eq!(
+            super::scale_sets(&deployment(9, 1, 0), &sets),
+            [SetScale { index: 0, replicas: 5 }, SetScale { index: 1, replicas: 5 }]
+        );
     }
 }

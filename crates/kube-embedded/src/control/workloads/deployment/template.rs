@@ -5,21 +5,23 @@ use serde_json::{Value, json};
 
 use super::view::Deployment;
 
-pub const HASH: &str = "pod-template-hash";
+pub const HASH_LABEL: &str = "pod-template-hash";
 /// The alphabet of Kubernetes' hashes, which cannot form words.
 const DIGITS: &[u8; 10] = b"456789bcdf";
-const LONGEST_NAME: usize = 253;
+const MAX_NAME_LEN: usize = 253;
 
 /// Whether templates are equal except for the pod template hash label.
-pub fn same(a: &Value, b: &Value) -> bool {
-    a["spec"] == b["spec"] && labels(a).eq(labels(b)) && rest_of_metadata(a).eq(rest_of_metadata(b))
+pub fn equal_ignoring_hash(a: &Value, b: &Value) -> bool {
+    a["spec"] == b["spec"]
+        && labels(a).eq(labels(b))
+        && metadata_except_labels(a).eq(metadata_except_labels(b))
 }
 
 fn labels(template: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    template["metadata"]["labels"].as_object().into_iter().flatten().filter(|(key, _)| *key != HASH)
+    template["metadata"]["labels"].as_object().into_iter().flatten().filter(|(key, _)| *key != HASH_LABEL)
 }
 
-fn rest_of_metadata(template: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn metadata_except_labels(template: &Value) -> impl Iterator<Item = (&String, &Value)> {
     let parts = template["metadata"].as_object().into_iter().flatten();
     parts.filter(|(part, value)| *part != "labels" && !value.is_null())
 }
@@ -37,11 +39,11 @@ pub fn replica_set(deployment: &Deployment) -> Value {
     let spec = &deployment.spec;
     let hash = hash(&spec.template, deployment.status.collision_count);
     let mut template = spec.template.clone();
-    template["metadata"]["labels"][HASH] = hash.as_str().into();
+    template["metadata"]["labels"][HASH_LABEL] = hash.as_str().into();
     let mut selector = spec.selector.clone();
-    selector["matchLabels"][HASH] = hash.as_str().into();
+    selector["matchLabels"][HASH_LABEL] = hash.as_str().into();
     let name = &deployment.metadata.name;
-    let room = name.len().min(LONGEST_NAME - 1 - hash.len());
+    let room = name.len().min(MAX_NAME_LEN - 1 - hash.len());
     json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {
@@ -61,10 +63,13 @@ mod tests {
     }
 
     #[test]
-    fn the_label_that_tells_sets_apart_is_no_difference() {
+    fn templates_are_compared_without_hash_label() {
         let mut marked = template("a");
-        marked["metadata"]["labels"][HASH] = "x".into();
-        assert!(same(&template("a"), &marked) && !same(&template("a"), &template("b")));
+        marked["metadata"]["labels"][HASH_LABEL] = "x".into();
+        assert!(
+            equal_ignoring_hash(&template("a"), &marked)
+                && !equal_ignoring_hash(&template("a"), &template("b"))
+        );
     }
 
     #[test]
@@ -76,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_and_the_selector_keeps_its_expressions() {
+    fn long_name_is_truncated_and_selector_keeps_its_expressions() {
         let expressions = json!([{"key": "app", "operator": "Exists"}]);
         let deployment: Deployment = serde_json::from_value(json!({
             "metadata": {"name": "a".repeat(250), "namespace": "n"},
@@ -84,12 +89,12 @@ mod tests {
         }))
         .unwrap();
         let set = replica_set(&deployment);
-        let hash = set["metadata"]["labels"][HASH].as_str().unwrap();
+        let hash = set["metadata"]["labels"][HASH_LABEL].as_str().unwrap();
         assert_eq!(set["metadata"]["name"], format!("{}-{hash}", "a".repeat(242)));
         assert_eq!(
             set["spec"]["selector"],
-            json!({"matchExpressions": expressions, "matchLabels": {HASH: hash}})
+            json!({"matchExpressions": expressions, "matchLabels": {HASH_LABEL: hash}})
         );
-        assert_eq!(set["spec"]["template"]["metadata"]["labels"], json!({"app": "a", HASH: hash}));
+        assert_eq!(set["spec"]["template"]["metadata"]["labels"], json!({"app": "a", HASH_LABEL: hash}));
     }
 }

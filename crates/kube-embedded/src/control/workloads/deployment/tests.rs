@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web";
@@ -28,7 +28,7 @@ fn text(value: &Value) -> String {
 }
 
 /// `tag size revision[ (history)]` of each `ReplicaSet`, by tag.
-async fn sets(world: &World) -> Vec<String> {
+async fn sets(world: &TestCluster) -> Vec<String> {
     let mut sets: Vec<_> = world
         .list(SETS)
         .await
@@ -51,8 +51,8 @@ async fn sets(world: &World) -> Vec<String> {
 }
 
 /// The recorded Events, with the names of sets as `SET`.
-async fn told(world: &World) -> Vec<String> {
-    let told = world.told("default", "Deployment").await;
+async fn deployment_events(world: &TestCluster) -> Vec<String> {
+    let told = world.list_events("default", "Deployment").await;
     told.iter()
         .map(|said| {
             said.split(' ')
@@ -63,24 +63,24 @@ async fn told(world: &World) -> Vec<String> {
         .collect()
 }
 
-async fn status(world: &World) -> Value {
+async fn status(world: &TestCluster) -> Value {
     world.get(WEB).await["status"].take()
 }
 
 /// Status and reason of a condition.
-async fn condition(world: &World, kind: &str) -> String {
+async fn condition(world: &TestCluster, kind: &str) -> String {
     let status = status(world).await;
     let found = status["conditions"].as_array().unwrap().iter().find(|condition| condition["type"] == kind);
     found.map_or_else(String::new, |found| format!("{} {}", text(&found["status"]), text(&found["reason"])))
 }
 
 #[tokio::test]
-async fn a_deployment_is_rolled_out() {
-    let world = World::without_nodes().await;
+async fn deployment_is_rolled_out() {
+    let world = TestCluster::without_nodes().await;
     world.create(DEPLOYMENTS, web(&json!({}))).await;
     assert_eq!(condition(&world, "Progressing").await, "True ReplicaSetUpdated");
     assert_eq!(condition(&world, "Available").await, "False MinimumReplicasUnavailable");
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let deployment = world.get(WEB).await;
     let set = world.list(SETS).await.remove(0);
     let hash = text(&set["metadata"]["labels"]["pod-template-hash"]);
@@ -109,17 +109,17 @@ async fn a_deployment_is_rolled_out() {
         json!({"deployment.kubernetes.io/revision": "1",
         "deployment.kubernetes.io/desired-replicas": "3", "deployment.kubernetes.io/max-replicas": "4"})
     );
-    assert_eq!(told(&world).await, ["ScalingReplicaSet: Scaled up replica set SET from 0 to 3"]);
+    assert_eq!(deployment_events(&world).await, ["ScalingReplicaSet: Scaled up replica set SET from 0 to 3"]);
 }
 
 #[tokio::test]
-async fn an_update_rolls_step_by_step_and_can_be_undone() {
-    let world = World::without_nodes().await;
+async fn rolling_update_can_be_rolled_back() {
+    let world = TestCluster::without_nodes().await;
     world.create(DEPLOYMENTS, web(&json!({"replicas": 2, "revisionHistoryLimit": 1}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(WEB, image("2")).await;
     assert_eq!(sets(&world).await, ["1 2 1", "2 1 2"], "one more while the first new one starts");
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(sets(&world).await, ["1 0 1", "2 2 2"]);
     let steps = [
         "up replica set SET from 0 to 2",
@@ -129,37 +129,37 @@ async fn an_update_rolls_step_by_step_and_can_be_undone() {
         "down replica set SET from 1 to 0",
     ];
     let steps = steps.map(|step| format!("ScalingReplicaSet: Scaled {step}"));
-    assert_eq!(told(&world).await, steps);
+    assert_eq!(deployment_events(&world).await, steps);
     world.patch(WEB, image("1")).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(sets(&world).await, ["1 2 3 (1)", "2 0 2"]);
     assert_eq!(condition(&world, "Progressing").await, "True NewReplicaSetAvailable");
     assert_eq!(world.get(WEB).await["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "3");
     world.patch(WEB, image("3")).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(sets(&world).await, ["1 0 3 (1)", "3 2 4"], "only one old revision is kept");
 }
 
 #[tokio::test]
-async fn a_pod_that_does_not_start_stops_the_rollout_until_its_deadline() {
-    let world = World::without_nodes().await;
+async fn rollout_stops_at_progress_deadline_when_pod_does_not_start() {
+    let world = TestCluster::without_nodes().await;
     world.create(DEPLOYMENTS, web(&json!({"progressDeadlineSeconds": 60}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(WEB, image("2")).await;
     world.advance(60).await;
     assert_eq!(condition(&world, "Progressing").await, "True ReplicaSetUpdated");
     world.advance(2).await;
     assert_eq!(condition(&world, "Progressing").await, "False ProgressDeadlineExceeded");
     assert_eq!(condition(&world, "Available").await, "True MinimumReplicasAvailable");
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(condition(&world, "Progressing").await, "True NewReplicaSetAvailable", "late, but it came");
 }
 
 #[tokio::test]
 async fn recreate_waits_until_the_old_pods_are_gone() {
-    let world = World::without_nodes().await;
+    let world = TestCluster::without_nodes().await;
     world.create(DEPLOYMENTS, web(&json!({"strategy": {"type": "Recreate"}}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let pods = world.list(PODS).await;
     let held = format!("{PODS}/{}", text(&pods[0]["metadata"]["name"]));
     world.patch(&held, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
@@ -170,10 +170,10 @@ async fn recreate_waits_until_the_old_pods_are_gone() {
 }
 
 #[tokio::test]
-async fn while_it_is_paused_nothing_rolls_but_everything_scales() {
-    let world = World::without_nodes().await;
+async fn paused_deployment_scales_without_rollout() {
+    let world = TestCluster::without_nodes().await;
     world.create(DEPLOYMENTS, web(&json!({"replicas": 4}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(WEB, json!({"spec": {"paused": true}})).await;
     assert_eq!(condition(&world, "Progressing").await, "Unknown DeploymentPaused");
     world.patch(WEB, image("2")).await;
@@ -185,13 +185,13 @@ async fn while_it_is_paused_nothing_rolls_but_everything_scales() {
     world.patch(WEB, json!({"spec": {"paused": true, "replicas": 12}})).await;
     assert_eq!(sets(&world).await, ["1 9 1", "2 6 2"], "in proportion");
     world.patch(WEB, json!({"spec": {"paused": false}})).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(sets(&world).await, ["1 0 1", "2 12 2"]);
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_is_avoided() {
-    let world = World::without_nodes().await;
+async fn hash_collision_is_avoided() {
+    let world = TestCluster::without_nodes().await;
     world.create(DEPLOYMENTS, web(&json!({"paused": true}))).await;
     let twin = world.create("/apis/apps/v1/namespaces/kube-public/deployments", web(&json!({}))).await;
     assert_eq!(twin["metadata"]["name"], "web");
@@ -201,25 +201,25 @@ async fn a_name_that_is_taken_is_avoided() {
         "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}});
     world.create(SETS, other).await;
     world.patch(WEB, json!({"spec": {"paused": false}})).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let status = status(&world).await;
     assert_eq!((&status["collisionCount"], &status["readyReplicas"]), (&json!(1), &json!(3)));
 }
 
 #[tokio::test]
-async fn a_set_that_cannot_be_made_is_told() {
-    let world = World::without_nodes().await;
+async fn failed_replica_set_creation_is_reported() {
+    let world = TestCluster::without_nodes().await;
     let quota = json!({"metadata": {"name": "none"}, "spec": {"hard": {"count/replicasets.apps": "0"}}});
     world.create("/api/v1/namespaces/default/resourcequotas", quota).await;
     world.create(DEPLOYMENTS, web(&json!({}))).await;
     assert_eq!(condition(&world, "Progressing").await, "False ReplicaSetCreateError");
-    let said = told(&world).await;
+    let said = deployment_events(&world).await;
     assert!(said[0].starts_with("ReplicaSetCreateError: Failed to create new replica set"), "{said:?}");
 }
 
 #[tokio::test]
-async fn what_keeps_pods_from_being_made_is_told_by_the_deployment_too() {
-    let world = World::without_nodes().await;
+async fn pod_creation_failure_is_reported_by_deployment() {
+    let world = TestCluster::without_nodes().await;
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "1"}}});
     world.create("/api/v1/namespaces/default/resourcequotas", quota).await;
     world.create(DEPLOYMENTS, web(&json!({}))).await;
@@ -229,21 +229,21 @@ async fn what_keeps_pods_from_being_made_is_told_by_the_deployment_too() {
         .await;
     let set = text(&world.list(SETS).await[0]["metadata"]["name"]);
     world.patch(&format!("{SETS}/{set}"), json!({"metadata": {"labels": {"look": "again"}}})).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(condition(&world, "ReplicaFailure").await, "");
     assert_eq!(status(&world).await["readyReplicas"], 3);
 }
 
 #[tokio::test]
-async fn orphaned_sets_are_taken_up_again() {
-    let world = World::without_nodes().await;
+async fn orphaned_sets_are_adopted() {
+    let world = TestCluster::without_nodes().await;
     world.create(DEPLOYMENTS, web(&json!({}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let uid = |set: &Value| text(&set["metadata"]["uid"]);
     let before = uid(&world.list(SETS).await[0]);
     let (code, _) =
         world.send("DELETE", WEB, "application/json", json!({"propagationPolicy": "Orphan"})).await;
-    world.rest().await;
+    world.wait_until_idle().await;
     assert_eq!((code, world.list(PODS).await.len()), (200, 3));
     assert_eq!(world.list(SETS).await[0]["metadata"]["ownerReferences"], Value::Null);
     world.create(DEPLOYMENTS, web(&json!({}))).await;
@@ -255,13 +255,13 @@ async fn orphaned_sets_are_taken_up_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_deployment_that_is_deleted() {
-    let world = World::without_nodes().await;
+async fn deletion_of_deployment_deletes_sets_and_pods() {
+    let world = TestCluster::without_nodes().await;
     for policy in ["Background", "Foreground"] {
         world.create(DEPLOYMENTS, web(&json!({}))).await;
-        world.run_pods("default").await;
+        world.make_pods_ready("default").await;
         world.send("DELETE", WEB, "application/json", json!({"propagationPolicy": policy})).await;
-        world.rest().await;
+        world.wait_until_idle().await;
         for path in [DEPLOYMENTS, SETS, PODS] {
             assert!(world.list(path).await.is_empty(), "{policy} {path}");
         }
@@ -269,13 +269,13 @@ async fn nothing_is_left_of_a_deployment_that_is_deleted() {
 }
 
 #[tokio::test]
-async fn new_pods_must_be_ready_for_long_enough() {
-    let world = World::without_nodes().await;
+async fn rollout_waits_for_min_ready_seconds() {
+    let world = TestCluster::without_nodes().await;
     world.create(DEPLOYMENTS, web(&json!({"replicas": 1, "minReadySeconds": 10}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.advance(10).await;
     world.patch(WEB, image("2")).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(sets(&world).await, ["1 1 1", "2 1 2"]);
     world.advance(10).await;
     assert_eq!(sets(&world).await, ["1 0 1", "2 1 2"]);

@@ -6,20 +6,20 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::control::view::{ContainerStatus, Pod};
 
-const FIRST: SignedDuration = SignedDuration::from_secs(10);
-const LONGEST: SignedDuration = SignedDuration::from_mins(10);
+const MIN_BACKOFF: SignedDuration = SignedDuration::from_secs(10);
+const MAX_BACKOFF: SignedDuration = SignedDuration::from_mins(10);
 
 /// The failures since the last success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
     pub failures: i64,
-    pub last: Option<Timestamp>,
+    pub last_failure: Option<Timestamp>,
 }
 
 impl Backoff {
     /// Returns the backoff after further pods have terminated.
     #[must_use]
-    pub fn after<'p>(
+    pub fn with_finished<'p>(
         self,
         succeeded: impl Iterator<Item = &'p Pod>,
         failed: impl Iterator<Item = &'p Pod>,
@@ -29,14 +29,14 @@ impl Backoff {
         let before = if success.is_some() { Self::default() } else { self };
         failures.fold(before, |backoff, at| Self {
             failures: backoff.failures.saturating_add(1),
-            last: backoff.last.max(Some(at)),
+            last_failure: backoff.last_failure.max(Some(at)),
         })
     }
 
     /// When the next pod may be created.
-    pub fn until(self) -> Option<Timestamp> {
+    pub fn ends_at(self) -> Option<Timestamp> {
         let doublings = u32::try_from(self.failures.saturating_sub(1)).ok()?.min(10);
-        self.last?.checked_add(FIRST.saturating_mul(1 << doublings).min(LONGEST)).ok()
+        self.last_failure?.checked_add(MIN_BACKOFF.saturating_mul(1 << doublings).min(MAX_BACKOFF)).ok()
     }
 }
 
@@ -48,7 +48,7 @@ pub fn finished_at(pod: &Pod) -> Timestamp {
         let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
         metadata.deletion_timestamp?.checked_sub(SignedDuration::from_secs(grace)).ok()
     };
-    by_containers(pod)
+    last_container_end(pod)
         .or_else(not_ready)
         .or_else(deleted)
         .or(metadata.creation_timestamp)
@@ -56,7 +56,7 @@ pub fn finished_at(pod: &Pod) -> Timestamp {
 }
 
 /// The latest container end, once all have terminated; includes sidecars.
-fn by_containers(pod: &Pod) -> Option<Timestamp> {
+fn last_container_end(pod: &Pod) -> Option<Timestamp> {
     let stays = |status: &&ContainerStatus| {
         let mut init = pod.spec.init_containers.iter();
         init.any(|container| container.name == status.name && container.restart_policy == "Always")
@@ -88,22 +88,22 @@ mod tests {
     }
 
     #[test]
-    fn each_failure_doubles_the_wait_and_a_success_ends_it() {
+    fn failures_double_the_backoff_and_success_resets_it() {
         let (one, two, three) = (ended(100), ended(200), ended(300));
-        let first = Backoff::default().after([].iter(), [&one].into_iter());
-        assert_eq!(first.until(), Some(at(110)));
-        let second = first.after([].iter(), [&two].into_iter());
-        assert_eq!(second.until(), Some(at(220)));
-        assert_eq!(second.after([].iter(), [].iter()), second);
-        assert_eq!(second.after([&three].into_iter(), [].iter()).until(), None);
-        let mixed = second.after([&two].into_iter(), [&one, &two, &three].into_iter());
-        assert_eq!(mixed, Backoff { failures: 1, last: Some(at(300)) });
-        let many = Backoff { failures: 99, last: Some(at(0)) };
-        assert_eq!(many.until(), Some(at(600)));
+        let first = Backoff::default().with_finished([].iter(), [&one].into_iter());
+        assert_eq!(first.ends_at(), Some(at(110)));
+        let second = first.with_finished([].iter(), [&two].into_iter());
+        assert_eq!(second.ends_at(), Some(at(220)));
+        assert_eq!(second.with_finished([].iter(), [].iter()), second);
+        assert_eq!(second.with_finished([&three].into_iter(), [].iter()).ends_at(), None);
+        let mixed = second.with_finished([&two].into_iter(), [&one, &two, &three].into_iter());
+        assert_eq!(mixed, Backoff { failures: 1, last_failure: Some(at(300)) });
+        let many = Backoff { failures: 99, last_failure: Some(at(0)) };
+        assert_eq!(many.ends_at(), Some(at(600)));
     }
 
     #[test]
-    fn a_pod_ends_with_its_last_container_or_when_it_is_deleted() {
+    fn finished_at_uses_last_container_or_deletion() {
         let created = json!({"creationTimestamp": at(5).to_string()});
         let deleted = json!({"creationTimestamp": at(5).to_string(),
             "deletionTimestamp": at(60).to_string(), "deletionGracePeriodSeconds": 30});

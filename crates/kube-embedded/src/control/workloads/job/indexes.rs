@@ -17,15 +17,15 @@ impl Indexes {
                 (first.parse().ok()?, last.parse::<i64>().ok()?.min(completions.saturating_sub(1)));
             (first < completions).then_some((first, last))
         };
-        Self(text.split(',').filter_map(interval).collect()).with(&Self::default())
+        Self(text.split(',').filter_map(interval).collect()).union(&Self::default())
     }
 
-    pub fn of(indexes: impl IntoIterator<Item = i64>) -> Self {
-        Self(indexes.into_iter().map(|index| (index, index)).collect()).with(&Self::default())
+    pub fn from_indexes(indexes: impl IntoIterator<Item = i64>) -> Self {
+        Self(indexes.into_iter().map(|index| (index, index)).collect()).union(&Self::default())
     }
 
     #[must_use]
-    pub fn with(&self, other: &Self) -> Self {
+    pub fn union(&self, other: &Self) -> Self {
         let mut all = [&self.0[..], &other.0[..]].concat();
         all.sort_unstable();
         let mut merged: Vec<(i64, i64)> = Vec::with_capacity(all.len());
@@ -48,13 +48,13 @@ impl Indexes {
         self.0.is_empty()
     }
 
-    pub fn has(&self, index: i64) -> bool {
+    pub fn contains(&self, index: i64) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
     /// The number of common indexes.
-    pub fn shared_with(&self, other: &Self) -> i64 {
+    pub fn intersection_len(&self, other: &Self) -> i64 {
         let (mut a, mut b, mut shared) = (0, 0, 0);
         while let (Some(x), Some(y)) = (self.0.get(a), other.0.get(b)) {
             let common = x.1.min(y.1).saturating_sub(x.0.max(y.0)).saturating_add(1);
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_read_and_written_as_kubernetes_does() {
+    fn indexes_parse_and_format_as_kubernetes() {
         for (text, completions, again) in [
             ("", 5, ""),
             ("0,1,3-5", 10, "0,1,3-5"),
@@ -118,14 +118,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_sets(a in prop::collection::btree_set(0..30i64, 0..20),
+        fn indexes_behave_as_sets(a in prop::collection::btree_set(0..30i64, 0..20),
                          b in prop::collection::btree_set(0..30i64, 0..20), count in 0..12usize) {
-            let (x, y) = (Indexes::of(a.clone()), Indexes::of(b.clone()));
+            let (x, y) = (Indexes::from_indexes(a.clone()), Indexes::from_indexes(b.clone()));
             let union: BTreeSet<_> = a.union(&b).copied().collect();
-            prop_assert_eq!(x.with(&y), Indexes::of(union));
+            prop_assert_eq!(x.union(&y), Indexes::from_indexes(union));
             prop_assert_eq!(usize::try_from(x.total()), Ok(a.len()));
-            prop_assert_eq!(usize::try_from(x.shared_with(&y)), Ok(a.intersection(&b).count()));
-            prop_assert!((0..30).all(|index| x.has(index) == a.contains(&index)));
+            prop_assert_eq!(usize::try_from(x.intersection_len(&y)), Ok(a.intersection(&b).count()));
+            prop_assert!((0..30).all(|index| x.contains(index) == a.contains(&index)));
             prop_assert_eq!(Indexes::parse(&x.to_string(), 30), x.clone());
             let missing: Vec<_> = (0..25).filter(|index| !a.contains(index)).take(count).collect();
             prop_assert_eq!(x.first_missing(count, 25), missing);

@@ -12,111 +12,120 @@ use jiff::Timestamp;
 
 use super::backoff::{Backoff, finished_at};
 use super::indexes::Indexes;
-use super::look::{
-    Look, Verdict, count, failures_in_all, has_failed, has_place, index_of, is_terminating, is_tracked,
-    meaning,
+use super::observe::{
+    JobObservation, JobOutcome, failure_effect, has_failed, has_valid_index, index_of, is_terminating,
+    is_tracked, to_count, total_failures,
 };
-use super::policy::Meaning;
+use super::policy::FailureEffect;
 use super::view::{
-    COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, Status, Uncounted, whole_seconds,
+    COMPLETE, FAILED, FAILURE_TARGET, JobStatus, SUCCESS_CRITERIA_MET, SUSPENDED, UncountedTerminatedPods,
+    truncate_to_seconds,
 };
 use crate::control::view::Pod;
 
 /// Maximum number of pods that one reconcile records, creates or deletes.
-const AT_ONCE: usize = 500;
+const MAX_PODS_PER_RECONCILE: usize = 500;
 
 /// Pod changes before the status is written.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum JobPodAction {
     Nothing,
     /// Create one pod per entry, with its completion index.
     Create(Vec<Option<i64>>),
     /// Delete excess pods, which are not counted.
-    Dismiss(Vec<usize>),
+    DeleteExcess(Vec<usize>),
     /// Delete the remaining pods of a finished Job.
-    End(Vec<usize>),
+    DeleteRemaining(Vec<usize>),
 }
 
 #[derive(Debug)]
-pub struct Plan {
-    pub step: Step,
+pub struct JobPlan {
+    pub action: JobPodAction,
     /// The status to write after the step.
-    pub status: Status,
+    pub status: JobStatus,
     /// Pods whose finalizer is removed after the status is written.
-    pub let_go: Vec<usize>,
+    pub untrack: Vec<usize>,
     /// The outcome to set when all pods are counted.
-    pub verdict: Option<Verdict>,
+    pub outcome: Option<JobOutcome>,
     pub backoff: Backoff,
     /// `Suspended` or `Resumed`, if that has just changed.
-    pub turned: Option<&'static str>,
+    pub suspension_event: Option<&'static str>,
     /// When to reconcile again without a change.
-    pub again: Option<Timestamp>,
+    pub requeue_at: Option<Timestamp>,
 }
 
-pub fn decide(look: &Look<'_>) -> Plan {
-    let (job, now) = (look.job, whole_seconds(look.now));
+pub fn decide(look: &JobObservation<'_>) -> JobPlan {
+    let (job, now) = (look.job, truncate_to_seconds(look.now));
     let mut status = job.status.clone();
     status.uncounted();
     if status.start_time.is_none() && !job.spec.suspend {
         status.start_time = Some(now);
     }
-    let mut verdict = look.verdict(&status);
+    let mut verdict = look.outcome(&status);
     let mut again = None;
     let managed = verdict.is_none() && !job.metadata.is_deleting();
     let step = match &verdict {
-        Some(_) => Step::End(look.active.clone()),
+        Some(_) => JobPodAction::DeleteRemaining(look.active.clone()),
         None if managed => {
             let (step, wait) = manage(look);
             again = [wait, look.deadline(&status)].into_iter().flatten().min();
             step
         }
-        None => Step::Nothing,
+        None => JobPodAction::Nothing,
     };
     let (added, removed): (i64, &[usize]) = match &step {
-        Step::Nothing => (0, &[]),
-        Step::Create(pods) => (count(pods.len()), &[]),
-        Step::Dismiss(pods) | Step::End(pods) => (0, pods),
+        JobPodAction::Nothing => (0, &[]),
+        JobPodAction::Create(pods) => (to_count(pods.len()), &[]),
+        JobPodAction::DeleteExcess(pods) | JobPodAction::DeleteRemaining(pods) => (0, pods),
     };
-    status.active = count(look.active.len().saturating_sub(removed.len())).saturating_add(added);
-    status.terminating = Some(look.terminating.saturating_add(count(removed.len())));
-    status.ready = Some(look.ready(&look.active).saturating_sub(look.ready(removed)));
+    status.active = to_count(look.active.len().saturating_sub(removed.len())).saturating_add(added);
+    status.terminating = Some(look.terminating.saturating_add(to_count(removed.len())));
+    status.ready = Some(look.count_ready(&look.active).saturating_sub(look.count_ready(removed)));
     let mut turned = None;
     if verdict.is_none() {
         let enough = look.succeeded >= job.spec.completions.unwrap_or(1);
         if enough && status.active == 0 {
             let message = "Reached expected number of succeeded pods";
-            verdict = Some(Verdict::new(true, "CompletionsReached", message));
+            verdict = Some(JobOutcome::new(true, "CompletionsReached", message));
         } else if managed {
             turned = suspend_or_resume(&mut status, job.spec.suspend, now);
         }
     }
-    let (let_go, all) = note(look, verdict.as_ref(), &mut status);
+    let (let_go, all) = record_finished(look, verdict.as_ref(), &mut status);
     if let Some(verdict) = &verdict {
-        let kind = if verdict.success { SUCCESS_CRITERIA_MET } else { FAILURE_TARGET };
-        status.set(kind, true, (&verdict.reason, &verdict.message), now);
+        let kind = if verdict.is_success { SUCCESS_CRITERIA_MET } else { FAILURE_TARGET };
+        status.set_condition(kind, true, (&verdict.reason, &verdict.message), now);
     }
-    Plan { step, status, let_go, verdict: verdict.filter(|_| all), backoff: look.backoff, turned, again }
+    JobPlan {
+        action: step,
+        status,
+        untrack: let_go,
+        outcome: verdict.filter(|_| all),
+        backoff: look.backoff,
+        suspension_event: turned,
+        requeue_at: again,
+    }
 }
 
-fn suspend_or_resume(status: &mut Status, suspend: bool, now: Timestamp) -> Option<&'static str> {
+fn suspend_or_resume(status: &mut JobStatus, suspend: bool, now: Timestamp) -> Option<&'static str> {
     let (told, words, since) = if suspend {
         ("Suspended", ("JobSuspended", "Job suspended"), None)
     } else {
         // The active deadline counts from here.
         ("Resumed", ("JobResumed", "Job resumed"), Some(now))
     };
-    status.set(SUSPENDED, suspend, words, now).then(|| {
+    status.set_condition(SUSPENDED, suspend, words, now).then(|| {
         status.start_time = since;
         told
     })
 }
 
 /// Returns which pods to create or delete, and when more may be created if not now.
-fn manage(look: &Look<'_>) -> (Step, Option<Timestamp>) {
+fn manage(look: &JobObservation<'_>) -> (JobPodAction, Option<Timestamp>) {
     let spec = &look.job.spec;
-    let active = count(look.active.len());
+    let active = to_count(look.active.len());
     if spec.suspend {
-        return (dismiss(look, look.active.len()), None);
+        return (delete_excess(look, look.active.len()), None);
     }
     let wanted = match spec.completions {
         // After the first success the remaining pods run to completion, and none is replaced.
@@ -124,28 +133,29 @@ fn manage(look: &Look<'_>) -> (Step, Option<Timestamp>) {
         None => spec.parallelism,
         Some(completions) => completions.saturating_sub(look.succeeded).clamp(0, spec.parallelism),
     };
-    let step = dismiss(look, usize::try_from(active.saturating_sub(wanted)).unwrap_or(0));
-    if step != Step::Nothing {
+    let step = delete_excess(look, usize::try_from(active.saturating_sub(wanted)).unwrap_or(0));
+    if step != JobPodAction::Nothing {
         return (step, None);
     }
-    let awaited = if look.job.replaces_ended_only() { look.terminating } else { 0 };
-    let missing =
-        usize::try_from(wanted.saturating_sub(awaited).saturating_sub(active)).unwrap_or(0).min(AT_ONCE);
+    let awaited = if look.job.replaces_only_finished() { look.terminating } else { 0 };
+    let missing = usize::try_from(wanted.saturating_sub(awaited).saturating_sub(active))
+        .unwrap_or(0)
+        .min(MAX_PODS_PER_RECONCILE);
     if missing == 0 {
-        return (Step::Nothing, None);
+        return (JobPodAction::Nothing, None);
     }
     let wait = |until: Option<Timestamp>| until.filter(|until| look.now < *until);
     let per_index = spec.backoff_limit_per_index.is_some();
-    if !per_index && let Some(until) = wait(look.backoff.until()) {
-        return (Step::Nothing, Some(until));
+    if !per_index && let Some(until) = wait(look.backoff.ends_at()) {
+        return (JobPodAction::Nothing, Some(until));
     }
     if look.indexes.is_none() {
-        return (Step::Create(vec![None; missing]), None);
+        return (JobPodAction::Create(vec![None; missing]), None);
     }
     let mut indexes = free_indexes(look, missing);
     let mut waits = Vec::new();
     if per_index {
-        indexes.retain(|index| match wait(index_backoff(look, *index).until()) {
+        indexes.retain(|index| match wait(index_backoff(look, *index).ends_at()) {
             Some(until) => {
                 waits.push(until);
                 false
@@ -155,42 +165,44 @@ fn manage(look: &Look<'_>) -> (Step, Option<Timestamp>) {
     }
     let again = waits.into_iter().min();
     let step = if indexes.is_empty() {
-        Step::Nothing
+        JobPodAction::Nothing
     } else {
-        Step::Create(indexes.into_iter().map(Some).collect())
+        JobPodAction::Create(indexes.into_iter().map(Some).collect())
     };
     (step, again)
 }
 
-fn free_indexes(look: &Look<'_>, count: usize) -> Vec<i64> {
+fn free_indexes(look: &JobObservation<'_>, count: usize) -> Vec<i64> {
     let Some(indexes) = &look.indexes else { return Vec::new() };
-    let awaited = |pod: &super::Pod| pod.is_active() || look.job.replaces_ended_only() && is_terminating(pod);
+    let awaited =
+        |pod: &super::Pod| pod.is_active() || look.job.replaces_only_finished() && is_terminating(pod);
     let taken = look.pods.iter().filter(|pod| awaited(pod)).filter_map(|pod| index_of(pod));
-    let taken = Indexes::of(taken).with(&indexes.succeeded);
-    let taken = indexes.failed.as_ref().map_or(taken.clone(), |failed| taken.with(failed));
+    let taken = Indexes::from_indexes(taken).union(&indexes.succeeded);
+    let taken = indexes.failed.as_ref().map_or(taken.clone(), |failed| taken.union(failed));
     taken.first_missing(count, look.job.spec.completions.unwrap_or(0))
 }
 
 /// Returns the backoff of one index, from the last pod that failed there.
-fn index_backoff(look: &Look<'_>, index: i64) -> Backoff {
+fn index_backoff(look: &JobObservation<'_>, index: i64) -> Backoff {
     let last = look.indexes.as_ref().and_then(|indexes| indexes.last_failed.get(&index));
     last.map_or_else(Backoff::default, |at| {
         let pod = &look.pods[*at];
         let last = Some(finished_at(pod));
-        Backoff { failures: failures_in_all(pod).saturating_add(1), last }
+        Backoff { failures: total_failures(pod).saturating_add(1), last_failure: last }
     })
 }
 
 /// Deletes at least this many active pods, and those with an invalid or duplicate index; the least advanced first.
-fn dismiss(look: &Look<'_>, at_least: usize) -> Step {
+fn delete_excess(look: &JobObservation<'_>, at_least: usize) -> JobPodAction {
     let mut order = look.active.clone();
-    order.sort_by_key(|at| rank(&look.pods[*at]));
+    order.sort_by_key(|at| deletion_rank(&look.pods[*at]));
     let mut surplus = Vec::new();
     if look.job.is_indexed() {
         let mut kept = BTreeMap::new();
         for at in order.iter().rev() {
             let pod = &look.pods[*at];
-            let free = index_of(pod).filter(|index| has_place(look.job, pod) && !kept.contains_key(index));
+            let free =
+                index_of(pod).filter(|index| has_valid_index(look.job, pod) && !kept.contains_key(index));
             match free {
                 Some(index) => drop(kept.insert(index, *at)),
                 None => surplus.push(*at),
@@ -202,13 +214,13 @@ fn dismiss(look: &Look<'_>, at_least: usize) -> Step {
     let more = at_least.saturating_sub(surplus.len());
     surplus.extend(order.into_iter().take(more));
     if !look.job.spec.suspend {
-        surplus.truncate(AT_ONCE);
+        surplus.truncate(MAX_PODS_PER_RECONCILE);
     }
-    if surplus.is_empty() { Step::Nothing } else { Step::Dismiss(surplus) }
+    if surplus.is_empty() { JobPodAction::Nothing } else { JobPodAction::DeleteExcess(surplus) }
 }
 
 /// Sort key of pods to delete, least advanced first: unscheduled, pending, not ready, ready for a shorter time, more restarts, younger.
-fn rank(pod: &Pod) -> impl Ord {
+fn deletion_rank(pod: &Pod) -> impl Ord {
     let phase = ["Pending", "Unknown", "Running"].iter().position(|phase| *phase == pod.status.phase);
     let restarts = pod.status.container_statuses.iter().map(|container| container.restart_count).max();
     (
@@ -223,12 +235,16 @@ fn rank(pod: &Pod) -> impl Ord {
 
 /// Records finished pods in the status and counts those without finalizer. Returns the pods whose finalizer can be removed after that, and
 /// whether these are all.
-fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec<usize>, bool) {
+fn record_finished(
+    look: &JobObservation<'_>,
+    verdict: Option<&JobOutcome>,
+    status: &mut JobStatus,
+) -> (Vec<usize>, bool) {
     let job = look.job;
     let tracked: HashSet<&str> =
         look.pods.iter().filter(|pod| is_tracked(pod)).map(|pod| pod.metadata.uid.as_str()).collect();
     let before = status.uncounted().clone();
-    count_gone(status, |uid| tracked.contains(uid));
+    count_untracked(status, |uid| tracked.contains(uid));
     let (mut let_go, mut fresh, mut all) = (Vec::new(), 0_usize, true);
     let mut order: Vec<usize> = (0..look.pods.len()).filter(|at| is_tracked(&look.pods[*at])).collect();
     if job.is_indexed() {
@@ -250,21 +266,21 @@ fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec
                 // The index suffices to count it once.
                 Some(seen) => {
                     fresh = fresh.saturating_add(usize::from(
-                        index_of(pod).is_some_and(|index| !seen.known.has(index)),
+                        index_of(pod).is_some_and(|index| !seen.recorded.contains(index)),
                     ));
                 }
                 None if !before.succeeded.contains(uid) => status.uncounted().succeeded.push(uid.clone()),
                 None => {}
             }
-        } else if (failed || verdict.is_some_and(|verdict| !verdict.success))
+        } else if (failed || verdict.is_some_and(|verdict| !verdict.is_success))
             && !before.failed.contains(uid)
-            && has_place(job, pod)
-            && meaning(job, pod) != Meaning::Ignore
+            && has_valid_index(job, pod)
+            && failure_effect(job, pod) != FailureEffect::Ignore
         {
             status.uncounted().failed.push(uid.clone());
         }
-        let Uncounted { succeeded, failed } = status.uncounted();
-        if fresh.saturating_add(succeeded.len()).saturating_add(failed.len()) >= AT_ONCE {
+        let UncountedTerminatedPods { succeeded, failed } = status.uncounted();
+        if fresh.saturating_add(succeeded.len()).saturating_add(failed.len()) >= MAX_PODS_PER_RECONCILE {
             all = false;
             break;
         }
@@ -278,12 +294,12 @@ fn note(look: &Look<'_>, verdict: Option<&Verdict>, status: &mut Status) -> (Vec
 }
 
 /// Counts recorded pods whose finalizer has been removed.
-pub fn count_gone(status: &mut Status, is_held: impl Fn(&str) -> bool) {
-    let Uncounted { succeeded, failed } = status.uncounted();
+pub fn count_untracked(status: &mut JobStatus, is_held: impl Fn(&str) -> bool) {
+    let UncountedTerminatedPods { succeeded, failed } = status.uncounted();
     let gone = |list: &mut Vec<String>| {
         let before = list.len();
         list.retain(|uid| is_held(uid));
-        count(before.saturating_sub(list.len()))
+        to_count(before.saturating_sub(list.len()))
     };
     let (succeeded, failed) = (gone(succeeded), gone(failed));
     status.succeeded = status.succeeded.saturating_add(succeeded);
@@ -291,14 +307,14 @@ pub fn count_gone(status: &mut Status, is_held: impl Fn(&str) -> bool) {
 }
 
 /// Sets the final condition when every pod is counted and none is terminating. Returns whether it was set.
-pub fn conclude(status: &mut Status, verdict: &Verdict, now: Timestamp) -> bool {
-    if *status.uncounted() != Uncounted::default() || status.terminating.unwrap_or(0) > 0 {
+pub fn conclude(status: &mut JobStatus, verdict: &JobOutcome, now: Timestamp) -> bool {
+    if *status.uncounted() != UncountedTerminatedPods::default() || status.terminating.unwrap_or(0) > 0 {
         return false;
     }
-    let now = whole_seconds(now);
-    let kind = if verdict.success { COMPLETE } else { FAILED };
-    status.set(kind, true, (&verdict.reason, &verdict.message), now);
-    if verdict.success {
+    let now = truncate_to_seconds(now);
+    let kind = if verdict.is_success { COMPLETE } else { FAILED };
+    status.set_condition(kind, true, (&verdict.reason, &verdict.message), now);
+    if verdict.is_success {
         status.completion_time = Some(now);
     }
     true

@@ -8,7 +8,7 @@ use crate::control::view::{Condition, ContainerStatus, Meta, Pod};
 
 /// The effect of a failed pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum FailureEffect {
     /// It counts towards the backoff limit.
     Count,
     Ignore,
@@ -18,27 +18,27 @@ pub enum Meaning {
 }
 
 /// The first matching rule applies; without one a failure counts.
-pub fn meaning(policy: Option<&FailurePolicy>, pod: &Pod) -> Meaning {
+pub fn failure_effect(policy: Option<&FailurePolicy>, pod: &Pod) -> FailureEffect {
     let rules = policy.map_or(&[][..], |policy| &policy.rules);
     for (at, rule) in rules.iter().enumerate() {
         let fits = match &rule.on_exit_codes {
-            Some(codes) => ended_with(pod, codes),
-            None => has_condition(pod, &rule.on_pod_conditions),
+            Some(codes) => matching_exit_code(pod, codes),
+            None => matching_condition(pod, &rule.on_pod_conditions),
         };
         if let Some(what) = fits {
             return match rule.action.as_str() {
-                "Ignore" => Meaning::Ignore,
-                "FailIndex" => Meaning::FailIndex,
-                "FailJob" => Meaning::FailJob(format!("{what} matching FailJob rule at index {at}")),
-                _ => Meaning::Count,
+                "Ignore" => FailureEffect::Ignore,
+                "FailIndex" => FailureEffect::FailIndex,
+                "FailJob" => FailureEffect::FailJob(format!("{what} matching FailJob rule at index {at}")),
+                _ => FailureEffect::Count,
             };
         }
     }
-    Meaning::Count
+    FailureEffect::Count
 }
 
 /// The message for the first container that failed with one of the exit codes.
-fn ended_with(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
+fn matching_exit_code(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
     let code = |container: &ContainerStatus| container.state["terminated"]["exitCode"].as_i64();
     let containers = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
     let mut failed = containers.filter_map(|container| Some((container.name.as_str(), code(container)?)));
@@ -56,7 +56,7 @@ fn ended_with(pod: &Pod, codes: &OnExitCodes) -> Option<String> {
 }
 
 /// The message for the first condition that matches a pattern.
-fn has_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
+fn matching_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
     let asked = |condition: &&Condition| {
         patterns.iter().any(|p| (&p.r#type, &p.status) == (&condition.r#type, &condition.status))
     };
@@ -66,14 +66,18 @@ fn has_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> {
 }
 
 /// The message if the success policy is met.
-pub fn met(policy: Option<&SuccessPolicy>, succeeded: &Indexes, completions: i64) -> Option<String> {
+pub fn success_message(
+    policy: Option<&SuccessPolicy>,
+    succeeded: &Indexes,
+    completions: i64,
+) -> Option<String> {
     if succeeded.is_empty() {
         return None;
     }
     let at = policy?.rules.iter().position(|rule| match &rule.succeeded_indexes {
         Some(text) => {
             let asked = Indexes::parse(text, completions);
-            let shared = asked.shared_with(succeeded);
+            let shared = asked.intersection_len(succeeded);
             !asked.is_empty()
                 && (shared == asked.total() || rule.succeeded_count.is_some_and(|count| shared >= count))
         }
@@ -98,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_decides() {
+    fn first_matching_failure_rule_applies() {
         let policy: FailurePolicy = serde_json::from_value(json!({"rules": [
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
             {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "In", "values": [42, 43]}},
@@ -112,25 +116,25 @@ mod tests {
         let codes = "Container c for pod n/p failed with exit code 42 matching FailJob rule at index 1";
         let condition = "Pod n/p has condition ConfigIssue matching FailJob rule at index 4";
         for (status, expected) in [
-            (json!({"conditions": disrupted, "containerStatuses": [ended("c", 42)]}), Meaning::Ignore),
-            (json!({"containerStatuses": [ended("c", 42)]}), Meaning::FailJob(codes.to_owned())),
-            (json!({"containerStatuses": [ended("d", 42)]}), Meaning::Count),
+            (json!({"conditions": disrupted, "containerStatuses": [ended("c", 42)]}), FailureEffect::Ignore),
+            (json!({"containerStatuses": [ended("c", 42)]}), FailureEffect::FailJob(codes.to_owned())),
+            (json!({"containerStatuses": [ended("d", 42)]}), FailureEffect::Count),
             (
                 json!({"containerStatuses": [ended("c", 0)], "initContainerStatuses": [ended("i", 7)]}),
-                Meaning::FailIndex,
+                FailureEffect::FailIndex,
             ),
             (
                 json!({"conditions": misconfigured, "containerStatuses": [ended("c", 9)]}),
-                Meaning::FailJob(condition.to_owned()),
+                FailureEffect::FailJob(condition.to_owned()),
             ),
-            (json!({"containerStatuses": [{"name": "c", "state": {"running": {}}}]}), Meaning::Count),
+            (json!({"containerStatuses": [{"name": "c", "state": {"running": {}}}]}), FailureEffect::Count),
         ] {
-            assert_eq!(meaning(Some(&policy), &pod(&status)), expected, "{status}");
+            assert_eq!(failure_effect(Some(&policy), &pod(&status)), expected, "{status}");
         }
     }
 
     #[test]
-    fn enough_indexes_make_a_success() {
+    fn success_policy_is_met_by_enough_indexes() {
         let policy =
             |rules: Value| -> SuccessPolicy { serde_json::from_value(json!({"rules": rules})).unwrap() };
         let two = policy(json!([
@@ -144,11 +148,15 @@ mod tests {
             ("1,5-7", some("2")),
             ("0-8", some("1")),
         ] {
-            assert_eq!(met(Some(&two), &Indexes::parse(succeeded, 9), 9), expected, "{succeeded}");
+            assert_eq!(
+                success_message(Some(&two), &Indexes::parse(succeeded, 9), 9),
+                expected,
+                "{succeeded}"
+            );
         }
         let all = policy(json!([{"succeededIndexes": "0-2"}]));
-        assert_eq!(met(Some(&all), &Indexes::parse("0,1,3", 9), 9), None);
-        assert_eq!(met(Some(&all), &Indexes::parse("0-2", 9), 9), some("0"));
-        assert_eq!(met(None, &Indexes::parse("0-2", 9), 9), None);
+        assert_eq!(success_message(Some(&all), &Indexes::parse("0,1,3", 9), 9), None);
+        assert_eq!(success_message(Some(&all), &Indexes::parse("0-2", 9), 9), some("0"));
+        assert_eq!(success_message(None, &Indexes::parse("0-2", 9), 9), None);
     }
 }

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-struct Scene(World);
+struct JobHarness(TestCluster);
 
-impl Scene {
+impl JobHarness {
     /// Creates the Job `j` with this spec and a template of one container.
-    async fn with(spec: Value) -> Self {
-        let scene = Self(World::without_nodes().await);
+    async fn with_spec(spec: Value) -> Self {
+        let scene = Self(TestCluster::without_nodes().await);
         scene.add("j", spec).await;
         scene
     }
@@ -54,13 +54,13 @@ impl Scene {
     }
 
     /// Terminates the first active pod.
-    async fn end(&self, phase: &str) -> Value {
+    async fn finish_first_pod(&self, phase: &str) -> Value {
         let pod = self.pods().await.remove(0);
-        self.end_pod(&pod, phase, i64::from(phase == "Failed")).await;
+        self.finish_pod(&pod, phase, i64::from(phase == "Failed")).await;
         pod
     }
 
-    async fn end_pod(&self, pod: &Value, phase: &str, code: i64) {
+    async fn finish_pod(&self, pod: &Value, phase: &str, code: i64) {
         let now = crate::clock::rfc3339(crate::clock::Clock::now(self.0.clock.as_ref()));
         let ended = json!({"exitCode": code, "finishedAt": now, "startedAt": now});
         let status = json!({"phase": phase, "containerStatuses": [{"name": "c", "state": {"terminated": ended},
@@ -68,12 +68,12 @@ impl Scene {
         self.0.patch(&format!("{PODS}/{}/status", name(pod)), json!({"status": status})).await;
     }
 
-    async fn told(&self) -> Vec<String> {
-        self.0.told("default", "Job").await
+    async fn list_events(&self) -> Vec<String> {
+        self.0.list_events("default", "Job").await
     }
 
     /// The number of pods with the tracking finalizer.
-    async fn tracked(&self) -> usize {
+    async fn count_tracked_pods(&self) -> usize {
         self.0.list(PODS).await.iter().filter(|pod| !pod["metadata"]["finalizers"].is_null()).count()
     }
 }
@@ -83,8 +83,8 @@ fn name(object: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_job_runs_its_pods_and_completes() {
-    let scene = Scene::with(json!({"completions": 3, "parallelism": 2})).await;
+async fn job_runs_its_pods_and_completes() {
+    let scene = JobHarness::with_spec(json!({"completions": 3, "parallelism": 2})).await;
     let start = "2026-01-02T03:04:05Z";
     let expected =
         json!({"active": 2, "ready": 0, "startTime": start, "terminating": 0, "uncountedTerminatedPods": {}});
@@ -97,11 +97,11 @@ async fn a_job_runs_its_pods_and_completes() {
     assert_eq!(pod["labels"]["batch.kubernetes.io/controller-uid"], pod["ownerReferences"][0]["uid"]);
     assert_eq!(pod["ownerReferences"][0]["blockOwnerDeletion"], true);
 
-    scene.0.report("default", name(&pods[1]), "Running", true).await;
+    scene.0.set_pod_phase("default", name(&pods[1]), "Running", true).await;
     assert_eq!(scene.status().await["ready"], 1);
     scene.0.advance(60).await;
     for left in [2, 1, 0] {
-        scene.end("Succeeded").await;
+        scene.finish_first_pod("Succeeded").await;
         assert_eq!(scene.pods().await.len(), left);
     }
     let reached = |kind: &str| {
@@ -113,55 +113,55 @@ async fn a_job_runs_its_pods_and_completes() {
         "startTime": start, "completionTime": "2026-01-02T03:05:05Z", "succeeded": 3, "ready": 0, "terminating": 0,
         "uncountedTerminatedPods": {}, "conditions": [reached("SuccessCriteriaMet"), reached("Complete")],
     });
-    assert_eq!((scene.status().await, scene.tracked().await), (expected, 0));
-    let told = scene.told().await;
+    assert_eq!((scene.status().await, scene.count_tracked_pods().await), (expected, 0));
+    let told = scene.list_events().await;
     assert_eq!(told.len(), 4);
     assert!(told[0].starts_with("SuccessfulCreate: Created pod: j-"));
     assert_eq!(told[3], "Completed: Job completed");
 }
 
 #[tokio::test]
-async fn failures_are_followed_by_longer_and_longer_waits_until_the_limit() {
-    let scene = Scene::with(json!({"backoffLimit": 2})).await;
+async fn failures_back_off_until_backoff_limit() {
+    let scene = JobHarness::with_spec(json!({"backoffLimit": 2})).await;
     for (failures, wait) in [(1, 10), (2, 20)] {
-        scene.end("Failed").await;
+        scene.finish_first_pod("Failed").await;
         assert_eq!((scene.pods().await.len(), &scene.status().await["failed"]), (0, &json!(failures)));
         scene.0.advance(wait - 1).await;
         assert_eq!(scene.pods().await.len(), 0);
         scene.0.advance(1).await;
         assert_eq!(scene.pods().await.len(), 1);
     }
-    scene.end("Failed").await;
+    scene.finish_first_pod("Failed").await;
     let expected = "True BackoffLimitExceeded: Job has reached the specified backoff limit";
     assert_eq!(scene.condition("FailureTarget").await, expected);
     assert_eq!(scene.condition("Failed").await, expected);
     let status = scene.status().await;
     assert_eq!((&status["failed"], &status["completionTime"]), (&json!(3), &Value::Null));
-    let told = scene.told().await;
+    let told = scene.list_events().await;
     assert_eq!(told[3..], ["BackoffLimitExceeded: Job has reached the specified backoff limit"]);
     scene.0.advance(3600).await;
     assert_eq!(scene.pods().await.len(), 0);
 }
 
 #[tokio::test]
-async fn a_success_ends_the_wait_and_without_completions_one_is_enough() {
-    let scene = Scene::with(json!({"parallelism": 3})).await;
+async fn success_resets_backoff_and_completes_job_without_completions() {
+    let scene = JobHarness::with_spec(json!({"parallelism": 3})).await;
     assert_eq!(scene.pods().await.len(), 3);
-    scene.end("Failed").await;
+    scene.finish_first_pod("Failed").await;
     assert_eq!(scene.pods().await.len(), 2, "it waits");
-    scene.end("Succeeded").await;
+    scene.finish_first_pod("Succeeded").await;
     scene.0.advance(60).await;
     assert_eq!(scene.pods().await.len(), 1, "no more are made");
     assert_eq!(scene.condition("Complete").await, "");
-    scene.end("Failed").await;
+    scene.finish_first_pod("Failed").await;
     assert!(scene.condition("Complete").await.starts_with("True"));
     assert_eq!(scene.status().await["succeeded"], 1);
 }
 
 #[tokio::test]
-async fn pods_with_indexes_know_theirs() {
+async fn indexed_pods_have_their_index() {
     let spec = json!({"completions": 4, "parallelism": 3, "completionMode": "Indexed"});
-    let scene = Scene::with(spec).await;
+    let scene = JobHarness::with_spec(spec).await;
     let pods = scene.pods().await;
     assert_eq!(pods.len(), 3);
     let (meta, spec) = (&pods[1]["metadata"], &pods[1]["spec"]);
@@ -173,48 +173,48 @@ async fn pods_with_indexes_know_theirs() {
         json!([{"name": "JOB_COMPLETION_INDEX", "valueFrom": {"fieldRef": {"apiVersion": "v1",
             "fieldPath": "metadata.labels['batch.kubernetes.io/job-completion-index']"}}}])
     );
-    scene.end_pod(&pods[0], "Succeeded", 0).await;
-    scene.end_pod(&pods[2], "Succeeded", 0).await;
+    scene.finish_pod(&pods[0], "Succeeded", 0).await;
+    scene.finish_pod(&pods[2], "Succeeded", 0).await;
     let status = scene.status().await;
     assert_eq!((&status["completedIndexes"], &status["succeeded"]), (&json!("0,2"), &json!(2)));
-    scene.end_pod(&pods[1], "Failed", 1).await;
+    scene.finish_pod(&pods[1], "Failed", 1).await;
     scene.0.advance(10).await;
     let names: Vec<_> = scene.pods().await.iter().map(|pod| name(pod)[..4].to_owned()).collect();
     assert_eq!(names, ["j-1-", "j-3-"]);
-    scene.end("Succeeded").await;
-    scene.end("Succeeded").await;
+    scene.finish_first_pod("Succeeded").await;
+    scene.finish_first_pod("Succeeded").await;
     assert_eq!(scene.status().await["completedIndexes"], "0-3");
     assert!(scene.condition("Complete").await.starts_with("True"));
 }
 
 #[tokio::test]
-async fn each_index_may_have_a_limit_of_its_own() {
+async fn backoff_limit_per_index_is_applied() {
     let limits =
         json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1});
-    let scene = Scene::with(limits).await;
+    let scene = JobHarness::with_spec(limits).await;
     assert_eq!(scene.status().await["failedIndexes"], "");
     let failures = "batch.kubernetes.io/job-index-failure-count";
-    let failed = scene.end("Failed").await;
+    let failed = scene.finish_first_pod("Failed").await;
     assert_eq!(failed["metadata"]["annotations"][failures], "0");
-    assert_eq!(scene.tracked().await, 2, "the failed pod stays until there is another");
+    assert_eq!(scene.count_tracked_pods().await, 2, "the failed pod stays until there is another");
     scene.0.advance(10).await;
     let next = scene.pods().await.remove(0);
     assert_eq!(next["metadata"]["annotations"][failures], "1");
-    assert_eq!(scene.tracked().await, 2);
-    scene.end_pod(&next, "Failed", 1).await;
+    assert_eq!(scene.count_tracked_pods().await, 2);
+    scene.finish_pod(&next, "Failed", 1).await;
     let status = scene.status().await;
     assert_eq!(
         (&status["failedIndexes"], &status["failed"], &status["active"]),
         (&json!("0"), &json!(2), &json!(1))
     );
-    scene.end("Succeeded").await;
+    scene.finish_first_pod("Succeeded").await;
     assert_eq!(scene.condition("Failed").await, "True FailedIndexes: Job has failed indexes");
     assert_eq!(scene.status().await["completedIndexes"], "1");
 }
 
 #[tokio::test]
-async fn a_suspended_job_has_no_pods_and_starts_anew() {
-    let scene = Scene::with(
+async fn suspended_job_has_no_pods_and_resumes() {
+    let scene = JobHarness::with_spec(
         json!({"suspend": true, "parallelism": 2, "completions": 2, "activeDeadlineSeconds": 30}),
     )
     .await;
@@ -236,16 +236,17 @@ async fn a_suspended_job_has_no_pods_and_starts_anew() {
     );
     assert_eq!((&status["terminating"], scene.0.list(PODS).await.len()), (&json!(0), 0));
     let mut told: Vec<_> =
-        scene.told().await.iter().map(|event| event.split(':').next().unwrap().to_owned()).collect();
+        scene.list_events().await.iter().map(|event| event.split(':').next().unwrap().to_owned()).collect();
     told.sort();
     told.dedup();
     assert_eq!(told, ["Resumed", "SuccessfulCreate", "SuccessfulDelete", "Suspended"]);
 }
 
 #[tokio::test]
-async fn a_job_that_is_active_for_too_long_fails() {
-    let scene = Scene::with(json!({"activeDeadlineSeconds": 30, "parallelism": 2, "completions": 2})).await;
-    scene.end("Succeeded").await;
+async fn job_fails_at_active_deadline() {
+    let scene =
+        JobHarness::with_spec(json!({"activeDeadlineSeconds": 30, "parallelism": 2, "completions": 2})).await;
+    scene.finish_first_pod("Succeeded").await;
     scene.0.advance(29).await;
     assert_eq!(scene.condition("Failed").await, "");
     scene.0.advance(1).await;
@@ -256,20 +257,20 @@ async fn a_job_that_is_active_for_too_long_fails() {
         (&status["failed"], &status["succeeded"], &status["active"]),
         (&json!(1), &json!(1), &Value::Null)
     );
-    assert_eq!((scene.pods().await.len(), scene.tracked().await), (0, 0));
+    assert_eq!((scene.pods().await.len(), scene.count_tracked_pods().await), (0, 0));
 }
 
 #[tokio::test]
-async fn a_policy_decides_what_a_failure_means() {
+async fn pod_failure_policy_is_applied() {
     let rule = |action: &str, code: i64| json!({"action": action, "onExitCodes": {"operator": "In", "values": [code]}});
     let policy = json!({"rules": [rule("Ignore", 3), rule("FailJob", 42)]});
-    let scene = Scene::with(json!({"backoffLimit": 0, "podFailurePolicy": policy})).await;
+    let scene = JobHarness::with_spec(json!({"backoffLimit": 0, "podFailurePolicy": policy})).await;
     let pod = scene.pods().await.remove(0);
-    scene.end_pod(&pod, "Failed", 3).await;
+    scene.finish_pod(&pod, "Failed", 3).await;
     scene.0.advance(10).await;
     assert_eq!((scene.pods().await.len(), &scene.status().await["failed"]), (1, &Value::Null));
     let pod = scene.pods().await.remove(0);
-    scene.end_pod(&pod, "Failed", 42).await;
+    scene.finish_pod(&pod, "Failed", 42).await;
     let why = format!(
         "Container c for pod default/{} failed with exit code 42 matching FailJob rule at index 1",
         name(&pod)
@@ -279,14 +280,14 @@ async fn a_policy_decides_what_a_failure_means() {
 }
 
 #[tokio::test]
-async fn enough_successes_end_the_rest() {
+async fn success_policy_ends_remaining_pods() {
     let policy = json!({"rules": [{"succeededIndexes": "1"}]});
-    let scene = Scene::with(
+    let scene = JobHarness::with_spec(
         json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "successPolicy": policy}),
     )
     .await;
     let pod = scene.pods().await.remove(1);
-    scene.end_pod(&pod, "Succeeded", 0).await;
+    scene.finish_pod(&pod, "Succeeded", 0).await;
     assert_eq!(scene.condition("Complete").await, "True SuccessPolicy: Matched rules at index 0");
     let status = scene.status().await;
     assert_eq!(
@@ -297,8 +298,8 @@ async fn enough_successes_end_the_rest() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_deleted_by_hand_is_a_failure() {
-    let scene = Scene::with(json!({})).await;
+async fn manually_deleted_pod_counts_as_failure() {
+    let scene = JobHarness::with_spec(json!({})).await;
     let pod = scene.pods().await.remove(0);
     scene.0.delete(&format!("{PODS}/{}", name(&pod))).await;
     assert_eq!(scene.status().await["failed"], 1);
@@ -308,9 +309,10 @@ async fn a_pod_that_is_deleted_by_hand_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_job_may_wait_for_the_end_of_a_deleted_pod() {
+async fn replacement_policy_failed_waits_for_terminating_pod() {
     let scene =
-        Scene::with(json!({"podReplacementPolicy": "Failed", "completions": 2, "parallelism": 2})).await;
+        JobHarness::with_spec(json!({"podReplacementPolicy": "Failed", "completions": 2, "parallelism": 2}))
+            .await;
     let pods = scene.pods().await;
     // On an unreachable node the grace period does not end.
     let binding = json!({"metadata": {"name": name(&pods[0])}, "target": {"kind": "Node", "name": "far"}});
@@ -336,10 +338,10 @@ async fn a_job_may_wait_for_the_end_of_a_deleted_pod() {
 }
 
 #[tokio::test]
-async fn superfluous_pods_go_uncounted() {
-    let scene = Scene::with(json!({"completions": 5, "parallelism": 3})).await;
+async fn excess_pods_are_deleted_without_count() {
+    let scene = JobHarness::with_spec(json!({"completions": 5, "parallelism": 3})).await;
     let kept = name(&scene.pods().await[1]).to_owned();
-    scene.0.report("default", &kept, "Running", true).await;
+    scene.0.set_pod_phase("default", &kept, "Running", true).await;
     scene.change(json!({"parallelism": 1})).await;
     let pods = scene.0.list(PODS).await;
     assert_eq!((pods.len(), name(&pods[0])), (1, kept.as_str()));
@@ -347,20 +349,24 @@ async fn superfluous_pods_go_uncounted() {
 }
 
 #[tokio::test]
-async fn nothing_holds_the_pods_of_a_job_that_is_gone() {
+async fn pods_of_deleted_job_lose_tracking_finalizer() {
     for (propagation, left) in [("Background", 0), ("Foreground", 0), ("Orphan", 2)] {
-        let scene = Scene::with(json!({"completions": 2, "parallelism": 2})).await;
+        let scene = JobHarness::with_spec(json!({"completions": 2, "parallelism": 2})).await;
         let options = json!({"propagationPolicy": propagation});
         let (code, _) = scene.0.send("DELETE", &format!("{JOBS}/j"), "application/json", options).await;
-        scene.0.rest().await;
+        scene.0.wait_until_idle().await;
         assert_eq!((code, scene.0.list(JOBS).await.len()), (200, 0), "{propagation}");
-        assert_eq!((scene.0.list(PODS).await.len(), scene.tracked().await), (left, 0), "{propagation}");
+        assert_eq!(
+            (scene.0.list(PODS).await.len(), scene.count_tracked_pods().await),
+            (left, 0),
+            "{propagation}"
+        );
     }
 }
 
 #[tokio::test]
-async fn strangers_are_adopted_and_those_who_leave_are_let_go() {
-    let scene = Scene::with(json!({"completions": 2, "parallelism": 1})).await;
+async fn matching_pods_are_adopted_and_others_released() {
+    let scene = JobHarness::with_spec(json!({"completions": 2, "parallelism": 1})).await;
     let pod = scene.pods().await.remove(0);
     let path = format!("{PODS}/{}", name(&pod));
     let leave = json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": "x"}}});
@@ -378,13 +384,13 @@ async fn strangers_are_adopted_and_those_who_leave_are_let_go() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_and_tried_again() {
-    let scene = Scene(World::without_nodes().await);
+async fn refused_pod_creation_is_reported_and_retried() {
+    let scene = JobHarness(TestCluster::without_nodes().await);
     let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}});
     scene.0.create("/api/v1/namespaces/default/resourcequotas", quota).await;
     scene.add("j", json!({"completions": 4, "parallelism": 4})).await;
     assert_eq!((scene.pods().await.len(), &scene.status().await["active"]), (2, &json!(2)));
-    let told = scene.told().await.join("\n");
+    let told = scene.list_events().await.join("\n");
     assert!(told.contains("FailedCreate: Error creating: pods \"j-"), "{told}");
     assert!(
         told.contains("is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"),
@@ -393,7 +399,7 @@ async fn a_refusal_is_told_and_tried_again() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_manages_is_left_alone() {
-    let scene = Scene::with(json!({"managedBy": "example.com/other"})).await;
+async fn job_managed_by_other_controller_is_ignored() {
+    let scene = JobHarness::with_spec(json!({"managedBy": "example.com/other"})).await;
     assert_eq!((scene.status().await, scene.pods().await.len()), (json!({}), 0));
 }

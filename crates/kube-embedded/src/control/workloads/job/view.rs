@@ -18,13 +18,13 @@ pub const SUSPENDED: &str = "Suspended";
 #[serde(default)]
 pub struct Job {
     pub metadata: Meta,
-    pub spec: Spec,
-    pub status: Status,
+    pub spec: JobSpec,
+    pub status: JobStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Spec {
+pub struct JobSpec {
     pub parallelism: i64,
     pub completions: Option<i64>,
     pub completion_mode: String,
@@ -87,9 +87,9 @@ pub struct SuccessRule {
 /// Fields are absent or zero as Kubernetes writes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Status {
+pub struct JobStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<JobCondition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ pub struct Status {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_indexes: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub uncounted_terminated_pods: Option<Uncounted>,
+    pub uncounted_terminated_pods: Option<UncountedTerminatedPods>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<i64>,
 }
@@ -115,7 +115,7 @@ pub struct Status {
 /// Pods (by uid) that have terminated and are not counted yet: each is recorded here before its finalizer is removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Uncounted {
+pub struct UncountedTerminatedPods {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub succeeded: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -124,7 +124,7 @@ pub struct Uncounted {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Condition {
+pub struct JobCondition {
     pub r#type: String,
     pub status: String,
     pub last_probe_time: Option<Timestamp>,
@@ -142,8 +142,8 @@ fn is_zero(number: &i64) -> bool {
 
 impl Job {
     /// The condition `Complete` or `Failed`, if it is true.
-    pub fn outcome(&self) -> Option<&Condition> {
-        let ended = |c: &&Condition| matches!(c.r#type.as_str(), COMPLETE | FAILED) && c.status == "True";
+    pub fn finished_condition(&self) -> Option<&JobCondition> {
+        let ended = |c: &&JobCondition| matches!(c.r#type.as_str(), COMPLETE | FAILED) && c.status == "True";
         self.status.conditions.iter().find(ended)
     }
 
@@ -152,25 +152,31 @@ impl Job {
     }
 
     /// Whether a pod is replaced only after it has terminated, not when its deletion begins.
-    pub fn replaces_ended_only(&self) -> bool {
+    pub fn replaces_only_finished(&self) -> bool {
         self.spec.pod_replacement_policy == "Failed" || self.spec.pod_failure_policy.is_some()
     }
 
     /// Whether another controller manages the Job (`managedBy`).
-    pub fn is_foreign(&self) -> bool {
+    pub fn is_managed_externally(&self) -> bool {
         self.spec.managed_by.as_deref().is_some_and(|by| by != "kubernetes.io/job-controller")
     }
 }
 
-impl Status {
+impl JobStatus {
     /// The condition of a type, if it is true.
-    pub fn holds(&self, kind: &str) -> Option<&Condition> {
+    pub fn true_condition(&self, kind: &str) -> Option<&JobCondition> {
         self.conditions.iter().find(|condition| condition.r#type == kind && condition.status == "True")
     }
 
     /// Sets a condition; a condition that does not exist is not set to `False`. Returns whether anything changed.
-    pub fn set(&mut self, kind: &str, holds: bool, (reason, message): (&str, &str), now: Timestamp) -> bool {
-        let wanted = Condition {
+    pub fn set_condition(
+        &mut self,
+        kind: &str,
+        holds: bool,
+        (reason, message): (&str, &str),
+        now: Timestamp,
+    ) -> bool {
+        let wanted = JobCondition {
             r#type: kind.to_owned(),
             status: if holds { "True" } else { "False" }.to_owned(),
             last_probe_time: Some(now),
@@ -195,12 +201,12 @@ impl Status {
         }
     }
 
-    pub fn uncounted(&mut self) -> &mut Uncounted {
+    pub fn uncounted(&mut self) -> &mut UncountedTerminatedPods {
         self.uncounted_terminated_pods.get_or_insert_default()
     }
 }
 
 /// Times of objects have whole seconds.
-pub fn whole_seconds(at: Timestamp) -> Timestamp {
+pub fn truncate_to_seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }

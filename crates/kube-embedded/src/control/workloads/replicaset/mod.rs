@@ -17,21 +17,21 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::json;
 
-use rank::Crowd;
-use status::Found;
+use rank::RelatedPods;
+use status::ObservedPods;
 use view::ReplicaSet;
 
 use super::pods::{self, Owner, PODS};
 use crate::control::bounded::join_bounded;
-use crate::control::queue::{Controller, Next};
+use crate::control::queue::{Action, Controller};
 use crate::control::view::Pod;
-use crate::control::{Component, Context, Failure, Part};
+use crate::control::{Component, Context, ObjectPart, ReconcileError};
 use crate::error::ApiError;
-use crate::selector::Labels;
+use crate::selector::LabelSelector;
 use crate::store::{Event, EventKind, Key, Object};
 
 /// Maximum number of pods created or deleted per reconcile.
-const BURST: usize = 500;
+const MAX_POD_CHANGES: usize = 500;
 
 /// The differences between the two kinds.
 pub struct Replicas {
@@ -41,7 +41,7 @@ pub struct Replicas {
     /// The Event source.
     component: &'static str,
     /// The selector is a plain map of labels, and terminating pods are not counted.
-    old: bool,
+    is_replication_controller: bool,
 }
 
 pub const REPLICA_SETS: Replicas = Replicas {
@@ -49,7 +49,7 @@ pub const REPLICA_SETS: Replicas = Replicas {
     kind: "ReplicaSet",
     storage: "replicasets.apps",
     component: "replicaset-controller",
-    old: false,
+    is_replication_controller: false,
 };
 
 pub const REPLICATION_CONTROLLERS: Replicas = Replicas {
@@ -57,35 +57,35 @@ pub const REPLICATION_CONTROLLERS: Replicas = Replicas {
     kind: "ReplicationController",
     storage: "replicationcontrollers",
     component: "replication-controller",
-    old: true,
+    is_replication_controller: true,
 };
 
 impl Controller for Replicas {
-    fn everything(&self, context: &Context) -> Vec<Key> {
+    fn initial_keys(&self, context: &Context) -> Vec<Key> {
         let storage = self.storage.into();
         let sets = context.store.list(self.storage, None).objects;
         sets.iter().map(|set| Key::new(&storage, &set.namespace, &set.name)).collect()
     }
 
-    fn touched(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+    fn keys_for_event(&self, context: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
         let object = &event.object;
         if storage.as_ref() == self.storage && event.kind != EventKind::Deleted {
             keys.push(Key::new(storage, &object.namespace, &object.name));
         }
         if storage.as_ref() == PODS {
             let selects = |set: &Object, pod: &Object| self.selects(set, pod);
-            pods::concerned(context, event, (self.kind, self.storage), selects, keys);
+            pods::enqueue_owners(context, event, (self.kind, self.storage), selects, keys);
         }
     }
 
-    async fn sync(&self, context: &Context, key: &Key) -> Result<Next, Failure> {
+    async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = context.store.get(self.storage, &key.namespace, &key.name) else {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         };
         let set = object.view::<ReplicaSet>();
         let owner = self.owner(&object);
         let claimed = pods::claim(context, &owner, &self.selector(&set)).await?;
-        let (mut found, mut active) = (Found::default(), Vec::new());
+        let (mut found, mut active) = (ObservedPods::default(), Vec::new());
         for pod in &claimed {
             let view = pod.view::<Pod>();
             if view.is_active() {
@@ -97,18 +97,18 @@ impl Controller for Replicas {
         }
         let now = context.clock.now();
         let outcome =
-            if object.deleting { Ok(()) } else { self.manage(context, &owner, &set, &active, now).await };
-        let mut status = status::of(&set, &found, outcome.as_ref().err(), now);
-        if self.old {
+            if object.is_deleting { Ok(()) } else { self.manage(context, &owner, &set, &active, now).await };
+        let mut status = status::compute_status(&set, &found, outcome.as_ref().err(), now);
+        if self.is_replication_controller {
             status.terminating_replicas = None;
         }
         if status != set.status {
             let mut document = object.value();
             document["status"] = json!(status);
-            context.actor.update(Component::ControllerManager, Part::Status, document).await?;
+            context.client.update(Component::ControllerManager, ObjectPart::Status, document).await?;
         }
         outcome?;
-        Ok(Next::Rest.or_at(status::next_available(&set, &found, now), now))
+        Ok(Action::AwaitChange.or_at(status::next_available(&set, &found, now), now))
     }
 }
 
@@ -117,11 +117,14 @@ impl Replicas {
         Owner { api_version: self.api_version, kind: self.kind, object }
     }
 
-    fn selector(&self, set: &ReplicaSet) -> Labels {
-        let selector =
-            if self.old { json!({"matchLabels": set.spec.selector}) } else { set.spec.selector.clone() };
+    fn selector(&self, set: &ReplicaSet) -> LabelSelector {
+        let selector = if self.is_replication_controller {
+            json!({"matchLabels": set.spec.selector})
+        } else {
+            set.spec.selector.clone()
+        };
         // A stored selector is valid.
-        Labels::from_object(&selector).unwrap_or_else(|_| Labels::nothing())
+        LabelSelector::from_label_selector_object(&selector).unwrap_or_else(|_| LabelSelector::nothing())
     }
 
     fn selects(&self, set: &Object, pod: &Object) -> bool {
@@ -139,16 +142,19 @@ impl Replicas {
     ) -> Result<(), ApiError> {
         let wanted = usize::try_from(set.spec.replicas).unwrap_or_default();
         if active.len() < wanted {
-            return self.create(context, owner, set, (wanted - active.len()).min(BURST)).await;
+            return self.create(context, owner, set, (wanted - active.len()).min(MAX_POD_CHANGES)).await;
         }
         let excess = active.len() - wanted;
         if excess == 0 {
             return Ok(());
         }
-        let crowd = if excess < active.len() { crowd(context, owner.object) } else { Crowd::default() };
+        let crowd =
+            if excess < active.len() { related_pods(context, owner.object) } else { RelatedPods::default() };
         let mut ranked: Vec<_> = active.iter().map(|pod| (*pod, pod.view::<Pod>())).collect();
-        ranked.sort_by(|(_, a), (_, b)| rank::rank(a, &crowd, now).cmp(&rank::rank(b, &crowd, now)));
-        let unwanted = ranked.iter().take(excess.min(BURST));
+        ranked.sort_by(|(_, a), (_, b)| {
+            rank::deletion_rank(a, &crowd, now).cmp(&rank::deletion_rank(b, &crowd, now))
+        });
+        let unwanted = ranked.iter().take(excess.min(MAX_POD_CHANGES));
         let outcomes = join_bounded(unwanted.map(|(pod, _)| self.delete_one(context, owner, pod))).await;
         outcomes.into_iter().collect()
     }
@@ -179,7 +185,7 @@ impl Replicas {
     ) -> Result<(), ApiError> {
         let mut pod = pods::from_template(owner, &set.spec.template);
         pod["metadata"]["generateName"] = pods::name_prefix(&owner.object.name).into();
-        pods::make(context, owner, self.component, pod).await
+        pods::create(context, owner, self.component, pod).await
     }
 
     async fn delete_one(&self, context: &Context, owner: &Owner<'_>, pod: &Object) -> Result<(), ApiError> {
@@ -188,12 +194,12 @@ impl Replicas {
 }
 
 /// Counts the pods of all sets with the same controller as this one. A set without controller has none.
-fn crowd(context: &Context, set: &Object) -> Crowd {
-    let mut crowd = Crowd::default();
-    let Some(manager) = &set.controller else { return crowd };
+fn related_pods(context: &Context, set: &Object) -> RelatedPods {
+    let mut crowd = RelatedPods::default();
+    let Some(manager) = &set.controller_uid else { return crowd };
     for (storage, sibling) in context.store.dependents(manager) {
-        if storage.as_ref() == REPLICA_SETS.storage && sibling.controller.as_ref() == Some(manager) {
-            pods::managed(context, &sibling, PODS).for_each(|pod| crowd.add(&pod.view::<Pod>()));
+        if storage.as_ref() == REPLICA_SETS.storage && sibling.controller_uid.as_ref() == Some(manager) {
+            pods::owned_objects(context, &sibling, PODS).for_each(|pod| crowd.add(&pod.view::<Pod>()));
         }
     }
     crowd

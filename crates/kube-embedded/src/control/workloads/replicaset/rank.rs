@@ -13,26 +13,26 @@ use jiff::Timestamp;
 
 use crate::control::view::{ContainerStatus, Pod, PodStatus};
 
-const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 /// The number of related pods on each node.
 #[derive(Default)]
-pub struct Crowd(HashMap<String, usize>);
+pub struct RelatedPods(HashMap<String, usize>);
 
-impl Crowd {
+impl RelatedPods {
     pub fn add(&mut self, pod: &Pod) {
         if pod.is_active() {
             *self.0.entry(pod.spec.node_name.clone()).or_default() += 1;
         }
     }
 
-    fn around(&self, pod: &Pod) -> usize {
+    fn count_on_node_of(&self, pod: &Pod) -> usize {
         self.0.get(&pod.spec.node_name).copied().unwrap_or_default()
     }
 }
 
 /// The sort key: the first pods are deleted.
-pub fn rank<'a>(pod: &'a Pod, crowd: &Crowd, now: Timestamp) -> impl Ord + use<'a> {
+pub fn deletion_rank<'a>(pod: &'a Pod, crowd: &RelatedPods, now: Timestamp) -> impl Ord + use<'a> {
     let ready = pod.is_ready();
     let phase = match pod.status.phase.as_str() {
         "Unknown" => 1,
@@ -42,8 +42,8 @@ pub fn rank<'a>(pod: &'a Pod, crowd: &Crowd, now: Timestamp) -> impl Ord + use<'
     let since = pod.condition("Ready").filter(|_| ready).and_then(|ready| ready.last_transition_time);
     (
         (!pod.spec.node_name.is_empty(), phase, ready, cost(pod)),
-        (Reverse(crowd.around(pod)), ready.then(|| age(since, now))),
-        (Reverse(restarts(pod)), age(pod.metadata.creation_timestamp, now)),
+        (Reverse(crowd.count_on_node_of(pod)), ready.then(|| age_magnitude(since, now))),
+        (Reverse(restarts(pod)), age_magnitude(pod.metadata.creation_timestamp, now)),
         pod.metadata.uid.as_str(),
     )
 }
@@ -62,14 +62,14 @@ fn restarts(pod: &Pod) -> (i64, i64) {
 }
 
 /// The power of two of the nanoseconds since then. A missing or future time counts as the youngest.
-fn age(since: Option<Timestamp>, now: Timestamp) -> Option<u32> {
+fn age_magnitude(since: Option<Timestamp>, now: Timestamp) -> Option<u32> {
     let nanos = since.map(|since| now.duration_since(since).as_nanos());
     nanos.and_then(|nanos| u128::try_from(nanos).ok()).and_then(u128::checked_ilog2)
 }
 
 /// The deletion cost: a number without plus sign or leading zeros; anything else counts as 0.
 fn cost(pod: &Pod) -> i32 {
-    let text = pod.metadata.annotations.get(COST).map_or("0", String::as_str);
+    let text = pod.metadata.annotations.get(DELETION_COST).map_or("0", String::as_str);
     let plain = text == "0" || text.starts_with('-') || text.starts_with(|c| matches!(c, '1'..='9'));
     text.parse().ok().filter(|_| plain).unwrap_or_default()
 }
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    fn now() -> Timestamp {
+    fn test_now() -> Timestamp {
         "2026-01-02T04:00:00Z".parse().unwrap()
     }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_useful_go_first() {
+    fn deletion_rank_orders_least_useful_first() {
         let ready = |status: &str, since: &str| json!([{"type": "Ready", "status": status, "lastTransitionTime": since}]);
         let pods = [
             pod("z-steady", |_| {}),
@@ -105,17 +105,17 @@ mod tests {
             pod("x-young", |p| p["metadata"]["creationTimestamp"] = "2026-01-02T03:59:00Z".into()),
             pod("w-lately-ready", |p| p["status"]["conditions"] = ready("True", "2026-01-02T03:59:00Z")),
             pod("v-crowded", |p| p["spec"]["nodeName"] = "b".into()),
-            pod("u-cheap", |p| p["metadata"]["annotations"][COST] = "-1".into()),
+            pod("u-cheap", |p| p["metadata"]["annotations"][DELETION_COST] = "-1".into()),
             pod("t-not-ready", |p| p["status"]["conditions"] = ready("False", "2026-01-02T03:00:00Z")),
             pod("s-pending", |p| p["status"]["phase"] = "Pending".into()),
             pod("r-nowhere", |p| p["spec"]["nodeName"] = "".into()),
         ];
-        let mut crowd = Crowd::default();
+        let mut crowd = RelatedPods::default();
         for pod in pods.iter().chain([&pods[4]; 9]) {
             crowd.add(pod);
         }
         let mut order: Vec<_> = pods.iter().collect();
-        order.sort_by_cached_key(|pod| rank(pod, &crowd, now()));
+        order.sort_by_cached_key(|pod| deletion_rank(pod, &crowd, test_now()));
         let order: Vec<_> = order.iter().map(|pod| pod.metadata.name.as_str()).collect();
         let mut expected: Vec<_> = pods.iter().rev().map(|pod| pod.metadata.name.as_str()).collect();
         expected.swap(6, 7); // Restarts count before age.
@@ -123,8 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_is_a_plain_number() {
-        let costs = |text: &str| cost(&pod("a", |p| p["metadata"]["annotations"][COST] = text.into()));
+    fn deletion_cost_must_be_a_plain_number() {
+        let costs =
+            |text: &str| cost(&pod("a", |p| p["metadata"]["annotations"][DELETION_COST] = text.into()));
         assert_eq!(["10", "-3", "0", "+1", "007", "x", ""].map(costs), [10, -3, 0, 0, 0, 0, 0]);
     }
 }

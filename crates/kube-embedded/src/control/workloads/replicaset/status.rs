@@ -4,25 +4,30 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::view::{ReplicaSet, Status};
+use super::view::{ReplicaSet, ReplicaSetStatus};
 use crate::control::view::{Condition, Pod};
 use crate::error::ApiError;
 
-const FAILURE: &str = "ReplicaFailure";
+const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 /// The observed pods of a set.
 #[derive(Default)]
-pub struct Found {
+pub struct ObservedPods {
     pub active: Vec<Arc<Pod>>,
     pub terminating: i64,
 }
 
 /// `failure` is the error of creating or deleting pods.
-pub fn of(set: &ReplicaSet, found: &Found, failure: Option<&ApiError>, now: Timestamp) -> Status {
+pub fn compute_status(
+    set: &ReplicaSet,
+    found: &ObservedPods,
+    failure: Option<&ApiError>,
+    now: Timestamp,
+) -> ReplicaSetStatus {
     let count =
         |wanted: &dyn Fn(&Pod) -> bool| found.active.iter().fold(0, |sum, pod| sum + i64::from(wanted(pod)));
     let replicas = count(&|_| true);
-    Status {
+    ReplicaSetStatus {
         replicas,
         fully_labeled_replicas: count(&|pod| is_fully_labelled(set, pod)),
         ready_replicas: count(&Pod::is_ready),
@@ -45,7 +50,7 @@ fn is_available(set: &ReplicaSet, pod: &Pod, now: Timestamp) -> bool {
 }
 
 /// When the next ready pod becomes available.
-pub fn next_available(set: &ReplicaSet, found: &Found, now: Timestamp) -> Option<Timestamp> {
+pub fn next_available(set: &ReplicaSet, found: &ObservedPods, now: Timestamp) -> Option<Timestamp> {
     let ready = found.active.iter().filter_map(|pod| pod.available_from(set.spec.min_ready_seconds));
     ready.filter(|from| set.spec.min_ready_seconds > 0 && *from > now).min()
 }
@@ -54,11 +59,11 @@ pub fn next_available(set: &ReplicaSet, found: &Found, now: Timestamp) -> Option
 fn conditions(set: &ReplicaSet, replicas: i64, failure: Option<&ApiError>, now: Timestamp) -> Vec<Condition> {
     let mut conditions = set.status.conditions.clone();
     match failure {
-        None => conditions.retain(|condition| condition.r#type != FAILURE),
-        Some(error) if conditions.iter().all(|condition| condition.r#type != FAILURE) => {
+        None => conditions.retain(|condition| condition.r#type != REPLICA_FAILURE),
+        Some(error) if conditions.iter().all(|condition| condition.r#type != REPLICA_FAILURE) => {
             let reason = if replicas < set.spec.replicas { "FailedCreate" } else { "FailedDelete" };
             conditions.push(Condition {
-                r#type: FAILURE.to_owned(),
+                r#type: REPLICA_FAILURE.to_owned(),
                 status: "True".to_owned(),
                 reason: reason.to_owned(),
                 message: error.message.clone(),

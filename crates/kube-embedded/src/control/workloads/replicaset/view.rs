@@ -9,13 +9,13 @@ use crate::control::view::{Condition, Meta};
 #[serde(default)]
 pub struct ReplicaSet {
     pub metadata: Meta,
-    pub spec: Spec,
-    pub status: Status,
+    pub spec: ReplicaSetSpec,
+    pub status: ReplicaSetStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Spec {
+pub struct ReplicaSetSpec {
     pub replicas: i64,
     pub min_ready_seconds: i64,
     pub selector: Value,
@@ -24,7 +24,7 @@ pub struct Spec {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Status {
+pub struct ReplicaSetStatus {
     pub replicas: i64,
     pub fully_labeled_replicas: i64,
     pub ready_replicas: i64,

@@ -8,19 +8,19 @@
 
 use serde_json::Value;
 
-use super::view::{Fate, Retention};
+use super::view::{ClaimRetentionPolicy, RetentionPolicy};
 use crate::control::view::OwnerReference;
 
 /// A set or a pod that may own claims.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct OwnerCandidate<'a> {
     pub api_version: &'a str,
     pub kind: &'a str,
     pub name: &'a str,
     pub uid: &'a str,
 }
 
-impl Candidate<'_> {
+impl OwnerCandidate<'_> {
     fn is_named_by(&self, owner: &OwnerReference) -> bool {
         owner.api_version == self.api_version && owner.kind == self.kind && owner.name == self.name
     }
@@ -34,80 +34,82 @@ impl Candidate<'_> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heir {
+pub enum ClaimOwner {
     Nobody,
     Set,
     Pod,
 }
 
 /// The owner that a claim should have; `scaled_away` if its pod is beyond the replicas.
-pub fn heir(retention: Retention, scaled_away: bool) -> Heir {
+pub fn desired_owner(retention: ClaimRetentionPolicy, scaled_away: bool) -> ClaimOwner {
     match (retention.when_scaled, retention.when_deleted) {
-        (Fate::Delete, _) if scaled_away => Heir::Pod,
-        (_, Fate::Delete) => Heir::Set,
-        (_, Fate::Retain) => Heir::Nobody,
+        (RetentionPolicy::Delete, _) if scaled_away => ClaimOwner::Pod,
+        (_, RetentionPolicy::Delete) => ClaimOwner::Set,
+        (_, RetentionPolicy::Retain) => ClaimOwner::Nobody,
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ClaimOwnerAction {
     /// Correct, or managed by another controller.
     Leave,
     /// Remove the owner references that this controller wrote, and add the new owner, if any.
-    Rewrite(Heir),
+    Rewrite(ClaimOwner),
 }
 
 /// Whether another controller manages a claim that should follow the set or the pod.
 pub fn is_contested(
     owners: &[OwnerReference],
-    retention: Retention,
-    set: &Candidate<'_>,
-    pod: &Candidate<'_>,
+    retention: ClaimRetentionPolicy,
+    set: &OwnerCandidate<'_>,
+    pod: &OwnerCandidate<'_>,
 ) -> bool {
-    let keeps_all = retention.when_deleted == Fate::Retain && retention.when_scaled == Fate::Retain;
+    let keeps_all =
+        retention.when_deleted == RetentionPolicy::Retain && retention.when_scaled == RetentionPolicy::Retain;
     let foreign = |owner: &OwnerReference| !set.is_named_by(owner) && !pod.is_named_by(owner);
     !keeps_all && owners.iter().any(|owner| owner.controller && foreign(owner))
 }
 
-pub fn judge(
+pub fn decide(
     owners: &[OwnerReference],
-    retention: Retention,
-    (set, pod): (&Candidate<'_>, &Candidate<'_>),
+    retention: ClaimRetentionPolicy,
+    (set, pod): (&OwnerCandidate<'_>, &OwnerCandidate<'_>),
     scaled_away: bool,
-) -> Verdict {
-    let stale = |candidate: &Candidate<'_>, owner: &OwnerReference| {
+) -> ClaimOwnerAction {
+    let stale = |candidate: &OwnerCandidate<'_>, owner: &OwnerReference| {
         candidate.is_named_by(owner) && owner.uid != candidate.uid
     };
     if owners.iter().any(|owner| stale(set, owner) || stale(pod, owner)) {
-        return Verdict::Leave;
+        return ClaimOwnerAction::Leave;
     }
     let contested = is_contested(owners, retention, set, pod);
-    let wanted = if contested { Heir::Nobody } else { heir(retention, scaled_away) };
+    let wanted = if contested { ClaimOwner::Nobody } else { desired_owner(retention, scaled_away) };
     let ours = owners.iter().filter(|owner| owner.uid == set.uid || owner.uid == pod.uid);
     let ours: Vec<_> = ours.map(|owner| (owner.uid.as_str(), owner.controller)).collect();
     let fits = match wanted {
-        Heir::Nobody => ours.is_empty(),
-        Heir::Set => ours == [(set.uid, true)],
-        Heir::Pod => ours == [(pod.uid, true)],
+        ClaimOwner::Nobody => ours.is_empty(),
+        ClaimOwner::Set => ours == [(set.uid, true)],
+        ClaimOwner::Pod => ours == [(pod.uid, true)],
     };
-    if fits { Verdict::Leave } else { Verdict::Rewrite(wanted) }
+    if fits { ClaimOwnerAction::Leave } else { ClaimOwnerAction::Rewrite(wanted) }
 }
 
 /// Whether the creation of a pod must wait: its claim still belongs to an earlier pod of its name that was scaled down.
-pub fn is_stale(owners: &[OwnerReference], retention: Retention, pod: &str) -> bool {
+pub fn is_stale(owners: &[OwnerReference], retention: ClaimRetentionPolicy, pod: &str) -> bool {
     let of_pod = |owner: &OwnerReference| owner.kind == "Pod" && owner.name == pod;
-    retention.when_scaled == Fate::Delete && owners.iter().any(of_pod)
+    retention.when_scaled == RetentionPolicy::Delete && owners.iter().any(of_pod)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SET: Candidate<'_> =
-        Candidate { api_version: "apps/v1", kind: "StatefulSet", name: "s", uid: "set" };
-    const POD: Candidate<'_> = Candidate { api_version: "v1", kind: "Pod", name: "s-0", uid: "pod" };
+    const SET: OwnerCandidate<'_> =
+        OwnerCandidate { api_version: "apps/v1", kind: "StatefulSet", name: "s", uid: "set" };
+    const POD: OwnerCandidate<'_> =
+        OwnerCandidate { api_version: "v1", kind: "Pod", name: "s-0", uid: "pod" };
 
-    fn owner(candidate: &Candidate<'_>, uid: &str, controller: bool) -> OwnerReference {
+    fn owner(candidate: &OwnerCandidate<'_>, uid: &str, controller: bool) -> OwnerReference {
         OwnerReference {
             api_version: candidate.api_version.to_owned(),
             kind: candidate.kind.to_owned(),
@@ -118,35 +120,42 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_goes_where_the_policy_says() {
-        use Fate::{Delete, Retain};
+    fn claim_owner_follows_retention_policy() {
+        use RetentionPolicy::{Delete, Retain};
         let table = [
-            (Retain, Retain, [Heir::Nobody, Heir::Nobody]),
-            (Retain, Delete, [Heir::Set, Heir::Set]),
-            (Delete, Retain, [Heir::Nobody, Heir::Pod]),
-            (Delete, Delete, [Heir::Set, Heir::Pod]),
+            (Retain, Retain, [ClaimOwner::Nobody, ClaimOwner::Nobody]),
+            (Retain, Delete, [ClaimOwner::Set, ClaimOwner::Set]),
+            (Delete, Retain, [ClaimOwner::Nobody, ClaimOwner::Pod]),
+            (Delete, Delete, [ClaimOwner::Set, ClaimOwner::Pod]),
         ];
         for (when_scaled, when_deleted, expected) in table {
-            let retention = Retention { when_deleted, when_scaled };
-            assert_eq!([heir(retention, false), heir(retention, true)], expected, "{retention:?}");
+            let retention = ClaimRetentionPolicy { when_deleted, when_scaled };
+            assert_eq!(
+                [desired_owner(retention, false), desired_owner(retention, true)],
+                expected,
+                "{retention:?}"
+            );
         }
     }
 
     #[test]
-    fn what_is_not_ours_is_left_alone() {
-        let gone = Retention { when_deleted: Fate::Delete, when_scaled: Fate::Delete };
-        let kept = Retention::default();
-        let other = Candidate { kind: "Other", ..SET };
-        let verdict = |owners: &[OwnerReference], retention| judge(owners, retention, (&SET, &POD), false);
-        assert_eq!(verdict(&[], gone), Verdict::Rewrite(Heir::Set));
-        assert_eq!(verdict(&[owner(&SET, "set", true)], gone), Verdict::Leave);
-        assert_eq!(verdict(&[owner(&SET, "set", false)], gone), Verdict::Rewrite(Heir::Set));
-        assert_eq!(verdict(&[owner(&SET, "set", true)], kept), Verdict::Rewrite(Heir::Nobody));
-        assert_eq!(verdict(&[owner(&SET, "older", true)], gone), Verdict::Leave);
-        assert_eq!(verdict(&[owner(&other, "x", true)], gone), Verdict::Leave);
+    fn claims_of_other_controllers_are_left_unchanged() {
+        let gone = ClaimRetentionPolicy {
+            when_deleted: RetentionPolicy::Delete,
+            when_scaled: RetentionPolicy::Delete,
+        };
+        let kept = ClaimRetentionPolicy::default();
+        let other = OwnerCandidate { kind: "Other", ..SET };
+        let verdict = |owners: &[OwnerReference], retention| decide(owners, retention, (&SET, &POD), false);
+        assert_eq!(verdict(&[], gone), ClaimOwnerAction::Rewrite(ClaimOwner::Set));
+        assert_eq!(verdict(&[owner(&SET, "set", true)], gone), ClaimOwnerAction::Leave);
+        assert_eq!(verdict(&[owner(&SET, "set", false)], gone), ClaimOwnerAction::Rewrite(ClaimOwner::Set));
+        assert_eq!(verdict(&[owner(&SET, "set", true)], kept), ClaimOwnerAction::Rewrite(ClaimOwner::Nobody));
+        assert_eq!(verdict(&[owner(&SET, "older", true)], gone), ClaimOwnerAction::Leave);
+        assert_eq!(verdict(&[owner(&other, "x", true)], gone), ClaimOwnerAction::Leave);
         let both = [owner(&other, "x", true), owner(&SET, "set", true)];
-        assert_eq!(verdict(&both, gone), Verdict::Rewrite(Heir::Nobody));
-        assert_eq!(verdict(&[owner(&other, "x", true)], kept), Verdict::Leave);
+        assert_eq!(verdict(&both, gone), ClaimOwnerAction::Rewrite(ClaimOwner::Nobody));
+        assert_eq!(verdict(&[owner(&other, "x", true)], kept), ClaimOwnerAction::Leave);
         assert!(is_stale(&[owner(&POD, "older", true)], gone, "s-0"));
         assert!(!is_stale(&[owner(&POD, "older", true)], kept, "s-0"));
     }

@@ -31,7 +31,7 @@ pub fn pod(
     let name = pod_name(&set.metadata.name, ordinal);
     pod["metadata"]["name"] = name.as_str().into();
     pod["metadata"]["generateName"] = pods::name_prefix(&set.metadata.name).into();
-    mark(&mut pod, &name, ordinal);
+    set_identity(&mut pod, &name, ordinal);
     pod["metadata"]["labels"][POD_LABEL] = revision.into();
     pod["spec"]["hostname"] = name.into();
     if !set.spec.service_name.is_empty() {
@@ -42,7 +42,7 @@ pub fn pod(
 }
 
 /// Sets the labels that identify a pod by its ordinal.
-pub fn mark(pod: &mut Value, name: &str, ordinal: i64) {
+pub fn set_identity(pod: &mut Value, name: &str, ordinal: i64) {
     let labels = &mut pod["metadata"]["labels"];
     labels[NAME_LABEL] = name.into();
     labels[INDEX_LABEL] = ordinal.to_string().into();
@@ -85,7 +85,7 @@ mod tests {
     use crate::store::Object;
 
     #[test]
-    fn a_pod_has_its_number_its_name_and_its_claims() {
+    fn pod_has_its_ordinal_name_and_claims() {
         let document = json!({
             "metadata": {"name": "db", "namespace": "n", "uid": "u"},
             "spec": {

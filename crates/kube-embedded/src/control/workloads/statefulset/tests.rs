@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::control::world::World;
+use crate::control::test_cluster::TestCluster;
 
 const SETS: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const DB: &str = "/apis/apps/v1/namespaces/default/statefulsets/db";
@@ -30,7 +30,7 @@ fn data() -> Value {
 }
 
 /// The pods: name, image, phase.
-async fn pods(world: &World) -> Vec<String> {
+async fn pods(world: &TestCluster) -> Vec<String> {
     let pods = world.list(PODS).await;
     let line = |pod: &Value| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -45,7 +45,7 @@ async fn pods(world: &World) -> Vec<String> {
     pods.iter().map(line).collect()
 }
 
-async fn status(world: &World) -> Value {
+async fn status(world: &TestCluster) -> Value {
     let mut status = world.get(DB).await["status"].clone();
     let same = status["currentRevision"] == status["updateRevision"];
     for field in ["currentRevision", "updateRevision"] {
@@ -56,13 +56,13 @@ async fn status(world: &World) -> Value {
 }
 
 #[tokio::test]
-async fn pods_come_in_order_and_go_in_the_other() {
-    let world = World::without_nodes().await;
+async fn ordered_set_creates_ascending_and_deletes_descending() {
+    let world = TestCluster::without_nodes().await;
     world.create(SETS, set(json!({}))).await;
     assert_eq!(pods(&world).await, ["db-0 app:1 Pending"]);
-    world.report("default", "db-0", "Running", true).await;
+    world.set_pod_phase("default", "db-0", "Running", true).await;
     assert_eq!(pods(&world).await, ["db-0 app:1 Running", "db-1 app:1 Pending"]);
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(
         status(&world).await,
         json!({"observedGeneration": 1, "replicas": 3, "readyReplicas": 3, "currentReplicas": 3,
@@ -72,7 +72,7 @@ async fn pods_come_in_order_and_go_in_the_other() {
     world.patch(DB, json!({"spec": {"replicas": 1}})).await;
     assert_eq!(pods(&world).await, ["db-0 app:1 Running"]);
     assert_eq!(
-        world.told("default", "StatefulSet").await,
+        world.list_events("default", "StatefulSet").await,
         [
             "SuccessfulCreate: Create Pod db-0 in StatefulSet db successful",
             "SuccessfulCreate: Create Pod db-1 in StatefulSet db successful",
@@ -84,33 +84,33 @@ async fn pods_come_in_order_and_go_in_the_other() {
 }
 
 #[tokio::test]
-async fn a_new_template_replaces_from_the_highest_down_to_the_partition() {
-    let world = World::without_nodes().await;
+async fn rolling_update_replaces_from_highest_ordinal_to_partition() {
+    let world = TestCluster::without_nodes().await;
     let partition = |at: i64| json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": at}}}});
     world.create(SETS, set(json!({"updateStrategy": {"rollingUpdate": {"partition": 1}}}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(DB, json!({"spec": {"template": template("app:2")}})).await;
     assert_eq!(pods(&world).await, ["db-0 app:1 Running", "db-1 app:1 Running", "db-2 app:2 Pending"]);
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(pods(&world).await, ["db-0 app:1 Running", "db-1 app:2 Running", "db-2 app:2 Running"]);
     let halfway = status(&world).await;
     assert_eq!((&halfway["currentReplicas"], &halfway["updatedReplicas"]), (&json!(1), &json!(2)));
     assert_eq!(halfway["same"], false);
     world.delete(&format!("{PODS}/db-0")).await;
     assert_eq!(pods(&world).await[0], "db-0 app:1 Pending", "below the partition it comes back as it was");
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(DB, partition(0)).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(pods(&world).await[0], "db-0 app:2 Running");
     let done = status(&world).await;
     assert_eq!((&done["currentReplicas"], &done["same"]), (&json!(3), &json!(true)));
 }
 
 #[tokio::test]
-async fn a_set_that_names_its_strategy_and_no_partition_replaces_all() {
-    let world = World::without_nodes().await;
+async fn rolling_update_without_partition_replaces_all() {
+    let world = TestCluster::without_nodes().await;
     world.create(SETS, set(json!({"updateStrategy": {"type": "RollingUpdate"}}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(world.get(DB).await["spec"]["updateStrategy"], json!({"type": "RollingUpdate"}));
     world.patch(DB, json!({"spec": {"template": template("app:2")}})).await;
     assert_eq!(pods(&world).await, ["db-0 app:1 Running", "db-1 app:1 Running", "db-2 app:2 Pending"]);
@@ -120,27 +120,27 @@ async fn a_set_that_names_its_strategy_and_no_partition_replaces_all() {
         "db-0 app:1 Pending",
         "lost during the update, it comes back as it was"
     );
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(pods(&world).await, ["db-0 app:2 Running", "db-1 app:2 Running", "db-2 app:2 Running"]);
 }
 
 #[tokio::test]
 async fn a_broken_template_blocks_an_ordered_set_until_its_pod_is_deleted() {
-    let world = World::without_nodes().await;
+    let world = TestCluster::without_nodes().await;
     world.create(SETS, set(json!({}))).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     world.patch(DB, json!({"spec": {"template": template("broken")}})).await;
-    world.report("default", "db-2", "Running", false).await;
+    world.set_pod_phase("default", "db-2", "Running", false).await;
     world.patch(DB, json!({"spec": {"template": template("app:3")}})).await;
     assert_eq!(pods(&world).await, ["db-0 app:1 Running", "db-1 app:1 Running", "db-2 broken Running"]);
     world.delete(&format!("{PODS}/db-2")).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(pods(&world).await, ["db-0 app:3 Running", "db-1 app:3 Running", "db-2 app:3 Running"]);
 }
 
 #[tokio::test]
 async fn a_parallel_set_does_not_wait() {
-    let world = World::without_nodes().await;
+    let world = TestCluster::without_nodes().await;
     world.create(SETS, set(json!({"podManagementPolicy": "Parallel", "ordinals": {"start": 5}}))).await;
     assert_eq!(pods(&world).await, ["db-5 app:1 Pending", "db-6 app:1 Pending", "db-7 app:1 Pending"]);
     world.patch(DB, json!({"spec": {"replicas": 1}})).await;
@@ -148,10 +148,10 @@ async fn a_parallel_set_does_not_wait() {
 }
 
 #[tokio::test]
-async fn a_pod_counts_when_it_has_been_ready_for_long_enough() {
-    let world = World::without_nodes().await;
+async fn available_replicas_respect_min_ready_seconds() {
+    let world = TestCluster::without_nodes().await;
     world.create(SETS, set(json!({"replicas": 2, "minReadySeconds": 10}))).await;
-    world.report("default", "db-0", "Running", true).await;
+    world.set_pod_phase("default", "db-0", "Running", true).await;
     let early = status(&world).await;
     assert_eq!((&early["readyReplicas"], &early["availableReplicas"]), (&json!(1), &json!(0)));
     world.advance(9).await;
@@ -162,14 +162,14 @@ async fn a_pod_counts_when_it_has_been_ready_for_long_enough() {
 }
 
 #[tokio::test]
-async fn revisions_are_kept_numbered_anew_and_forgotten() {
-    let world = World::without_nodes().await;
+async fn revisions_are_reused_renumbered_and_pruned() {
+    let world = TestCluster::without_nodes().await;
     world.create(SETS, set(json!({"replicas": 1, "revisionHistoryLimit": 1}))).await;
     for image in ["app:2", "app:1", "app:3", "app:4"] {
-        world.run_pods("default").await;
+        world.make_pods_ready("default").await;
         world.patch(DB, json!({"spec": {"template": template(image)}})).await;
     }
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let mut kept = world.list("/apis/apps/v1/namespaces/default/controllerrevisions").await;
     kept.sort_by_key(|revision| revision["revision"].as_i64());
     let line = |revision: &Value| {
@@ -182,12 +182,12 @@ async fn revisions_are_kept_numbered_anew_and_forgotten() {
 }
 
 #[tokio::test]
-async fn claims_stay_or_go_with_the_pod_and_the_set() {
-    let world = World::without_nodes().await;
+async fn claim_retention_policy_is_applied() {
+    let world = TestCluster::without_nodes().await;
     let policy = json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
     let spec = json!({"replicas": 2, "volumeClaimTemplates": data(), "persistentVolumeClaimRetentionPolicy": policy});
     world.create(SETS, set(spec)).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let names = |claims: Vec<Value>| -> Vec<String> {
         claims.iter().map(|claim| claim["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     };
@@ -200,7 +200,7 @@ async fn claims_stay_or_go_with_the_pod_and_the_set() {
     world.patch(DB, json!({"spec": {"replicas": 1}})).await;
     assert_eq!(names(world.list(CLAIMS).await), ["data-db-0"], "that of the pod that is too many has gone");
     world.patch(DB, json!({"spec": {"replicas": 2}})).await;
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     assert_eq!(names(world.list(CLAIMS).await), ["data-db-0", "data-db-1"]);
     let both = json!({"whenScaled": "Delete", "whenDeleted": "Delete"});
     world.patch(DB, json!({"spec": {"persistentVolumeClaimRetentionPolicy": both}})).await;
@@ -212,12 +212,12 @@ async fn claims_stay_or_go_with_the_pod_and_the_set() {
 }
 
 #[tokio::test]
-async fn finished_and_lost_pods_are_made_again_and_orphans_adopted() {
-    let world = World::without_nodes().await;
+async fn finished_and_lost_pods_are_recreated_and_orphans_adopted() {
+    let world = TestCluster::without_nodes().await;
     world.create(SETS, set(json!({"replicas": 1}))).await;
-    world.report("default", "db-0", "Failed", false).await;
+    world.set_pod_phase("default", "db-0", "Failed", false).await;
     assert_eq!(pods(&world).await, ["db-0 app:1 Pending"]);
-    world.run_pods("default").await;
+    world.make_pods_ready("default").await;
     let uid = world.get(&format!("{PODS}/db-0")).await["metadata"]["uid"].clone();
     world.delete(&format!("{DB}?propagationPolicy=Orphan")).await;
     assert_eq!(world.get(&format!("{PODS}/db-0")).await["metadata"]["ownerReferences"], Value::Null);
@@ -237,13 +237,13 @@ async fn finished_and_lost_pods_are_made_again_and_orphans_adopted() {
 }
 
 #[tokio::test]
-async fn what_the_api_refuses_is_told() {
-    let world = World::without_nodes().await;
+async fn refused_writes_are_reported() {
+    let world = TestCluster::without_nodes().await;
     let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}}});
     world.create("/api/v1/namespaces/default/resourcequotas", quota).await;
     world.create(SETS, set(json!({"replicas": 2}))).await;
-    world.run_pods("default").await;
-    let told = world.told("default", "StatefulSet").await;
+    world.make_pods_ready("default").await;
+    let told = world.list_events("default", "StatefulSet").await;
     assert_eq!(
         told[1],
         "FailedCreate: Create Pod db-1 in StatefulSet db failed error: pods \"db-1\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"

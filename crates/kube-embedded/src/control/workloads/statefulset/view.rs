@@ -13,36 +13,36 @@ use crate::control::view::Meta;
 #[serde(default)]
 pub struct StatefulSet {
     pub metadata: Meta,
-    pub spec: Spec,
-    pub status: Status,
+    pub spec: StatefulSetSpec,
+    pub status: StatefulSetStatus,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Spec {
+pub struct StatefulSetSpec {
     pub replicas: i64,
     pub selector: Value,
     pub template: Value,
     pub service_name: String,
     pub volume_claim_templates: Vec<Value>,
     pub pod_management_policy: String,
-    pub update_strategy: UpdateStrategy,
+    pub update_strategy: StatefulSetUpdateStrategy,
     pub revision_history_limit: usize,
     pub min_ready_seconds: i64,
     pub ordinals: Ordinals,
-    pub persistent_volume_claim_retention_policy: Retention,
+    pub persistent_volume_claim_retention_policy: ClaimRetentionPolicy,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct UpdateStrategy {
+pub struct StatefulSetUpdateStrategy {
     pub r#type: String,
-    pub rolling_update: Option<RollingUpdate>,
+    pub rolling_update: Option<RollingUpdateStatefulSet>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct RollingUpdate {
+pub struct RollingUpdateStatefulSet {
     pub partition: i64,
 }
 
@@ -54,14 +54,14 @@ pub struct Ordinals {
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Retention {
-    pub when_deleted: Fate,
-    pub when_scaled: Fate,
+pub struct ClaimRetentionPolicy {
+    pub when_deleted: RetentionPolicy,
+    pub when_scaled: RetentionPolicy,
 }
 
 /// Retention policy of claims.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-pub enum Fate {
+pub enum RetentionPolicy {
     #[default]
     Retain,
     Delete,
@@ -69,7 +69,7 @@ pub enum Fate {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Status {
+pub struct StatefulSetStatus {
     pub current_revision: String,
     pub current_replicas: i64,
     pub collision_count: i64,
@@ -88,7 +88,7 @@ impl StatefulSet {
     }
 
     /// Whether the controller replaces pods of an old revision.
-    pub fn rolls(&self) -> bool {
+    pub fn is_rolling(&self) -> bool {
         self.spec.update_strategy.r#type != "OnDelete"
     }
 
@@ -101,7 +101,7 @@ impl StatefulSet {
 
     /// Pods below this ordinal are created from the current revision. Without a partition that is the number of pods of the current
     /// revision, so that a pod lost during an update is created again from its old revision.
-    pub fn first_made_new(&self) -> i64 {
+    pub fn first_created_from_update(&self) -> i64 {
         let strategy = &self.spec.update_strategy;
         match &strategy.rolling_update {
             None if strategy.r#type == "RollingUpdate" => {

@@ -1,7 +1,7 @@
 //! Tests of pods: defaults, validation, updates.
 
 use super::*;
-use crate::field::told;
+use crate::field::error_messages;
 
 fn pod(spec: &Value) -> Value {
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
@@ -13,7 +13,7 @@ fn pod(spec: &Value) -> Value {
 }
 
 #[test]
-fn mistakes_are_told_in_the_words_of_kubernetes() {
+fn invalid_pods_have_kubernetes_messages() {
     let container = |own: Value| {
         let mut container = json!({"name": "c", "image": "i:1"});
         if let (Value::Object(all), Value::Object(own)) = (&mut container, own) {
@@ -79,22 +79,22 @@ fn mistakes_are_told_in_the_words_of_kubernetes() {
     ];
     assert_eq!(validate(&pod(&json!({}))), []);
     for (spec, words) in rows {
-        assert_eq!(told(&validate(&pod(&spec))), [words], "{spec}");
+        assert_eq!(error_messages(&validate(&pod(&spec))), [words], "{spec}");
     }
 }
 
 #[test]
-fn a_living_pod_changes_in_few_ways() {
+fn pod_updates_are_restricted() {
     let old = pod(&json!({"activeDeadlineSeconds": 10, "tolerations": [{"key": "a", "operator": "Exists"}]}));
     let with = |change: fn(&mut Value)| {
         let mut new = old.clone();
         change(&mut new["spec"]);
-        told(&validate_update(&new, &old))
+        error_messages(&validate_update(&new, &old))
     };
     assert!(with(|spec| spec["containers"][0]["image"] = "j".into()).is_empty());
     assert!(with(|spec| spec["activeDeadlineSeconds"] = 5.into()).is_empty());
     let refused = with(|spec| spec["hostname"] = "h".into()).join("");
-    let difference = refused.strip_prefix(&format!("spec: Forbidden: {CHANGE_REFUSED}"));
+    let difference = refused.strip_prefix(&format!("spec: Forbidden: {IMMUTABLE_FIELDS_MESSAGE}"));
     assert!(difference.unwrap().contains("\n- \"Hostname\": \"\",\n+ \"Hostname\": \"h\",\n  \"Subdomain\""));
     assert_eq!(
         with(|spec| spec["tolerations"] = json!([])),
@@ -111,7 +111,7 @@ fn a_living_pod_changes_in_few_ways() {
 }
 
 #[test]
-fn quality_follows_from_requests_and_limits() {
+fn qos_class_follows_requests_and_limits() {
     let class = |containers: Value| {
         let mut pod = pod(&json!({"containers": containers}));
         create(&mut pod);
@@ -126,7 +126,7 @@ fn quality_follows_from_requests_and_limits() {
 }
 
 #[test]
-fn what_is_accepted_may_still_be_warned_about() {
+fn accepted_pods_may_have_warnings() {
     let spec = json!({
         "nodeSelector": {"beta.kubernetes.io/os": "linux"},
         "containers": [{"name": "c", "image": "i", "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}],
@@ -145,7 +145,7 @@ fn what_is_accepted_may_still_be_warned_about() {
 }
 
 #[test]
-fn no_shape_of_an_object_panics() {
+fn pod_rules_do_not_panic_on_malformed_objects() {
     let odd = [
         json!(null),
         json!(1),
@@ -159,8 +159,8 @@ fn no_shape_of_an_object_panics() {
         for object in &odd {
             let mut new = object.clone();
             (rules.default)(&mut new);
-            (rules.create)(&mut new);
-            (rules.update)(&mut new, object);
+            (rules.prepare_for_create)(&mut new);
+            (rules.prepare_for_update)(&mut new, object);
             let _ = (rules.validate)(&new);
             let _ = (rules.validate_update)(&new, object);
             let _ = (rules.validate_status)(&new, object);

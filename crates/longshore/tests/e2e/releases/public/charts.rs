@@ -1,12 +1,12 @@
 //! The public charts, with their prerequisites and arguments.
 
 /// A chart that becomes ready on a bare cluster whose pods run no containers.
-pub struct Chart {
+pub struct PublicChart {
     pub id: &'static str,
     /// Whether the chart is in the suite's subset, not only in the full run.
-    pub daily: bool,
+    pub in_subset: bool,
     /// kubectl commands that create what the chart requires. `{name}` is the name of the release.
-    pub before: &'static [&'static str],
+    pub setup: &'static [&'static str],
     /// Further arguments for `install` and `upgrade`: they fix random values, and disable objects that nothing here
     /// can make ready.
     pub values: &'static str,
@@ -14,16 +14,16 @@ pub struct Chart {
     pub change: &'static str,
 }
 
-const PLAIN: Chart =
-    Chart { id: "", daily: false, before: &[], values: "", change: "--set podAnnotations.step=two" };
+const PLAIN: PublicChart =
+    PublicChart { id: "", in_subset: false, setup: &[], values: "", change: "--set podAnnotations.step=two" };
 
-const fn chart(id: &'static str) -> Chart {
-    Chart { id, ..PLAIN }
+const fn chart(id: &'static str) -> PublicChart {
+    PublicChart { id, ..PLAIN }
 }
 
-impl Chart {
+impl PublicChart {
     const fn daily(self) -> Self {
-        Self { daily: true, ..self }
+        Self { in_subset: true, ..self }
     }
 
     const fn values(self, values: &'static str) -> Self {
@@ -35,12 +35,12 @@ impl Chart {
     }
 
     const fn before(self, before: &'static [&'static str]) -> Self {
-        Self { before, ..self }
+        Self { setup: before, ..self }
     }
 }
 
 /// Ordered by duration, longest first.
-pub const CHARTS: &[Chart] = &[
+pub const CHARTS: &[PublicChart] = &[
     chart("elastic__kibana").daily().before(&[
         "create secret generic elasticsearch-master-certs --from-literal=ca.crt=text",
         "create secret generic elasticsearch-master-credentials --from-literal=username=elastic --from-literal=password=text",
@@ -110,4 +110,4 @@ pub const CHARTS: &[Chart] = &[
 ];
 
 /// Accepted differences: part of the reported line, and the reason.
-pub const EXCUSED: &[(&str, &str)] = &[];
+pub const ACCEPTED_DIFFERENCES: &[(&str, &str)] = &[];

@@ -13,7 +13,7 @@ async fn page_of_another_site_registers_an_account() {
     let platform = server.platform();
     let register = async |path: &str, headers: &[(&str, &str)]| {
         let phone = unused_phone();
-        cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
+        cluster.remove_at_end(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
         let email = format!("x{phone}@example.com");
         let body = if path == "/register" {
             format!("email={email}&mobilephone={phone}&organization=Acme")

@@ -3,20 +3,20 @@
 use http::{Method, Request};
 use serde_json::{Value, json};
 
-use super::tokens::kubernetes;
-use crate::platform::{Person, call, until};
+use super::tokens::kubernetes_client;
+use crate::platform::{PlatformUser, call, until};
 use crate::program::Server;
 use crate::request::{get, send};
 use crate::target::Cluster;
 
 /// All credentials of a user.
-struct Credentials {
+struct UserCredentials {
     tokens: Vec<String>,
     cookie: String,
     kubernetes: kube::Client,
 }
 
-async fn credentials(person: &Person, server: &Server, cluster: &Cluster) -> Credentials {
+async fn create_credentials(person: &PlatformUser, server: &Server, cluster: &Cluster) -> UserCredentials {
     let body = json!({"name": "ci", "scopes": ["all"]});
     let made = person.call(Method::POST, "tokens", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
@@ -25,16 +25,16 @@ async fn credentials(person: &Person, server: &Server, cluster: &Cluster) -> Cre
     let session = call(&server.platform(), None, Method::POST, "session", Some(&body)).await;
     assert_eq!(session.code, 200, "{}", session.text);
     let cookie = session.header("set-cookie").split(';').next().unwrap().to_owned();
-    let all = Credentials {
+    let all = UserCredentials {
         tokens: vec![person.token.clone(), api_token],
         cookie,
-        kubernetes: kubernetes(person, cluster).await,
+        kubernetes: kubernetes_client(person, cluster).await,
     };
     assert_eq!(all.accepted(server, &person.id).await, ["token 0", "token 1", "session", "kubeconfig"]);
     all
 }
 
-impl Credentials {
+impl UserCredentials {
     /// Credentials that are still accepted.
     async fn accepted(&self, server: &Server, namespace: &str) -> Vec<String> {
         let platform = server.platform();
@@ -56,7 +56,7 @@ impl Credentials {
     }
 
     /// Waits until all are rejected. Real clusters cache authenticated tokens for a few seconds.
-    async fn until_refused(&self, server: &Server, namespace: &str) {
+    async fn wait_until_rejected(&self, server: &Server, namespace: &str) {
         until("no credential is accepted", async || {
             self.accepted(server, namespace).await.is_empty().then_some(())
         })
@@ -67,11 +67,11 @@ impl Credentials {
 #[tokio::test]
 async fn stolen_credentials_survive_revoke_all() {
     let (cluster, server) = Cluster::with_platform().await;
-    let ana = Person::register(&server, &cluster).await;
-    let stolen = credentials(&ana, &server, &cluster).await;
+    let ana = PlatformUser::register(&server, &cluster).await;
+    let stolen = create_credentials(&ana, &server, &cluster).await;
     let revoked = ana.call(Method::POST, "users/{me}/revoke", None).await;
     assert_eq!(revoked.code, 200, "{}", revoked.text);
-    stolen.until_refused(&server, &ana.id).await;
+    stolen.wait_until_rejected(&server, &ana.id).await;
     // Ana has no password, so the response contains a new token, with which she can request a new kubeconfig.
     let fresh = revoked.json()["token"].as_str().unwrap().to_owned();
     let issued = until("a kubeconfig", async || {
@@ -85,13 +85,13 @@ async fn stolen_credentials_survive_revoke_all() {
 #[tokio::test]
 async fn stolen_credentials_survive_an_administrators_password_reset() {
     let (cluster, server) = Cluster::with_platform().await;
-    let admin = Person::administrator(&server, &cluster).await;
-    let ana = Person::register(&server, &cluster).await;
-    let stolen = credentials(&ana, &server, &cluster).await;
+    let admin = PlatformUser::administrator(&server, &cluster).await;
+    let ana = PlatformUser::register(&server, &cluster).await;
+    let stolen = create_credentials(&ana, &server, &cluster).await;
     let body = json!({"new": "correct horse battery"});
     let reset = admin.call(Method::POST, &format!("users/{}/password", ana.id), Some(&body)).await;
     assert_eq!(reset.code, 204, "{}", reset.text);
-    stolen.until_refused(&server, &ana.id).await;
+    stolen.wait_until_rejected(&server, &ana.id).await;
     let body = json!({"login": ana.email, "secret": "correct horse battery"});
     let session = call(&server.platform(), None, Method::POST, "session", Some(&body)).await;
     assert_eq!(session.code, 200, "{}", session.text);
@@ -100,9 +100,11 @@ async fn stolen_credentials_survive_an_administrators_password_reset() {
 #[tokio::test]
 async fn scoped_administrator_token_takes_over_another_administrator() {
     let (cluster, server) = Cluster::with_platform().await;
-    let (admin, other) =
-        (Person::administrator(&server, &cluster).await, Person::administrator(&server, &cluster).await);
-    let ana = Person::register(&server, &cluster).await;
+    let (admin, other) = (
+        PlatformUser::administrator(&server, &cluster).await,
+        PlatformUser::administrator(&server, &cluster).await,
+    );
+    let ana = PlatformUser::register(&server, &cluster).await;
     let body = json!({"name": "accounts", "scopes": ["tenancy"]});
     let made = admin.call(Method::POST, "tokens", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);

@@ -3,14 +3,14 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::platform::{Person, call, unused_phone};
+use crate::platform::{PlatformUser, call, unused_phone};
 use crate::target::Cluster;
 
 #[tokio::test]
 async fn invitation_hijacked_by_registering_the_invited_address() {
     let (cluster, server) = Cluster::with_platform().await;
-    let ana = Person::register(&server, &cluster).await;
-    let invitee = Person::register(&server, &cluster).await;
+    let ana = PlatformUser::register(&server, &cluster).await;
+    let invitee = PlatformUser::register(&server, &cluster).await;
     let space = format!("inv{}", &ana.id[1..9]);
     ana.workspace(&cluster, &space).await;
     let (phone, platform) = (unused_phone(), server.platform());
@@ -24,7 +24,7 @@ async fn invitation_hijacked_by_registering_the_invited_address() {
     }
 
     // Email addresses and phone numbers are not verified, so anyone can register them.
-    cluster.removes(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
+    cluster.remove_at_end(format!("/apis/user.openyurt.io/v1alpha1/users/user-{phone}"));
     let body = json!({"email": address, "phone": phone, "organization": "Mallory"});
     let mallory = call(&platform, None, Method::POST, "users", Some(&body)).await;
     assert_eq!(mallory.code, 201, "{}", mallory.text);

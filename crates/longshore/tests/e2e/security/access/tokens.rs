@@ -7,14 +7,14 @@ use kube::ResourceExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 
-use crate::platform::{Person, until};
-use crate::request::{Answer, get, send, with};
+use crate::platform::{PlatformUser, until};
+use crate::request::{HttpResponse, get, send, send_body};
 use crate::target::Cluster;
 
 const DEPLOYER: &str = "longshore-deployer";
 
 /// A Kubernetes client with the kubeconfig that the platform issues to this user.
-pub async fn kubernetes(person: &Person, cluster: &Cluster) -> kube::Client {
+pub async fn kubernetes_client(person: &PlatformUser, cluster: &Cluster) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -22,7 +22,7 @@ pub async fn kubernetes(person: &Person, cluster: &Cluster) -> kube::Client {
 }
 
 /// A Kubernetes client that authenticates with this bearer token alone.
-async fn bearer(cluster: &Cluster, token: &str) -> kube::Client {
+async fn bearer_client(cluster: &Cluster, token: &str) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let mut config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -30,17 +30,17 @@ async fn bearer(cluster: &Cluster, token: &str) -> kube::Client {
     kube::Client::try_from(config).unwrap()
 }
 
-async fn post(client: &kube::Client, path: &str, body: &Value) -> Answer {
-    with(client, Method::POST, path, "application/json", body.to_string()).await
+async fn post(client: &kube::Client, path: &str, body: &Value) -> HttpResponse {
+    send_body(client, Method::POST, path, "application/json", body.to_string()).await
 }
 
-async fn token_request(client: &kube::Client, namespace: &str, account: &str, spec: &Value) -> Answer {
+async fn token_request(client: &kube::Client, namespace: &str, account: &str, spec: &Value) -> HttpResponse {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     post(client, &path, &body).await
 }
 
-fn token(answer: &Answer) -> String {
+fn token(answer: &HttpResponse) -> String {
     assert_eq!(answer.code, 201, "{}", answer.text);
     answer.json()["status"]["token"].as_str().unwrap().to_owned()
 }
@@ -75,15 +75,15 @@ fn token_secret(name: &str, account: &str) -> Value {
 #[tokio::test]
 async fn tenant_creates_tokens_that_outlive_a_membership() {
     let (cluster, server) = Cluster::with_platform().await;
-    let ana = Person::register(&server, &cluster).await;
+    let ana = PlatformUser::register(&server, &cluster).await;
     let space = format!("tok{}", &ana.id[1..9]);
     ana.workspace(&cluster, &space).await;
-    let client = kubernetes(&ana, &cluster).await;
+    let client = kubernetes_client(&ana, &cluster).await;
     bind_account(&client, &space, "bot").await;
 
     // Tokens live at most a day, only users may request them, and never for the platform's own ServiceAccount.
     let day = token_request(&client, &space, "bot", &json!({"expirationSeconds": 86_400})).await;
-    let bot = bearer(&cluster, &token(&day)).await;
+    let bot = bearer_client(&cluster, &token(&day)).await;
     let longer = token_request(&client, &space, "bot", &json!({"expirationSeconds": 86_401})).await;
     assert_eq!(longer.code, 403, "{}", longer.text);
     assert!(longer.text.contains("24 hours"), "{}", longer.text);
@@ -113,7 +113,7 @@ async fn tenant_creates_tokens_that_outlive_a_membership() {
         Request::patch(format!("{path}/theirs")).header("content-type", "application/merge-patch+json");
     let taken = send(&client, request.body(change.to_string().into_bytes()).unwrap()).await;
     assert_eq!(taken.code, 403, "{}", taken.text);
-    let deleted = with(&client, Method::DELETE, &format!("{path}/theirs"), "application/json", "").await;
+    let deleted = send_body(&client, Method::DELETE, &format!("{path}/theirs"), "application/json", "").await;
     assert_eq!(deleted.code, 200, "a tenant may delete it: {}", deleted.text);
     // Other Secrets are not affected.
     let plain = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "plain"}, "stringData": {"a": "b"}});
@@ -124,16 +124,16 @@ async fn tenant_creates_tokens_that_outlive_a_membership() {
 #[tokio::test]
 async fn removed_member_keeps_access_by_a_token_of_the_deployer() {
     let (cluster, server) = Cluster::with_platform().await;
-    let ana = Person::register(&server, &cluster).await;
-    let bob = Person::register(&server, &cluster).await;
+    let ana = PlatformUser::register(&server, &cluster).await;
+    let bob = PlatformUser::register(&server, &cluster).await;
     let space = format!("rem{}", &ana.id[1..9]);
     ana.workspace(&cluster, &space).await;
-    ana.takes_in(&space, &bob, "developer").await;
+    ana.add_member(&space, &bob, "developer").await;
     let admin = cluster.client().await;
     let before = deployer_uid(&admin, &space).await;
     // Such a token may come from a pod that ran as the deployer, or from before token requests for it were rejected.
     let kept = token(&token_request(&admin, &space, DEPLOYER, &json!({})).await);
-    let deployer = bearer(&cluster, &kept).await;
+    let deployer = bearer_client(&cluster, &kept).await;
     let path = format!("/api/v1/namespaces/{space}/secrets");
     until("the token works", async || (get(&deployer, &path).await.code == 200).then_some(())).await;
 
@@ -144,8 +144,8 @@ async fn removed_member_keeps_access_by_a_token_of_the_deployer() {
     assert_ne!(before, after, "the deployer is recreated");
 
     // The deployer is not recreated when a member joins, but when a member loses write access.
-    let carl = Person::register(&server, &cluster).await;
-    ana.takes_in(&space, &carl, "operator").await;
+    let carl = PlatformUser::register(&server, &cluster).await;
+    ana.add_member(&space, &carl, "operator").await;
     assert_eq!(deployer_uid(&admin, &space).await, after);
     let body = json!({"role": "viewer"});
     let demoted =

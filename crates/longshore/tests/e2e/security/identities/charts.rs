@@ -5,14 +5,14 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use super::scene::{Deputy, PREY, Scene};
+use super::scene::{Deputy, DeputyScene, PREY_SECRET};
 use crate::platform::until;
-use crate::releases::charts::{asked, at};
-use crate::request::{Answer, get};
+use crate::releases::charts::{release_body, release_path};
+use crate::request::{HttpResponse, get};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_writes_outside_its_workspace() {
-    let scene = Scene::new().await;
+    let scene = DeputyScene::new().await;
     for deputy in Deputy::ALL {
         let victim = &scene.deputy(deputy).id;
         let map = |annotations: &str| {
@@ -38,64 +38,76 @@ async fn chart_writes_outside_its_workspace() {
         ];
         for (row, extra, why) in rows {
             let values = json!({"extra": extra});
-            refused_at_once(&scene, deputy, row, &values, why).await;
-            refused_as_upgrade(&scene, deputy, row, &values, why).await;
+            assert_install_is_rejected(&scene, deputy, row, &values, why).await;
+            assert_upgrade_is_rejected(&scene, deputy, row, &values, why).await;
         }
     }
 }
 
 /// Plans and installs a release with these values.
-async fn refused_at_once(scene: &Scene, deputy: Deputy, row: &str, values: &Value, why: &str) {
+async fn assert_install_is_rejected(
+    scene: &DeputyScene,
+    deputy: Deputy,
+    row: &str,
+    values: &Value,
+    why: &str,
+) {
     let actor = scene.deputy(deputy);
     let name = &format!("{row}-{deputy:?}").to_lowercase();
     let body = json!({"chart": {"package": scene.package}, "values": values});
-    refused(&scene.act(actor, name, "plan", Some(&body)).await, why);
-    let body = asked(&scene.workspace, name, &scene.package, values);
+    assert_rejected(&scene.post_action(actor, name, "plan", Some(&body)).await, why);
+    let body = release_body(&scene.workspace, name, &scene.package, values);
     let made = actor.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    let failed = scene.until_failed(name, &made).await;
+    let failed = scene.wait_until_failed(name, &made).await;
     assert!(failed.to_string().contains(why), "{name}: {failed}");
-    assert_eq!(greeting(scene, name).await, None, "{name}: something was written before it");
+    assert_eq!(config_map_greeting(scene, name).await, None, "{name}: something was written before it");
     scene.assert_unharmed(deputy, name).await;
-    scene.uninstalled(actor, name).await;
+    scene.uninstall_and_wait(actor, name).await;
     scene.assert_unharmed(deputy, &format!("uninstallation of {name}")).await;
 }
 
 /// Upgrades a deployed release to these values, then tries every other operation.
-async fn refused_as_upgrade(scene: &Scene, deputy: Deputy, row: &str, values: &Value, why: &str) {
+async fn assert_upgrade_is_rejected(
+    scene: &DeputyScene,
+    deputy: Deputy,
+    row: &str,
+    values: &Value,
+    why: &str,
+) {
     let actor = scene.deputy(deputy);
     let name = &format!("up-{row}-{deputy:?}").to_lowercase();
-    let body = asked(&scene.workspace, name, &scene.package, &json!({"greeting": "before"}));
+    let body = release_body(&scene.workspace, name, &scene.package, &json!({"greeting": "before"}));
     let made = actor.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
-    scene.until_deployed(name, &made).await;
-    refused(&scene.act(actor, name, "plan", Some(&json!({"values": values}))).await, why);
+    scene.wait_until_deployed(name, &made).await;
+    assert_rejected(&scene.post_action(actor, name, "plan", Some(&json!({"values": values}))).await, why);
     let upgraded = scene.upgrade(actor, name, values).await;
     assert_eq!(upgraded.code, 200, "{}", upgraded.text);
-    let failed = scene.until_failed(name, &upgraded).await;
+    let failed = scene.wait_until_failed(name, &upgraded).await;
     assert!(failed.to_string().contains(why), "{name}: {failed}");
     for act in ["restart?rolling=true", "restart", "test"] {
-        let answer = scene.act(actor, name, act, None).await;
+        let answer = scene.post_action(actor, name, act, None).await;
         assert_eq!(answer.code, 200, "{act}: {}", answer.text);
         assert!(act != "test" || answer.json()["passed"] == true, "{}", answer.text);
         scene.assert_unharmed(deputy, &format!("{act} of {name}")).await;
     }
-    let retried = scene.act(actor, name, "retry", None).await;
+    let retried = scene.post_action(actor, name, "retry", None).await;
     assert_eq!(retried.code, 200, "{}", retried.text);
-    let failed = scene.until_failed(name, &retried).await;
+    let failed = scene.wait_until_failed(name, &retried).await;
     assert!(failed.to_string().contains(why), "{name}: {failed}");
-    assert_eq!(greeting(scene, name).await.as_deref(), Some("before"), "{name}");
-    let back = scene.act(actor, name, "rollback", Some(&json!({"revision": 1}))).await;
+    assert_eq!(config_map_greeting(scene, name).await.as_deref(), Some("before"), "{name}");
+    let back = scene.post_action(actor, name, "rollback", Some(&json!({"revision": 1}))).await;
     assert_eq!(back.code, 200, "{}", back.text);
-    scene.until_deployed(name, &back).await;
+    scene.wait_until_deployed(name, &back).await;
     scene.assert_unharmed(deputy, &format!("rollback of {name}")).await;
-    scene.upgraded(actor, name, "after").await;
+    scene.upgrade_and_wait(actor, name, "after").await;
     scene.assert_unharmed(deputy, &format!("pruning of {name}")).await;
-    scene.uninstalled(actor, name).await;
+    scene.uninstall_and_wait(actor, name).await;
     scene.assert_unharmed(deputy, &format!("uninstallation of {name}")).await;
 }
 
-fn refused(answer: &Answer, why: &str) {
+fn assert_rejected(answer: &HttpResponse, why: &str) {
     assert!(
         matches!(answer.code, 400 | 403 | 422) && answer.text.contains(why),
         "{}: {}",
@@ -105,7 +117,7 @@ fn refused(answer: &Answer, why: &str) {
 }
 
 /// The greeting in the release's ConfigMap.
-async fn greeting(scene: &Scene, name: &str) -> Option<String> {
+async fn config_map_greeting(scene: &DeputyScene, name: &str) -> Option<String> {
     let path = format!("/api/v1/namespaces/{}/configmaps/{name}", scene.workspace);
     let answer = get(&scene.cluster.client().await, &path).await;
     (answer.code == 200).then(|| answer.json()["data"]["greeting"].as_str().unwrap().to_owned())
@@ -114,7 +126,7 @@ async fn greeting(scene: &Scene, name: &str) -> Option<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_looks_up_secrets_of_another_workspace() {
     const OWN: &str = "the-secret-of-the-tenant";
-    let scene = Scene::new().await;
+    let scene = DeputyScene::new().await;
     let secrets: kube::Api<Secret> = kube::Api::namespaced(scene.kube.clone(), &scene.workspace);
     let secret = json!({"metadata": {"name": "own"}, "stringData": {"password": OWN}});
     secrets.create(&PostParams::default(), &serde_json::from_value(secret).unwrap()).await.unwrap();
@@ -129,27 +141,27 @@ async fn chart_looks_up_secrets_of_another_workspace() {
             );
             let values = json!({"extra": extra});
             let body = json!({"chart": {"package": scene.package}, "values": values});
-            let planned = scene.act(actor, &name, "plan", Some(&body)).await;
-            assert!(!seen(&planned.text, PREY), "{name}: {}", planned.text);
-            let body = asked(&scene.workspace, &name, &scene.package, &values);
+            let planned = scene.post_action(actor, &name, "plan", Some(&body)).await;
+            assert!(!contains_secret(&planned.text, PREY_SECRET), "{name}: {}", planned.text);
+            let body = release_body(&scene.workspace, &name, &scene.package, &values);
             let made = actor.call(Method::POST, "releases", Some(&body)).await;
             assert_eq!(made.code, 201, "{}", made.text);
             until("it is deployed or refused", async || {
-                let release = scene.tenant.get(&at(&scene.workspace, &name)).await;
+                let release = scene.tenant.get(&release_path(&scene.workspace, &name)).await;
                 matches!(release["state"].as_str(), Some("active" | "failed")).then_some(())
             })
             .await;
             let path = format!("/api/v1/namespaces/{}/configmaps/{name}-seen", scene.workspace);
             let map = get(&scene.cluster.client().await, &path).await;
-            assert!(!seen(&map.text, PREY), "{name}: {}", map.text);
+            assert!(!contains_secret(&map.text, PREY_SECRET), "{name}: {}", map.text);
             // A lookup within the workspace finds existing objects.
-            assert_eq!(seen(&map.text, OWN), row == "own", "{name}: {}", map.text);
+            assert_eq!(contains_secret(&map.text, OWN), row == "own", "{name}: {}", map.text);
         }
     }
 }
 
 /// Whether the text contains the secret in any of its encodings.
-fn seen(text: &str, secret: &str) -> bool {
+fn contains_secret(text: &str, secret: &str) -> bool {
     use base64::Engine as _;
     use base64::prelude::BASE64_STANDARD;
     let candidates = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || "+/=".contains(letter)));

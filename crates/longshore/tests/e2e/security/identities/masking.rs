@@ -8,15 +8,15 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::scene::Scene;
+use super::scene::DeputyScene;
 use crate::platform::until;
-use crate::releases::charts::at;
+use crate::releases::charts::release_path;
 
 const SECRET: &str = "correct-horse-battery";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn viewer_reads_secret_value_of_old_revision() {
-    let scene = Scene::new().await;
+    let scene = DeputyScene::new().await;
     let releases: Api<kube_types::HelmRelease> = Api::namespaced(scene.kube.clone(), &scene.workspace);
     let secrets: Api<Secret> = Api::namespaced(scene.kube.clone(), &scene.workspace);
     let secret = json!({"metadata": {"name": "given"}, "stringData": {"values.yaml": format!("greeting: {SECRET}\npin: 1234\n")}});
@@ -25,12 +25,12 @@ async fn viewer_reads_secret_value_of_old_revision() {
         "valuesFrom": [{"kind": "Secret", "name": "given"}]});
     let release = json!({"apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": "hand"}, "spec": spec});
     releases.create(&PostParams::default(), &serde_json::from_value(release).unwrap()).await.unwrap();
-    scene.until_state("hand", "active").await;
+    scene.wait_for_state("hand", "active").await;
     // The spec no longer refers to the Secret; the old revision still has its values.
     let change = json!({"spec": {"valuesFrom": null, "valuesObject": {"greeting": "public"}}});
     releases.patch("hand", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
     until("the second revision is deployed", async || {
-        let release = scene.tenant.get(&format!("{}/history", at(&scene.workspace, "hand"))).await;
+        let release = scene.tenant.get(&format!("{}/history", release_path(&scene.workspace, "hand"))).await;
         (release["items"].as_array().map(Vec::len) == Some(2)).then_some(())
     })
     .await;
@@ -43,7 +43,7 @@ async fn viewer_reads_secret_value_of_old_revision() {
     ];
     let look = async |when: &str| {
         for path in all {
-            let path = format!("{}/{path}", at(&scene.workspace, "hand"));
+            let path = format!("{}/{path}", release_path(&scene.workspace, "hand"));
             let answer = scene.tenant.call(Method::GET, &path, None).await;
             // Values merged over the defaults of an unreadable chart are an error.
             assert!(matches!(answer.code, 200 | 400 | 422), "{when}: {path}: {}", answer.text);
@@ -56,7 +56,8 @@ async fn viewer_reads_secret_value_of_old_revision() {
     };
     look("after the spec changed").await;
     // Other values are shown.
-    let shown = scene.tenant.get(&format!("{}/values?revision=1", at(&scene.workspace, "hand"))).await;
+    let shown =
+        scene.tenant.get(&format!("{}/values?revision=1", release_path(&scene.workspace, "hand"))).await;
     assert_eq!(shown["values"]["shown"], "not-a-secret", "{shown}");
     // After the HelmRelease is deleted.
     let patch = json!({"spec": {"deletionPolicy": "Orphan"}});
@@ -67,14 +68,15 @@ async fn viewer_reads_secret_value_of_old_revision() {
     })
     .await;
     until("the platform knows", async || {
-        let release = scene.tenant.get(&format!("{}/values?revision=1", at(&scene.workspace, "hand"))).await;
+        let release =
+            scene.tenant.get(&format!("{}/values?revision=1", release_path(&scene.workspace, "hand"))).await;
         (release["values"]["shown"] != "not-a-secret").then_some(())
     })
     .await;
     look("without a HelmRelease").await;
     // With a chart in the record that cannot be read.
     scene
-        .forge_revision("hand", Some(1), |record| {
+        .forge_record("hand", Some(1), |record| {
             let mut value: serde_json::Value = serde_json::from_str(&record.to_json().unwrap()).unwrap();
             value["chart"] = json!("no chart");
             *record =

@@ -12,10 +12,10 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::platform::{Person, call, until, unused_phone};
+use crate::platform::{PlatformUser, call, until, unused_phone};
 use crate::program::Server;
-use crate::releases::charts::{asked, at, keep, until_state};
-use crate::request::{Answer, get};
+use crate::releases::charts::{release_body, release_path, upload_chart, wait_for_state};
+use crate::request::{HttpResponse, get};
 use crate::target::Cluster;
 
 /// A chart with a workload, a test, and objects from a value. All of it is ready immediately.
@@ -37,7 +37,7 @@ pub const CHART: &[(&str, &str)] = &[
 ];
 
 /// Content of a Secret of each deputy.
-pub const PREY: &str = "the-secret-of-the-deputy";
+pub const PREY_SECRET: &str = "the-secret-of-the-deputy";
 
 /// Users whose rights the tenant tries to gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,42 +54,42 @@ impl Deputy {
     pub const ALL: [Self; 3] = [Self::Administrator, Self::Member, Self::Scoped];
 }
 
-pub struct Scene {
+pub struct DeputyScene {
     pub cluster: Cluster,
     pub server: Server,
     /// Owner of the workspace and of its namespace of the same name.
-    pub tenant: Person,
+    pub tenant: PlatformUser,
     /// Client with the tenant's own rights.
     pub kube: kube::Client,
-    pub administrator: Person,
-    pub member: Person,
-    pub scoped: Person,
+    pub administrator: PlatformUser,
+    pub member: PlatformUser,
+    pub scoped: PlatformUser,
     pub workspace: String,
     pub package: String,
 }
 
-impl Scene {
+impl DeputyScene {
     pub async fn new() -> Self {
         let (cluster, server) = Cluster::with_platform().await;
-        let tenant = Person::register(&server, &cluster).await;
-        let member = Person::register(&server, &cluster).await;
-        let administrator = Person::administrator(&server, &cluster).await;
+        let tenant = PlatformUser::register(&server, &cluster).await;
+        let member = PlatformUser::register(&server, &cluster).await;
+        let administrator = PlatformUser::administrator(&server, &cluster).await;
         let workspace = format!("t{}", unused_phone());
         tenant.workspace(&cluster, &workspace).await;
-        tenant.takes_in(&workspace, &member, "developer").await;
-        let kube = client_of(&tenant, &cluster).await;
-        let package = keep(&server, &tenant, &workspace, CHART).await;
+        tenant.add_member(&workspace, &member, "developer").await;
+        let kube = kubernetes_client(&tenant, &cluster).await;
+        let package = upload_chart(&server, &tenant, &workspace, CHART).await;
         let scope = format!("workspace:{workspace}");
         let scoped = member.with_token(scoped_token(&member, &[&scope]).await);
         let scene = Self { cluster, server, tenant, kube, administrator, member, scoped, workspace, package };
         // The scoped deputy and the member are the same user.
         for deputy in [Deputy::Administrator, Deputy::Member] {
-            scene.plant_prey(deputy).await;
+            scene.create_prey(deputy).await;
         }
         scene
     }
 
-    pub fn deputy(&self, deputy: Deputy) -> &Person {
+    pub fn deputy(&self, deputy: Deputy) -> &PlatformUser {
         match deputy {
             Deputy::Administrator => &self.administrator,
             Deputy::Member => &self.member,
@@ -99,15 +99,15 @@ impl Scene {
 
     /// Installs a release as the tenant and waits until it is deployed.
     pub async fn install(&self, name: &str) {
-        let body = asked(&self.workspace, name, &self.package, &json!({"greeting": "mine"}));
+        let body = release_body(&self.workspace, name, &self.package, &json!({"greeting": "mine"}));
         let made = self.tenant.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        self.until_active(name).await;
+        self.wait_until_active(name).await;
     }
 
     /// Waits until the newest version of a release is active.
-    pub async fn until_active(&self, name: &str) {
-        let path = at(&self.workspace, name);
+    pub async fn wait_until_active(&self, name: &str) {
+        let path = release_path(&self.workspace, name);
         until("the release is active", async || {
             let release = self.tenant.get(&path).await;
             let done = release["deployedVersion"] == release["version"];
@@ -117,8 +117,8 @@ impl Scene {
     }
 
     /// Waits until the version in this response is deployed.
-    pub async fn until_deployed(&self, name: &str, answer: &Answer) {
-        let (path, version) = (at(&self.workspace, name), answer.json()["version"].clone());
+    pub async fn wait_until_deployed(&self, name: &str, answer: &HttpResponse) {
+        let (path, version) = (release_path(&self.workspace, name), answer.json()["version"].clone());
         assert!(version.is_i64(), "{}", answer.text);
         until("the version is deployed", async || {
             let release = self.tenant.get(&path).await;
@@ -128,8 +128,8 @@ impl Scene {
     }
 
     /// Waits until the version in this response has failed.
-    pub async fn until_failed(&self, name: &str, answer: &Answer) -> Value {
-        let (path, version) = (at(&self.workspace, name), answer.json()["version"].clone());
+    pub async fn wait_until_failed(&self, name: &str, answer: &HttpResponse) -> Value {
+        let (path, version) = (release_path(&self.workspace, name), answer.json()["version"].clone());
         assert!(version.is_i64(), "{}", answer.text);
         until("the version has failed", async || {
             let release = self.tenant.get(&path).await;
@@ -138,32 +138,38 @@ impl Scene {
         .await
     }
 
-    pub async fn until_state(&self, name: &str, state: &str) -> Value {
-        until_state(&self.server, &self.tenant.token, &at(&self.workspace, name), state).await
+    pub async fn wait_for_state(&self, name: &str, state: &str) -> Value {
+        wait_for_state(&self.server, &self.tenant.token, &release_path(&self.workspace, name), state).await
     }
 
     /// Posts an action on a release as this user.
-    pub async fn act(&self, who: &Person, name: &str, act: &str, body: Option<&Value>) -> Answer {
-        who.call(Method::POST, &format!("{}/{act}", at(&self.workspace, name)), body).await
+    pub async fn post_action(
+        &self,
+        user: &PlatformUser,
+        name: &str,
+        act: &str,
+        body: Option<&Value>,
+    ) -> HttpResponse {
+        user.call(Method::POST, &format!("{}/{act}", release_path(&self.workspace, name)), body).await
     }
 
     /// Upgrades a release as this user, who becomes its last actor.
-    pub async fn upgrade(&self, who: &Person, name: &str, values: &Value) -> Answer {
+    pub async fn upgrade(&self, who: &PlatformUser, name: &str, values: &Value) -> HttpResponse {
         let body = json!({"values": values});
-        who.call(Method::PATCH, &at(&self.workspace, name), Some(&body)).await
+        who.call(Method::PATCH, &release_path(&self.workspace, name), Some(&body)).await
     }
 
     /// Upgrades a release and waits until it is deployed.
-    pub async fn upgraded(&self, who: &Person, name: &str, greeting: &str) {
+    pub async fn upgrade_and_wait(&self, who: &PlatformUser, name: &str, greeting: &str) {
         let answer = self.upgrade(who, name, &json!({"greeting": greeting})).await;
         assert_eq!(answer.code, 200, "{}", answer.text);
         let maps: Api<ConfigMap> = Api::namespaced(self.cluster.client().await, &self.workspace);
-        self.until_deployed(name, &answer).await;
+        self.wait_until_deployed(name, &answer).await;
         assert_eq!(maps.get(name).await.unwrap().data.unwrap()["greeting"], greeting);
     }
 
     /// Identity with which the release is deployed.
-    pub async fn runs_as(&self, name: &str) -> Value {
+    pub async fn release_identity(&self, name: &str) -> Value {
         let requests =
             get(&self.cluster.client().await, "/apis/longshore.dev/v1alpha1/helmrequests").await.json();
         let requests = requests["items"].as_array().unwrap().clone();
@@ -186,11 +192,11 @@ impl Scene {
     }
 
     /// Changes the newest Helm record with the tenant's own rights: it is a Secret in the tenant's namespace.
-    pub async fn forge(&self, name: &str, change: impl Fn(&mut Record)) {
-        self.forge_revision(name, None, change).await;
+    pub async fn forge_newest_record(&self, name: &str, change: impl Fn(&mut Record)) {
+        self.forge_record(name, None, change).await;
     }
 
-    pub async fn forge_revision(&self, name: &str, revision: Option<i64>, change: impl Fn(&mut Record)) {
+    pub async fn forge_record(&self, name: &str, revision: Option<i64>, change: impl Fn(&mut Record)) {
         let secrets: Api<Secret> = Api::namespaced(self.kube.clone(), &self.workspace);
         for _ in 0..10 {
             let (mut secret, mut record) = self.record(name, revision).await;
@@ -209,7 +215,7 @@ impl Scene {
 
     /// Adds a revision with the tenant's own rights: a copy of the newest record's Secret with its labels. With
     /// annotations it looks like one written by the platform, without them like one of the helm command line.
-    pub async fn add_revision(&self, name: &str, annotated: bool, change: impl Fn(&mut Record)) {
+    pub async fn add_forged_revision(&self, name: &str, annotated: bool, change: impl Fn(&mut Record)) {
         let secrets: Api<Secret> = Api::namespaced(self.kube.clone(), &self.workspace);
         let (mut secret, mut record) = self.record(name, None).await;
         record.version += 1;
@@ -225,14 +231,14 @@ impl Scene {
         secret.data =
             Some([("release".to_owned(), ByteString(record.encode().unwrap().into_bytes()))].into());
         secrets.create(&PostParams::default(), &secret).await.unwrap();
-        self.forge_revision(name, Some(record.version - 1), |before| {
+        self.forge_record(name, Some(record.version - 1), |before| {
             before.set_status(Status::Superseded, "");
         })
         .await;
     }
 
     /// What the tenant adds to a record: hooks for every event, and objects, which need this deputy's rights.
-    pub fn loot(&self, deputy: Deputy) -> impl Fn(&mut Record) {
+    pub fn add_loot(&self, deputy: Deputy) -> impl Fn(&mut Record) {
         let victim = self.deputy(deputy).id.clone();
         let workspace = self.workspace.clone();
         move |record| {
@@ -277,7 +283,7 @@ impl Scene {
 
     /// Creates objects in the deputy's namespace that claim to belong to the release, so that only missing rights
     /// prevent their removal.
-    async fn plant_prey(&self, deputy: Deputy) {
+    async fn create_prey(&self, deputy: Deputy) {
         let namespace = &self.deputy(deputy).id;
         let annotations =
             json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": self.workspace});
@@ -285,9 +291,10 @@ impl Scene {
         let map: ConfigMap = serde_json::from_value(json!({"metadata": metadata})).unwrap();
         let client = self.cluster.client().await;
         Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &map).await.unwrap();
-        let secret: Secret =
-            serde_json::from_value(json!({"metadata": {"name": "prey"}, "stringData": {"password": PREY}}))
-                .unwrap();
+        let secret: Secret = serde_json::from_value(
+            json!({"metadata": {"name": "prey"}, "stringData": {"password": PREY_SECRET}}),
+        )
+        .unwrap();
         Api::namespaced(client.clone(), namespace).create(&PostParams::default(), &secret).await.unwrap();
         let workload: k8s_openapi::api::apps::v1::Deployment = serde_json::from_value(json!({
             "metadata": metadata,
@@ -318,18 +325,24 @@ impl Scene {
     }
 
     /// A token of this user with these scopes.
-    pub async fn token(&self, of: &Person, scopes: &[&str]) -> String {
+    pub async fn token(&self, of: &PlatformUser, scopes: &[&str]) -> String {
         scoped_token(of, scopes).await
     }
 
     /// Sends a request with this token.
-    pub async fn with_token(&self, token: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
+    pub async fn with_token(
+        &self,
+        token: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> HttpResponse {
         call(&self.server.platform(), Some(token), method, path, body).await
     }
 
     /// Uninstalls a release and waits for the end.
-    pub async fn uninstalled(&self, who: &Person, name: &str) {
-        let path = at(&self.workspace, name);
+    pub async fn uninstall_and_wait(&self, who: &PlatformUser, name: &str) {
+        let path = release_path(&self.workspace, name);
         let gone = who.call(Method::DELETE, &path, None).await;
         assert_eq!(gone.code, 202, "{}", gone.text);
         until("the release is gone", async || {
@@ -340,13 +353,13 @@ impl Scene {
 
     /// Force-deletes a release that cannot be uninstalled, as administrator.
     pub async fn force_delete(&self, name: &str) {
-        let path = format!("{}?force=true", at(&self.workspace, name));
+        let path = format!("{}?force=true", release_path(&self.workspace, name));
         let answer = self.administrator.call(Method::DELETE, &path, None).await;
         assert!(matches!(answer.code, 200 | 202 | 404), "{}: {}", answer.code, answer.text);
     }
 }
 
-async fn scoped_token(of: &Person, scopes: &[&str]) -> String {
+async fn scoped_token(of: &PlatformUser, scopes: &[&str]) -> String {
     let body = json!({"name": format!("s{}", unused_phone()), "scopes": scopes});
     let made = of.call(Method::POST, "tokens", Some(&body)).await;
     assert_eq!(made.code, 201, "{}", made.text);
@@ -354,7 +367,7 @@ async fn scoped_token(of: &Person, scopes: &[&str]) -> String {
 }
 
 /// A client with the user's own rights.
-async fn client_of(person: &Person, cluster: &Cluster) -> kube::Client {
+async fn kubernetes_client(person: &PlatformUser, cluster: &Cluster) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(person.kubeconfig(cluster).await).unwrap();
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();

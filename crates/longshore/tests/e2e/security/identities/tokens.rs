@@ -3,13 +3,13 @@
 use http::Method;
 use serde_json::json;
 
-use super::scene::{Deputy, Scene};
+use super::scene::{Deputy, DeputyScene};
 use crate::platform::until;
-use crate::releases::charts::{asked, at};
+use crate::releases::charts::{release_body, release_path};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn token_of_one_workspace_reaches_another_through_a_release() {
-    let scene = Scene::new().await;
+    let scene = DeputyScene::new().await;
     for deputy in [Deputy::Scoped, Deputy::Administrator] {
         let scope = format!("workspace:{}", scene.workspace);
         let person = scene.deputy(deputy);
@@ -22,45 +22,45 @@ async fn token_of_one_workspace_reaches_another_through_a_release() {
             format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: loot-chart, namespace: {victim}}}\n");
         let outside = format!("namespace {victim}");
         let name = &format!("scoped-{deputy:?}").to_lowercase();
-        let path = at(&scene.workspace, name);
+        let path = release_path(&scene.workspace, name);
         let body = json!({"chart": {"package": scene.package}, "values": {"extra": extra}});
-        let planned = scene.act(actor, name, "plan", Some(&body)).await;
+        let planned = scene.post_action(actor, name, "plan", Some(&body)).await;
         assert!(
             matches!(planned.code, 400 | 403 | 422) && planned.text.contains(&outside),
             "{}: {}",
             planned.code,
             planned.text
         );
-        let body = asked(&scene.workspace, name, &scene.package, &json!({"extra": extra}));
+        let body = release_body(&scene.workspace, name, &scene.package, &json!({"extra": extra}));
         let made = actor.call(Method::POST, "releases", Some(&body)).await;
         assert_eq!(made.code, 201, "{}", made.text);
-        let failed = scene.until_failed(name, &made).await.to_string();
+        let failed = scene.wait_until_failed(name, &made).await.to_string();
         assert!(failed.contains(&outside), "{failed}");
         scene.assert_unharmed(deputy, "install with a scoped token").await;
         // The scope stays on the release and includes the release's own workspace.
         for greeting in ["scoped", "pruned"] {
-            scene.upgraded(actor, name, greeting).await;
-            assert_eq!(scene.runs_as(name).await["scope"], json!([scope]));
+            scene.upgrade_and_wait(actor, name, greeting).await;
+            assert_eq!(scene.release_identity(name).await["scope"], json!([scope]));
         }
         let revision = scene.record(name, None).await.1.version;
-        let back = scene.act(actor, name, "rollback", Some(&json!({"revision": revision - 1}))).await;
+        let back = scene.post_action(actor, name, "rollback", Some(&json!({"revision": revision - 1}))).await;
         assert_eq!(back.code, 200, "{}", back.text);
-        scene.until_deployed(name, &back).await;
-        assert_eq!(scene.runs_as(name).await["scope"], json!([scope]));
+        scene.wait_until_deployed(name, &back).await;
+        assert_eq!(scene.release_identity(name).await["scope"], json!([scope]));
         // A forged record gains nothing with the scoped token's identity.
-        scene.forge(name, scene.loot(deputy)).await;
-        let restarted = scene.act(actor, name, "restart", None).await;
+        scene.forge_newest_record(name, scene.add_loot(deputy)).await;
+        let restarted = scene.post_action(actor, name, "restart", None).await;
         assert!(
             restarted.code == 403 && restarted.text.contains("does not belong to workspace"),
             "{}",
             restarted.text
         );
-        let tested = scene.act(actor, name, "test", None).await;
+        let tested = scene.post_action(actor, name, "test", None).await;
         assert_eq!((tested.code, &tested.json()["passed"]), (200, &json!(false)), "{}", tested.text);
         scene.assert_unharmed(deputy, "restart and test with a scoped token").await;
-        scene.upgraded(actor, name, "over the forged record").await;
+        scene.upgrade_and_wait(actor, name, "over the forged record").await;
         scene.assert_unharmed(deputy, "upgrade with a scoped token").await;
-        scene.forge(name, scene.loot(deputy)).await;
+        scene.forge_newest_record(name, scene.add_loot(deputy)).await;
         let gone = actor.call(Method::DELETE, &path, None).await;
         assert_eq!(gone.code, 202, "{}", gone.text);
         until("the uninstallation was tried", async || {
@@ -72,8 +72,8 @@ async fn token_of_one_workspace_reaches_another_through_a_release() {
         // A token for another workspace has no access here, and a read-only token cannot write.
         for scopes in [vec![format!("workspace:{victim}")], vec!["read".to_owned()]] {
             let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-            let token = scene.token(person_of(&scene, deputy), &scopes).await;
-            let body = asked(&scene.workspace, "never", &scene.package, &json!({}));
+            let token = scene.token(unscoped_user(&scene, deputy), &scopes).await;
+            let body = release_body(&scene.workspace, "never", &scene.package, &json!({}));
             let refused = scene.with_token(&token, Method::POST, "releases", Some(&body)).await;
             assert_eq!(refused.code, 403, "{scopes:?}: {}", refused.text);
         }
@@ -81,7 +81,7 @@ async fn token_of_one_workspace_reaches_another_through_a_release() {
 }
 
 /// The user of a deputy, with an unscoped credential.
-fn person_of(scene: &Scene, deputy: Deputy) -> &crate::platform::Person {
+fn unscoped_user(scene: &DeputyScene, deputy: Deputy) -> &crate::platform::PlatformUser {
     match deputy {
         Deputy::Administrator => &scene.administrator,
         Deputy::Member | Deputy::Scoped => &scene.member,

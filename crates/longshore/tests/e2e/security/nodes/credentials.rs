@@ -11,13 +11,13 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube_types::User;
 use serde_json::{Value, json};
 
-use super::{Attacker, DAY, TENANT, forbidden, kubelet_csr};
-use crate::console::Visitor;
-use crate::edge::{Script, assert_ends_within_a_day, remaining};
+use super::{DAY_SECONDS, NodeAttacker, TENANT_LABEL, assert_forbidden, kubelet_csr};
+use crate::console::ConsoleUser;
+use crate::edge::{JoinScript, assert_ends_within_a_day, remaining_validity};
 use crate::platform::until;
-use crate::target::{Cluster, Target, only_on_embedded, target};
+use crate::target::{Cluster, TestTarget, only_on_embedded, target};
 
-fn event(name: &str, namespace: &str, involved: &Value) -> Event {
+fn event_object(name: &str, namespace: &str, involved: &Value) -> Event {
     let mut event = json!({"metadata": {"name": name, "namespace": namespace}, "involvedObject": involved,
         "reason": "Attack", "message": "x", "type": "Warning"});
     if event["involvedObject"]["kind"] == "Pod" {
@@ -29,8 +29,8 @@ fn event(name: &str, namespace: &str, involved: &Value) -> Event {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_writes_events_into_another_tenants_namespace() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
-    let victim = Visitor::register(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
+    let victim = ConsoleUser::register(&server, &cluster).await;
     let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
     for namespace in [&attacker.tenant, &victim.namespace] {
         until("the namespace is there", async || spaces.get_opt(namespace).await.unwrap()).await;
@@ -38,7 +38,7 @@ async fn tenants_node_writes_events_into_another_tenants_namespace() {
     let name = format!("{}.attack", attacker.name);
     let write = async |namespace: &str, involved: Value| {
         let events: Api<Event> = Api::namespaced(attacker.node.clone(), namespace);
-        events.create(&PostParams::default(), &event(&name, namespace, &involved)).await
+        events.create(&PostParams::default(), &event_object(&name, namespace, &involved)).await
     };
     let pod = |name: &str| json!({"kind": "Pod", "name": name});
     let own = json!({"kind": "Node", "name": attacker.name});
@@ -48,18 +48,21 @@ async fn tenants_node_writes_events_into_another_tenants_namespace() {
         ("longshore-system", pod("x")),
         ("default", json!({"kind": "Node", "name": "node-0"})),
     ] {
-        let refused = forbidden(namespace, write(namespace, involved).await);
+        let refused = assert_forbidden(namespace, write(namespace, involved).await);
         assert!(refused.contains("longshore-tenant-node-events"), "{namespace}: {refused}");
     }
-    cluster.removes(format!("/api/v1/namespaces/default/events/{name}"));
+    cluster.remove_at_end(format!("/api/v1/namespaces/default/events/{name}"));
     write("default", own).await.unwrap();
     write(&attacker.tenant, pod("mine")).await.unwrap();
     // The node cannot take over another tenant's event.
     let events: Api<Event> = Api::namespaced(attacker.admin.clone(), &victim.namespace);
-    events.create(&PostParams::default(), &event("theirs", &victim.namespace, &pod("x"))).await.unwrap();
+    events
+        .create(&PostParams::default(), &event_object("theirs", &victim.namespace, &pod("x")))
+        .await
+        .unwrap();
     let taken = Patch::Merge(json!({"message": "changed"}));
     let events: Api<Event> = Api::namespaced(attacker.node.clone(), &victim.namespace);
-    forbidden("another's event", events.patch("theirs", &PatchParams::default(), &taken).await);
+    assert_forbidden("another's event", events.patch("theirs", &PatchParams::default(), &taken).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,10 +72,10 @@ async fn tenants_node_reviews_tokens_and_rights_of_others() {
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
     let token: TokenReview =
         serde_json::from_value(json!({"metadata": {}, "spec": {"token": "stolen"}})).unwrap();
-    forbidden("a token", Api::all(attacker.node.clone()).create(&PostParams::default(), &token).await);
+    assert_forbidden("a token", Api::all(attacker.node.clone()).create(&PostParams::default(), &token).await);
     let access = |resource: &str, name: &str| -> SubjectAccessReview {
         let about = json!({"verb": "get", "resource": resource, "name": name});
         serde_json::from_value(
@@ -82,7 +85,7 @@ async fn tenants_node_reviews_tokens_and_rights_of_others() {
     };
     let reviews: Api<SubjectAccessReview> = Api::all(attacker.node.clone());
     for (resource, name) in [("secrets", "x"), ("nodes", "node-0"), ("nodes", "")] {
-        forbidden(resource, reviews.create(&PostParams::default(), &access(resource, name)).await);
+        assert_forbidden(resource, reviews.create(&PostParams::default(), &access(resource, name)).await);
     }
     reviews.create(&PostParams::default(), &access("nodes", &attacker.name)).await.unwrap();
 }
@@ -90,7 +93,7 @@ async fn tenants_node_reviews_tokens_and_rights_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_acts_on_after_its_account_was_deleted() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
     attacker.report_ready().await;
     let users: Api<User> = Api::all(attacker.admin.clone());
     let owner = |user: &User| user.status.as_ref().is_some_and(|status| status.tenant_id == attacker.tenant);
@@ -99,16 +102,16 @@ async fn tenants_node_acts_on_after_its_account_was_deleted() {
     users.delete(&account, &DeleteParams::default()).await.unwrap();
     until("the account is gone", async || users.get_opt(&account).await.unwrap().is_none().then_some(()))
         .await;
-    forbidden("a new Node", attacker.register(&attacker.untainted()).await);
+    assert_forbidden("a new Node", attacker.register(&attacker.untainted_node()).await);
     let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
-    let (csr, _) = kubelet_csr(&format!("renewal-{}", attacker.name), &attacker.name, Some(DAY));
+    let (csr, _) = kubelet_csr(&format!("renewal-{}", attacker.name), &attacker.name, Some(DAY_SECONDS));
     let name = csr.metadata.name.clone().unwrap();
-    cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+    cluster.remove_at_end(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
     let renewal = csrs.create(&PostParams::default(), &csr).await;
-    if matches!(target(), Target::Embedded) {
+    if matches!(target(), TestTarget::Embedded) {
         // Every request of the node is rejected.
-        forbidden("its Node", Api::<Node>::all(attacker.node.clone()).get_opt(&attacker.name).await);
-        forbidden("the next certificate", renewal);
+        assert_forbidden("its Node", Api::<Node>::all(attacker.node.clone()).get_opt(&attacker.name).await);
+        assert_forbidden("the next certificate", renewal);
         return;
     }
     // A real cluster does not know accounts: without the admission policy its controller could approve every node's
@@ -128,14 +131,14 @@ async fn tenants_node_acts_on_after_its_account_was_deleted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_asks_for_no_lifetime_to_get_certificates_of_a_year() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
     attacker.report_ready().await;
-    cluster.removes("/api/v1/namespaces/longshore-system/configmaps/node-certificates".to_owned());
+    cluster.remove_at_end("/api/v1/namespaces/longshore-system/configmaps/node-certificates".to_owned());
     let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
     let ask = async |number: u8, seconds: Option<i32>| {
         let (csr, _) = kubelet_csr(&format!("year-{number}-{}", attacker.name), &attacker.name, seconds);
         let name = csr.metadata.name.clone().unwrap();
-        cluster.removes(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+        cluster.remove_at_end(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
         csrs.create(&PostParams::default(), &csr).await.unwrap();
         until("it is decided", async || {
             let status = csrs.get(&name).await.unwrap().status?;
@@ -147,14 +150,14 @@ async fn tenants_node_asks_for_no_lifetime_to_get_certificates_of_a_year() {
     };
     let (reason, first) = ask(0, None).await;
     assert_eq!(reason, "Renewed");
-    if remaining(&first.unwrap()) <= SignedDuration::from_hours(25) {
+    if remaining_validity(&first.unwrap()) <= SignedDuration::from_hours(25) {
         // The cluster limits the lifetime itself, as the embedded one does.
         return;
     }
     let maps: Api<ConfigMap> = Api::namespaced(attacker.admin.clone(), "longshore-system");
     until("it is recorded", async || maps.get_opt("node-certificates").await.unwrap()).await;
     assert_eq!(ask(1, None).await, ("SignedTooLong".to_owned(), None));
-    let (reason, certificate) = ask(2, Some(DAY)).await;
+    let (reason, certificate) = ask(2, Some(DAY_SECONDS)).await;
     assert_eq!(reason, "Renewed");
     assert_ends_within_a_day(&certificate.unwrap());
 }
@@ -166,8 +169,8 @@ async fn tenants_node_that_left_registers_again_with_its_old_certificate() {
         return;
     }
     let (cluster, server) = Cluster::with_platform().await;
-    let visitor = Visitor::register(&server, &cluster).await;
-    let attacker = Attacker::join_as(&server, &cluster, &visitor).await;
+    let visitor = ConsoleUser::register(&server, &cluster).await;
+    let attacker = NodeAttacker::join_as(&server, &cluster, &visitor).await;
     attacker.report_ready().await;
     let leaves = Patch::Merge(json!({"metadata": {"annotations": {"longshore.dev/leaving": "true"}}}));
     attacker.nodes().patch(&attacker.name, &PatchParams::default(), &leaves).await.unwrap();
@@ -176,22 +179,22 @@ async fn tenants_node_that_left_registers_again_with_its_old_certificate() {
 
     let own: Api<Node> = Api::all(attacker.node.clone());
     assert!(own.get_opt(&attacker.name).await.unwrap().is_none(), "it may learn that it is gone");
-    let taint = |effect: &str| json!({"key": TENANT, "value": attacker.tenant, "effect": effect});
-    let tainted = json!({"metadata": {"name": attacker.name, "labels": {TENANT: attacker.tenant}},
+    let taint = |effect: &str| json!({"key": TENANT_LABEL, "value": attacker.tenant, "effect": effect});
+    let tainted = json!({"metadata": {"name": attacker.name, "labels": {TENANT_LABEL: attacker.tenant}},
         "spec": {"taints": [taint("NoSchedule"), taint("NoExecute")]}});
     let refused = attacker.register(&serde_json::from_value(tainted).unwrap()).await;
-    assert!(forbidden("its Node again", refused).contains("the Node of this name is gone"));
+    assert!(assert_forbidden("its Node again", refused).contains("the Node of this name is gone"));
     let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
-    let (csr, _) = kubelet_csr(&format!("renewal-{}", attacker.name), &attacker.name, Some(DAY));
+    let (csr, _) = kubelet_csr(&format!("renewal-{}", attacker.name), &attacker.name, Some(DAY_SECONDS));
     let renewal = csrs.create(&PostParams::default(), &csr).await;
-    forbidden("the next certificate", renewal);
+    assert_forbidden("the next certificate", renewal);
 
     // Another machine takes the name with another token. Certificate times have a resolution of one second.
-    let token = format!("bootstrap-token-{}", Script::of(&visitor).await.token_id());
+    let token = format!("bootstrap-token-{}", JoinScript::fetch(&visitor).await.token_id());
     let secrets: Api<Secret> = Api::namespaced(attacker.admin.clone(), "kube-system");
     secrets.delete(&token, &DeleteParams::default()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(1_100)).await;
-    let successor = Attacker::join_as(&server, &cluster, &visitor).await;
+    let successor = NodeAttacker::join_as(&server, &cluster, &visitor).await;
     successor.report_ready().await;
     match own.get(&attacker.name).await {
         Err(kube::Error::Api(status)) => assert_eq!(status.code, 401, "{status:?}"),

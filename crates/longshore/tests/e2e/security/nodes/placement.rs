@@ -9,16 +9,16 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Attacker, TENANT, forbidden, foreign_pod, ready_status};
-use crate::console::Visitor;
+use super::{NodeAttacker, TENANT_LABEL, assert_forbidden, operator_pod, ready_status};
+use crate::console::ConsoleUser;
 use crate::platform::until;
-use crate::request::with;
+use crate::request::send_body;
 use crate::target::Cluster;
 
-const ALLOWED: &str = "longshore.dev/tenant-node-daemonsets";
-const POLICY: &str = "longshore-tenant-node-placement";
+const ALLOWED_DAEMONSETS_LABEL: &str = "longshore.dev/tenant-node-daemonsets";
+const PLACEMENT_POLICY: &str = "longshore-tenant-node-placement";
 
-fn parsed<T: DeserializeOwned>(object: Value) -> T {
+fn from_json<T: DeserializeOwned>(object: Value) -> T {
     serde_json::from_value(object).unwrap()
 }
 
@@ -26,11 +26,12 @@ fn parsed<T: DeserializeOwned>(object: Value) -> T {
 /// label `e2e`.
 async fn deploy_agent(admin: &kube::Client, namespace: &str, label: &str) {
     let params = PostParams::default();
-    let secret = parsed(json!({"metadata": {"name": "credentials"}, "stringData": {"password": "secret"}}));
+    let secret =
+        from_json(json!({"metadata": {"name": "credentials"}, "stringData": {"password": "secret"}}));
     Api::<Secret>::namespaced(admin.clone(), namespace).create(&params, &secret).await.unwrap();
-    let account = parsed(json!({"metadata": {"name": "agent"}}));
+    let account = from_json(json!({"metadata": {"name": "agent"}}));
     Api::<ServiceAccount>::namespaced(admin.clone(), namespace).create(&params, &account).await.unwrap();
-    let set = parsed(json!({"metadata": {"name": "agent"}, "spec": {
+    let set = from_json(json!({"metadata": {"name": "agent"}, "spec": {
         "selector": {"matchLabels": {"app": "agent"}},
         "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {
             "serviceAccountName": "agent", "tolerations": [{"operator": "Exists"}], "nodeSelector": {"e2e": label},
@@ -41,68 +42,72 @@ async fn deploy_agent(admin: &kube::Client, namespace: &str, label: &str) {
 }
 
 /// A node of the cluster operator, which sorts after the tenants' nodes.
-async fn operators_node(cluster: &Cluster, name: &str, label: &str) {
-    cluster.removes(format!("/api/v1/nodes/{name}"));
+async fn create_operator_node(cluster: &Cluster, name: &str, label: &str) {
+    cluster.remove_at_end(format!("/api/v1/nodes/{name}"));
     let nodes: Api<Node> = Api::all(cluster.client().await);
-    let node = parsed(json!({"metadata": {"name": name, "labels": {"e2e": label}}}));
+    let node = from_json(json!({"metadata": {"name": name, "labels": {"e2e": label}}}));
     nodes.create(&PostParams::default(), &node).await.unwrap();
     nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(ready_status())).await.unwrap();
 }
 
-fn is_on(pod: &Pod, node: &str) -> bool {
+fn is_pod_on(pod: &Pod, node: &str) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn daemonset_that_tolerates_everything_stays_off_a_tenants_node_until_it_is_allowed() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
     attacker.report_ready().await;
     let label = json!({"metadata": {"labels": {"e2e": attacker.name}}});
     let own: Api<Node> = Api::all(attacker.node.clone());
     own.patch(&attacker.name, &PatchParams::default(), &Patch::Merge(label)).await.unwrap();
     let other = format!("z-{}", attacker.name);
-    operators_node(&cluster, &other, &attacker.name).await;
+    create_operator_node(&cluster, &other, &attacker.name).await;
     deploy_agent(&attacker.admin, &cluster.namespace, &attacker.name).await;
 
     let pods: Api<Pod> = Api::namespaced(attacker.admin.clone(), &cluster.namespace);
     let agents = ListParams::default().labels("app=agent");
     let waiting = until("the operator's node has its pod, the tenant's node has none", async || {
         let found = pods.list(&agents).await.unwrap().items;
-        assert!(!found.iter().any(|pod| is_on(pod, &attacker.name)), "a foreign pod is on a tenant's node");
-        let (placed, waiting): (Vec<_>, Vec<_>) = found.into_iter().partition(|pod| is_on(pod, &other));
+        assert!(
+            !found.iter().any(|pod| is_pod_on(pod, &attacker.name)),
+            "a foreign pod is on a tenant's node"
+        );
+        let (placed, waiting): (Vec<_>, Vec<_>) = found.into_iter().partition(|pod| is_pod_on(pod, &other));
         (placed.len() == 1).then_some(waiting.into_iter().next()?)
     })
     .await;
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": waiting.name_any()},
         "target": {"apiVersion": "v1", "kind": "Node", "name": attacker.name}});
     let at = format!("/api/v1/namespaces/{}/pods/{}/binding", cluster.namespace, waiting.name_any());
-    let bound = with(&attacker.admin, http::Method::POST, &at, "application/json", binding.to_string()).await;
-    assert!(bound.code == 403 && bound.text.contains(POLICY), "{}", bound.text);
+    let bound =
+        send_body(&attacker.admin, http::Method::POST, &at, "application/json", binding.to_string()).await;
+    assert!(bound.code == 403 && bound.text.contains(PLACEMENT_POLICY), "{}", bound.text);
 
     // The node cannot read the objects that the pod would have referred to.
     let secrets: Api<Secret> = Api::namespaced(attacker.node.clone(), &cluster.namespace);
-    forbidden("the Secret of a foreign pod", secrets.get("credentials").await);
+    assert_forbidden("the Secret of a foreign pod", secrets.get("credentials").await);
     let accounts: Api<ServiceAccount> = Api::namespaced(attacker.node.clone(), &cluster.namespace);
-    let request: TokenRequest = parsed(json!({"spec": {"audiences": [], "boundObjectRef":
+    let request: TokenRequest = from_json(json!({"spec": {"audiences": [], "boundObjectRef":
         {"apiVersion": "v1", "kind": "Pod", "name": waiting.name_any(), "uid": waiting.uid()}}}));
     let token = accounts.create_token_request("agent", &PostParams::default(), &request).await;
-    forbidden("the token of a foreign pod", token);
+    assert_forbidden("the token of a foreign pod", token);
 
     // An administrator allows it: kubectl annotate namespace <namespace> longshore.dev/tenant-node-daemonsets=other,agent
     let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
-    let allow = Patch::Merge(json!({"metadata": {"annotations": {ALLOWED: "other,agent"}}}));
+    let allow = Patch::Merge(json!({"metadata": {"annotations": {ALLOWED_DAEMONSETS_LABEL: "other,agent"}}}));
     spaces.patch(&cluster.namespace, &PatchParams::default(), &allow).await.unwrap();
     until("the allowed DaemonSet has its pod on the tenant's node", async || {
         let found = pods.list(&agents).await.unwrap().items;
-        found.iter().any(|pod| is_on(pod, &attacker.name)).then_some(())
+        found.iter().any(|pod| is_pod_on(pod, &attacker.name)).then_some(())
     })
     .await;
     until("the node reads the Secret of its pod", async || secrets.get("credentials").await.ok()).await;
     // Other pods of the namespace stay rejected.
-    let placed = foreign_pod("placed", &json!({"nodeName": attacker.name}));
-    let refused = forbidden("another pod", pods.create(&PostParams::default(), &placed).await);
-    assert!(refused.contains(POLICY), "{refused}");
+    let placed = operator_pod("placed", &json!({"nodeName": attacker.name}));
+    let refused = assert_forbidden("another pod", pods.create(&PostParams::default(), &placed).await);
+    assert!(refused.contains(PLACEMENT_POLICY), "{refused}");
 
     let sets: Api<DaemonSet> = Api::namespaced(attacker.admin.clone(), &cluster.namespace);
     sets.delete("agent", &DeleteParams::default()).await.unwrap();
@@ -114,20 +119,20 @@ async fn daemonset_that_tolerates_everything_stays_off_a_tenants_node_until_it_i
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_node_reads_secrets_and_configmaps_of_its_own_pods_only() {
     let (cluster, server) = Cluster::with_platform().await;
-    let attacker = Attacker::join(&server, &cluster).await;
-    let victim = Visitor::register(&server, &cluster).await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
+    let victim = ConsoleUser::register(&server, &cluster).await;
     attacker.report_ready().await;
     let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
     let params = PostParams::default();
     for namespace in [&attacker.tenant, &victim.namespace] {
         until("the namespace is there", async || spaces.get_opt(namespace).await.unwrap()).await;
         for name in ["mounted", "other"] {
-            let secret = parsed(json!({"metadata": {"name": name}, "stringData": {"a": "b"}}));
+            let secret = from_json(json!({"metadata": {"name": name}, "stringData": {"a": "b"}}));
             Api::<Secret>::namespaced(attacker.admin.clone(), namespace)
                 .create(&params, &secret)
                 .await
                 .unwrap();
-            let map = parsed(json!({"metadata": {"name": name}, "data": {"a": "b"}}));
+            let map = from_json(json!({"metadata": {"name": name}, "data": {"a": "b"}}));
             Api::<ConfigMap>::namespaced(attacker.admin.clone(), namespace)
                 .create(&params, &map)
                 .await
@@ -136,14 +141,14 @@ async fn tenants_node_reads_secrets_and_configmaps_of_its_own_pods_only() {
     }
     // The tenant's own pod is scheduled there, with its Secret and its ConfigMap.
     let pods: Api<Pod> = Api::namespaced(attacker.admin.clone(), &attacker.tenant);
-    let pod = foreign_pod(
+    let pod = operator_pod(
         "own",
-        &json!({"nodeSelector": {TENANT: attacker.tenant}, "tolerations": [{"key": TENANT, "value": attacker.tenant}],
+        &json!({"nodeSelector": {TENANT_LABEL: attacker.tenant}, "tolerations": [{"key": TENANT_LABEL, "value": attacker.tenant}],
             "volumes": [{"name": "s", "secret": {"secretName": "mounted"}}, {"name": "m", "configMap": {"name": "mounted"}}]}),
     );
     until("the namespace takes pods", async || pods.create(&params, &pod).await.ok()).await;
     until("the tenant's pod is on its node", async || {
-        is_on(&pods.get("own").await.unwrap(), &attacker.name).then_some(())
+        is_pod_on(&pods.get("own").await.unwrap(), &attacker.name).then_some(())
     })
     .await;
 
@@ -160,16 +165,19 @@ async fn tenants_node_reads_secrets_and_configmaps_of_its_own_pods_only() {
         ("longshore-system", "mounted"),
         ("kube-system", "mounted"),
     ] {
-        forbidden(namespace, own(namespace).get(name).await);
-        forbidden(namespace, maps(namespace).get(name).await);
-        forbidden(namespace, own(namespace).list(&ListParams::default()).await);
-        forbidden(namespace, maps(namespace).list(&ListParams::default()).await);
+        assert_forbidden(namespace, own(namespace).get(name).await);
+        assert_forbidden(namespace, maps(namespace).get(name).await);
+        assert_forbidden(namespace, own(namespace).list(&ListParams::default()).await);
+        assert_forbidden(namespace, maps(namespace).list(&ListParams::default()).await);
     }
-    forbidden("all Secrets", Api::<Secret>::all(attacker.node.clone()).list(&ListParams::default()).await);
+    assert_forbidden(
+        "all Secrets",
+        Api::<Secret>::all(attacker.node.clone()).list(&ListParams::default()).await,
+    );
     // Kubernetes lets every node read the cluster's Services; EndpointSlices are for the identity of kube-proxy only.
     Api::<Service>::all(attacker.node.clone()).list(&ListParams::default()).await.unwrap();
     let slices = Api::<EndpointSlice>::all(attacker.node.clone()).list(&ListParams::default()).await;
-    forbidden("all EndpointSlices", slices);
+    assert_forbidden("all EndpointSlices", slices);
     drop(pods.delete("own", &DeleteParams::default().grace_period(0)).await);
 }
 
@@ -178,20 +186,20 @@ async fn foreign_pods_stay_on_a_node_that_becomes_a_tenants() {
     let (cluster, _server) = Cluster::with_platform().await;
     let admin = cluster.client().await;
     let node = format!("z-{}", cluster.namespace);
-    operators_node(&cluster, &node, &cluster.namespace).await;
+    create_operator_node(&cluster, &node, &cluster.namespace).await;
     let pods: Api<Pod> = Api::namespaced(admin.clone(), &cluster.namespace);
     let (params, tenant) = (PostParams::default(), "uaaaaaaaaaa");
-    let foreign = foreign_pod("foreign", &json!({"nodeName": node, "terminationGracePeriodSeconds": 0}));
-    let tolerations = json!([{"key": TENANT, "value": tenant}]);
-    let own = foreign_pod(
+    let foreign = operator_pod("foreign", &json!({"nodeName": node, "terminationGracePeriodSeconds": 0}));
+    let tolerations = json!([{"key": TENANT_LABEL, "value": tenant}]);
+    let own = operator_pod(
         "own",
         &json!({"nodeName": node, "terminationGracePeriodSeconds": 0, "tolerations": tolerations}),
     );
     for pod in [&foreign, &own] {
         until("the namespace takes pods", async || pods.create(&params, pod).await.ok()).await;
     }
-    assert!(is_on(&pods.get("foreign").await.unwrap(), &node));
-    let taint = |effect: &str| json!({"key": TENANT, "value": tenant, "effect": effect});
+    assert!(is_pod_on(&pods.get("foreign").await.unwrap(), &node));
+    let taint = |effect: &str| json!({"key": TENANT_LABEL, "value": tenant, "effect": effect});
     let taints = json!({"spec": {"taints": [taint("NoSchedule"), taint("NoExecute")]}});
     let nodes: Api<Node> = Api::all(admin);
     nodes.patch(&node, &PatchParams::default(), &Patch::Merge(taints)).await.unwrap();

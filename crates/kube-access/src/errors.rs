@@ -1,0 +1,38 @@
+//! Errors of the platform's own API calls, as shown to tenants.
+//!
+//! The message of a Kubernetes Status can name the platform's ServiceAccount and objects of other tenants. Tenants get a
+//! [`tenant_message`]; the full error goes to the log.
+
+/// The reason of a failed API call of the platform, without internal details.
+pub fn tenant_message(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) => match status.code {
+            401 | 403 => "the platform is not permitted to",
+            404 => "it is not there",
+            409 => "it was changed at the same time",
+            413 => "it is too large",
+            422 => "it is not valid",
+            429 => "the cluster is busy",
+            _ => "the cluster failed",
+        },
+        kube::Error::Service(_) | kube::Error::HyperError(_) => "the cluster does not answer",
+        _ => "the cluster's answer cannot be understood",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn tenant_message_discloses_nothing_of_the_status() {
+        let message =
+            "secrets is forbidden: User \"system:serviceaccount:longshore-system:longshore\" cannot list";
+        let status = Status::failure(message, "Forbidden").with_code(403);
+        let error = kube::Error::Api(Box::new(status));
+        assert!(error.to_string().contains("serviceaccount"), "{error}");
+        assert_eq!(tenant_message(&error), "the platform is not permitted to");
+    }
+}

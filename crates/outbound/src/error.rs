@@ -1,0 +1,84 @@
+//! Errors of a fetch.
+//!
+//! Messages name the address without its query and never contain request data.
+
+use std::time::Duration;
+
+use domain::ErrorKind;
+
+use crate::address::{Address, Origin, ParseAddressError};
+use crate::dial::DialError;
+
+/// Maximum number of redirects per fetch.
+pub const REDIRECTS: usize = 5;
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FetchError {
+    #[error(transparent)]
+    Address(#[from] ParseAddressError),
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("cannot agree with {at} on a secure connection: {why}")]
+    Tls { at: Origin, why: String },
+    #[error("the certificates for {at} cannot be used: {why}")]
+    Certificates { at: Origin, why: String },
+    #[error("the user name, password or token for {at} has characters that cannot be sent")]
+    InvalidCredentials { at: Origin },
+    #[error("{at} broke off: {why}")]
+    Interrupted { at: Address, why: String },
+    #[error("{at} has not begun to answer within {} s", .within.as_secs_f32())]
+    ResponseTimeout { at: Origin, within: Duration },
+    #[error("{at} sends too slowly: less than {least} bytes in {} s", .within.as_secs_f32())]
+    BodyTooSlow { at: Address, least: usize, within: Duration },
+    #[error("{at} has not been read within {} s", .within.as_secs_f32())]
+    TotalTimeout { at: Address, within: Duration },
+    #[error("{at} is larger than {limit} bytes")]
+    TooLarge { at: Address, limit: usize },
+    #[error("{at} cannot be read now: {why}")]
+    OverBudget { at: Address, why: String },
+    #[error("{at} is damaged: {why}")]
+    Damaged { at: Address, why: String },
+    #[error("{at} leads on more than {REDIRECTS} times")]
+    TooManyRedirects { at: Address },
+    #[error("{at} leads on to what is no address: {why}")]
+    InvalidRedirect { at: Address, why: ParseAddressError },
+    #[error("{at} leads on to {to}, which is not secure")]
+    InsecureRedirect { at: Address, to: Origin },
+    #[error("{at} answers {status}")]
+    Status { at: Address, status: u16 },
+}
+
+impl FetchError {
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Status { status, .. } => kind_for_status(*status),
+            Self::Address(_) | Self::InvalidCredentials { .. } | Self::Certificates { .. } => {
+                ErrorKind::Invalid
+            }
+            Self::Dial(DialError::Refused { .. }) | Self::InsecureRedirect { .. } => ErrorKind::Forbidden,
+            Self::ResponseTimeout { .. } | Self::BodyTooSlow { .. } | Self::TotalTimeout { .. } => {
+                ErrorKind::Timeout
+            }
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::OverBudget { .. } => ErrorKind::Exhausted,
+            Self::Dial(_)
+            | Self::Tls { .. }
+            | Self::Interrupted { .. }
+            | Self::Damaged { .. }
+            | Self::TooManyRedirects { .. }
+            | Self::InvalidRedirect { .. } => ErrorKind::Unavailable,
+        }
+    }
+}
+
+fn kind_for_status(status: u16) -> ErrorKind {
+    match status {
+        // 401 and 403 mean that the remote server rejected the platform's credentials, not the caller's: the caller is
+        // authenticated.
+        401 | 403 => ErrorKind::Forbidden,
+        404 | 410 => ErrorKind::NotFound,
+        429 => ErrorKind::Exhausted,
+        500.. => ErrorKind::Unavailable,
+        _ => ErrorKind::Invalid,
+    }
+}

@@ -1,0 +1,52 @@
+//! The Secret that OpenYurt's node proxy (yurthub) reads from its account's namespace. It holds the token of the ServiceAccount
+//! `default`, with which the proxy replaces the tokens of `kube-system` pods on that node.
+//!
+//! Kubernetes no longer creates such Secrets by itself. The Secret is created before the proxy gets its certificate, and is deleted with
+//! the namespace.
+//!
+//! Invariant: this grants no rights. The ServiceAccount gets none here, and anyone who may write Secrets in the namespace could create
+//! the same Secret.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::ObjectMeta;
+use kube_types::FIELD_MANAGER;
+use kube_types::well_known::MANAGED_BY;
+
+use super::{ErrorContext, ReconcileError, TenancyController};
+use crate::credential_store::{is_code, post_params};
+
+pub(super) const YURTHUB_SECRET_NAME: &str = "yurthub-token";
+const SECRET_TYPE: &str = "kubernetes.io/service-account-token";
+const SERVICE_ACCOUNT_ANNOTATION: &str = "kubernetes.io/service-account.name";
+
+impl TenancyController {
+    /// Creates the Secret unless one of its name exists.
+    pub(super) async fn ensure_yurthub_token(&self, namespace: &str) -> Result<(), ReconcileError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        match secrets.create(&post_params(), &secret()).await {
+            Err(error) if is_code(&error, 409) => Ok(()),
+            // The quota of Secrets in the namespace is used up. That must not keep machines from joining.
+            Err(error) if is_code(&error, 403) => {
+                tracing::warn!(namespace, %error, "cannot make the Secret that yurthub looks for");
+                Ok(())
+            }
+            made => {
+                made.map(drop).context(|| format!("make the Secret `{YURTHUB_SECRET_NAME}` in `{namespace}`"))
+            }
+        }
+    }
+}
+
+fn secret() -> Secret {
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(YURTHUB_SECRET_NAME.to_owned()),
+            labels: Some([(MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())].into()),
+            annotations: Some([(SERVICE_ACCOUNT_ANNOTATION.to_owned(), "default".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        type_: Some(SECRET_TYPE.to_owned()),
+        ..Secret::default()
+    }
+}
