@@ -112,7 +112,7 @@ impl RequestBudget {
         let AdmittedRequest { mut reserved, .. } = admitted;
         let Some(size) = response.body().size_hint().exact() else {
             let stream = self.governor.open_stream(self.level, self.flow)?;
-            // A stream is sent as it is produced and needs no large reservation.
+            // A stream is sent while it is produced and needs no large reservation.
             drop(reserved);
             let reserved = self.reserve(BASE_BYTES)?;
             return Ok(

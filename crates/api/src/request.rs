@@ -24,7 +24,7 @@ use crate::response::{JsonResponse, ListResponse};
 /// Header by which a client identifies a retried request.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// Header by which a browser tells the site of the requesting page.
+/// Header in which a browser states whether the requesting page is of the same site.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// Findings of the route guard, passed to the handler as a request extension.

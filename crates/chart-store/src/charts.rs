@@ -43,16 +43,16 @@ use crate::work::{WorkBudget, pool_limits};
 const CREDENTIALS_TTL: Duration = Duration::from_secs(5);
 const CREDENTIALS_CACHE_CAPACITY: usize = 8 << 20;
 
-/// On whose behalf a chart is fetched. The work is charged to the budget of the named workspace or its account.
+/// Caller of a chart operation. Determines which repositories and packages are readable, and whose budget pays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepoScope {
     /// The platform itself, which may read everything.
     Platform,
-    /// The platform, on behalf of a workspace, for objects that only the platform writes.
+    /// The platform acting for a workspace. Only for objects that tenants cannot write.
     PlatformFor(String),
     /// A workspace, which may read its own and shared repositories.
     Workspace(String),
-    /// All workspaces, for packages that an administrator uploads for none in particular.
+    /// No specific workspace: packages that an administrator shares with all workspaces.
     Everyone,
 }
 
@@ -74,7 +74,7 @@ impl RepoScope {
     }
 }
 
-/// Identity of a `HelmRepo` as it was read: UID and resourceVersion.
+/// UID and resourceVersion of a `HelmRepo` that was read.
 type RepoVersion = (String, String);
 
 #[derive(Clone)]
@@ -143,7 +143,7 @@ impl ChartStore {
         &self.packages
     }
 
-    /// The work flow of a reader in the shared pool.
+    /// Returns the reader's work budget in the shared pool.
     pub fn work(&self, reader: &RepoScope) -> WorkBudget {
         self.fetcher.work().for_flow(self.flow_key(reader.workspace()))
     }
@@ -190,7 +190,8 @@ impl ChartStore {
         }
     }
 
-    /// Stores a fetched chart for a reader while something refers to it, and at least for a grace period. Returns the name of the package.
+    /// Stores a fetched chart for a reader. It is kept for a grace period, then as long as an object references it. Returns the package's
+    /// name.
     pub async fn store(
         &self,
         fetched: &LoadedChart,
@@ -276,7 +277,7 @@ impl ChartStore {
         }
         match self.load_package(&digest.package_name(), (fetcher, subject)).await {
             Ok(chart) => Ok((chart.digest == *digest).then_some(chart)),
-            // The source still has what is missing here.
+            // Not stored, or damaged: the caller fetches it from the source.
             Err(ChartError::NoPackage(_) | ChartError::Incomplete(_) | ChartError::Corrupt(_)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -311,7 +312,7 @@ impl ChartStore {
         Ok(self.workspaces.get_metadata_opt(name).await?.and_then(|workspace| workspace.metadata.uid))
     }
 
-    /// Whether a workspace is being removed: what is made for it now may never be collected with it.
+    /// Whether a workspace is terminating. Its cleanup may miss objects created now.
     pub async fn is_terminating(&self, name: &str) -> Result<bool, ChartError> {
         let workspace = self.workspaces.get_metadata_opt(name).await?;
         Ok(workspace.is_some_and(|workspace| workspace.metadata.deletion_timestamp.is_some()))
@@ -335,7 +336,7 @@ impl ChartStore {
         Ok(named.collect())
     }
 
-    /// Resolves a repository. One of another workspace, or of a deleted workspace of the same name, is not found.
+    /// Resolves a repository. Repositories of other workspaces, including a deleted one of the same name, are reported as not found.
     async fn resolve_repo(&self, name: &str, reader: &RepoScope) -> Result<RepoEndpoint, ChartError> {
         let lookup = |source: Arc<kube::Error>| ChartError::Lookup { repo: name.to_owned(), source };
         let unknown = || ChartError::NoRepo(domain::ids::truncate_for_error(name));

@@ -38,7 +38,7 @@ pub struct Fetcher {
 
 struct Shared {
     client: FetchClient,
-    /// Whether there is only one user, who may read everything in the cache.
+    /// Whether there is a single user, which may read everything in the cache.
     single_user: bool,
     profile: Profile,
     /// Maximum size of a chart archive.

@@ -89,7 +89,7 @@ impl ChartRepository {
         if whole { Ok(self.address.clone()) } else { Ok(self.address.join_below("index.yaml")?) }
     }
 
-    /// The credentials for a URL from the index: those of the repository if the origin is the same or they are passed on.
+    /// The credentials for a URL from the index: the repository's credentials if the origin is the same or they are passed on.
     pub fn access_for(&self, address: &Address) -> Access {
         if self.pass_credentials || address.origin() == self.address.origin() {
             self.access.clone()
@@ -126,7 +126,7 @@ impl ChartRepository {
     }
 }
 
-/// Cache key. It includes the credentials, so that no caller reads an index that was fetched with those of another.
+/// Cache key. It includes the credentials, so that no caller reads an index that was fetched with another caller's credentials.
 type IndexKey = (Address, Access);
 
 /// A cached index, with the validators for a conditional request.

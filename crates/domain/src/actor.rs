@@ -213,7 +213,7 @@ impl Actor {
     }
 
     /// The identity of requests for a release of `workspace`, with that workspace's group only. Requires that role and
-    /// token allow `what` there. A platform administrator who is not a member acts as a developer.
+    /// token allow `what` there. A platform administrator without membership acts as a developer.
     pub fn workspace_impersonation(
         &self,
         what: Capability,

@@ -1,7 +1,7 @@
 //! Resource quantities such as `500m`, `1Gi`, `1e3`, compatible with Kubernetes' `resource.Quantity`.
 //!
 //! Used for normalisation (canonical form), validation, quota, limits and the scheduler. Suffixes, rounding and the
-//! canonical form are those of Kubernetes.
+//! canonical form match Kubernetes.
 //!
 //! Invariants:
 //! - A quantity is a whole number of billionths. Finer fractions are rounded up, away from zero.

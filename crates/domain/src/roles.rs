@@ -1,7 +1,7 @@
 //! Roles and capabilities: one table for code, documentation, tests and the console.
 //!
-//! A platform role applies everywhere, a workspace role in its workspace. [`CAPABILITY_TABLE`] defines what a role may do on the
-//! platform. [`KUBERNETES_RULES`] defines its permissions inside namespaces, which become the ClusterRole
+//! A platform role applies everywhere, a workspace role in its workspace. [`CAPABILITY_TABLE`] defines the actions of a role on
+//! the platform. [`KUBERNETES_RULES`] defines its permissions inside namespaces, which become the ClusterRole
 //! `longshore-ws-<role>`.
 //!
 //! Invariant: a role with any capability in a workspace can also read the workspace.
@@ -118,7 +118,7 @@ words! {
 }
 
 /// Capability, area, whether it is read-only, the platform roles that have it everywhere, and the workspace roles that
-/// have it in their workspace. Letters stand for roles in the order of their lists: `abt` and `aidov`.
+/// have it in their workspace. Each letter is a role, in the order of the lists: `abt` and `aidov`.
 pub type CapabilityRow = (Capability, Area, bool, &'static str, &'static str);
 
 #[rustfmt::skip]
@@ -193,9 +193,9 @@ const READ_VERBS: &[&str] = &["get", "list", "watch"];
 const WRITE_VERBS: &[&str] = &["create", "update", "patch", "delete", "deletecollection"];
 const WORKLOAD_RESOURCES: &[&str] = &["daemonsets", "deployments", "replicasets", "statefulsets"];
 
-/// The four roles that can write have the same permissions, because each of them can start a pod as any ServiceAccount
-/// of the namespace. They differ in what the platform does for them ([`CAPABILITY_TABLE`]). No role can change quotas, limits or
-/// the namespace. Kubernetes prevents privilege escalation: a role cannot grant permissions that it does not have.
+/// The four roles that can write have the same permissions, because each of them can start a pod as any ServiceAccount of the
+/// namespace. They differ in their capabilities on the platform ([`CAPABILITY_TABLE`]). No role can change quotas, limits or the
+/// namespace. Kubernetes prevents privilege escalation: a role cannot grant permissions that it does not have.
 #[rustfmt::skip]
 pub const KUBERNETES_RULES: &[KubernetesRuleRow] = &[
     ("aidov", "",                          &["configmaps", "endpoints", "events", "limitranges", "persistentvolumeclaims", "pods", "pods/log", "pods/status",

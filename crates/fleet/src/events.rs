@@ -1,7 +1,8 @@
 //! `GET /clusterEvents`: events, read from the cluster on request.
 //!
 //! Events of namespaces are read as the caller, so that Kubernetes authorises the request. Events of nodes are in
-//! `default`, where tenants have no permissions: the platform reads them and returns those of the caller's own nodes.
+//! `default`, where tenants have no permissions: the platform reads them and returns the events of the caller's own
+//! nodes.
 //!
 //! Newest first. Memory is bounded by the page size, whatever the number of events.
 
@@ -226,7 +227,7 @@ impl Fleet {
                 for name in names {
                     read_pages(&caller, Some(name), "", |events| newest.add(events)).await?;
                 }
-                // A caller who reads `default` has the node events already.
+                // If the caller reads `default`, the node events are already included.
                 visibility.tenant.filter(|_| !names.iter().any(|name| name == NODE_EVENTS_NAMESPACE))
             }
         };

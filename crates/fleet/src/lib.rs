@@ -66,7 +66,7 @@ pub enum ManagePools {
     Own,
     /// Also pools whose CRD another project installed without managing them.
     Always,
-    /// None: another project manages them, whoever installed the CRD.
+    /// None: another project manages them, even if the platform installed the CRD.
     Never,
 }
 

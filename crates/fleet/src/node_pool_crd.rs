@@ -24,7 +24,7 @@ use crate::cache::FleetCache;
 use crate::pool::{Pool, PoolObject};
 use crate::watches::{SharedCache, apply_events};
 
-/// Supported versions in order of preference. The first is that of the console's API document.
+/// Supported versions in order of preference. The first is from the console's API document.
 const SUPPORTED_VERSIONS: &[&str] = &["v1alpha1", "v1beta1", "v1beta2"];
 
 /// Cache of the cluster's pools.

@@ -16,7 +16,7 @@
 //! Invariants:
 //! - Everything acquired is a guard that returns its share when dropped.
 //! - Uncontended acquisition takes one short lock.
-//! - This crate knows no HTTP, Kubernetes or tenants.
+//! - This crate is independent of HTTP, Kubernetes and tenants.
 
 pub mod bytes;
 pub mod metrics;
@@ -210,7 +210,7 @@ impl Governor {
         self.budgets(level).bytes.reserve(flow, bytes)
     }
 
-    /// Counts a long-running request for as long as the guard lives.
+    /// Counts a long-running request until the guard is dropped.
     pub fn open_stream(&self, level: PriorityLevel, flow: Flow) -> Result<StreamSlot, AdmissionError> {
         self.budgets(level).streams.open(flow)
     }

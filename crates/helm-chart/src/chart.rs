@@ -27,7 +27,7 @@ pub struct Chart {
     pub templates: Vec<File>,
     /// Files without a special meaning, including `crds/`.
     pub files: Vec<File>,
-    /// All files as read, without those of subcharts.
+    /// All files as read, without files of subcharts.
     pub raw: Vec<File>,
     /// Subcharts below `charts/`, in the order of their files.
     pub dependencies: Vec<Chart>,

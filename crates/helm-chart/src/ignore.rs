@@ -1,7 +1,7 @@
 //! `.helmignore` rules: files of a folder that are not part of the chart.
 //!
-//! The rules resemble those of git but differ: they are tried in order, the first one that ignores wins, and a
-//! negated rule ignores everything that it does *not* match.
+//! The rules resemble git's but differ: they are tried in order, the first one that ignores wins, and a negated rule
+//! ignores everything that it does *not* match.
 
 use crate::path::{self, InvalidPattern};
 
@@ -17,7 +17,7 @@ struct HelmIgnoreRule {
     dirs_only: bool,
 }
 
-/// What a pattern is matched against.
+/// The text that a pattern is matched against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MatchTarget {
     /// The whole path, for patterns with a slash.

@@ -1,8 +1,8 @@
 //! Decodes data into a declared shape, as `sigs.k8s.io/yaml` decodes a text into a Go struct.
 //!
 //! Keys match case-insensitively, and values of another shape are errors with Go's messages. The result contains only
-//! declared keys with values of their shape. The YAML parser converts numbers to strings where strings are expected:
-//! a [`Struct`] tells it where.
+//! declared keys with values of their shape. The YAML parser converts numbers to strings where [`Struct::texts`]
+//! expects strings.
 
 use helm_template::data::{Data, Members};
 use helm_template::go::quote;
@@ -116,7 +116,7 @@ pub(crate) enum KeyMode {
     Strict,
 }
 
-/// Parses YAML as a struct. Errors are those of `sigs.k8s.io/yaml`.
+/// Parses YAML as a struct. Errors match `sigs.k8s.io/yaml`.
 pub(crate) fn read(text: &[u8], of: &'static Struct, profile: Profile, keys: KeyMode) -> Result<Data, Str> {
     let data = match keys {
         KeyMode::Any => yaml::parse_as(text, &of.texts)?,

@@ -104,7 +104,7 @@ struct TemplateCache {
     reservation: CacheReservation,
 }
 
-/// Texts parsed by one rendering. They determine what it is charged, so that the charge does not depend on the cache.
+/// Texts parsed by one rendering. They determine its charge, so that the charge does not depend on the cache.
 #[derive(Default)]
 pub(crate) struct RenderedTexts(HashMap<Bytes, ParsedTemplate>);
 

@@ -64,7 +64,7 @@ impl<'r> EngineRequest<'r> {
 /// A rendered release.
 #[derive(Debug)]
 pub struct Release {
-    /// The chart as it was rendered: without disabled dependencies, and with the values that dependencies export.
+    /// The rendered chart: without disabled dependencies, and with the values that dependencies export.
     pub chart: Chart,
     pub manifests: Vec<Manifest>,
     pub hooks: Vec<Hook>,

@@ -19,7 +19,7 @@ pub struct ChartWithWarnings {
     pub warnings: Vec<String>,
 }
 
-/// Why a chart cannot be loaded from disk. Messages are those of Helm.
+/// Why a chart cannot be loaded from disk. Messages match Helm.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskLoadError {
     #[error("{0}")]

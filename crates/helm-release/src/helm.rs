@@ -21,7 +21,7 @@ use crate::trust::{Origin, Trust};
 /// Runs Helm's actions. Cheap to create per action if renderer and discovery are shared.
 #[derive(Clone)]
 pub struct Helm {
-    /// Writes records and Leases: the platform's own client, or the caller's where there is no platform.
+    /// Writes records and Leases: the platform's own client, or the caller's if there is no platform.
     pub records: Client,
     /// Writes the objects of charts, as the identity that requested the action.
     pub objects: Client,

@@ -63,7 +63,7 @@ impl ReleaseLock {
         Self { observer: sightings.clone(), ..self }
     }
 
-    /// Runs `work` while holding the lock. A dead holder is waited for at most twice ten seconds; a live holder at
+    /// Runs `work` while holding the lock. Waiting for a dead holder takes at most twice ten seconds; a live holder at
     /// most `timeout` plus a few seconds to confirm it is alive.
     pub async fn with_lock<W: Future>(
         &self,

@@ -14,7 +14,7 @@
 //!
 //! Invariants:
 //! - The crate has no file system, network, clock or randomness of its own.
-//! - Results, ordering and error messages that a chart author can observe are those of Go and Helm.
+//! - Results, ordering and error messages that a chart author can observe match Go and Helm.
 
 pub mod budget;
 pub mod data;

@@ -3,7 +3,7 @@
 //! Invariants: a request carries exactly the `Impersonate-*` headers of its client; any others are removed. When one client wraps
 //! another, at most one of them impersonates, and its identity applies.
 //!
-//! See also: `domain::actor` decides the impersonated identity; the platform's own RBAC role limits who may be impersonated.
+//! See also: `domain::actor` decides the impersonated identity; the platform's own RBAC role limits the identities that it can impersonate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) enum ImpersonationError {
 #[error("it acts as somebody else (`as`), whose groups everybody would have that the platform acts as")]
 pub struct KubeconfigImpersonates;
 
-/// Refuses a kubeconfig that impersonates: `kube` would add its headers to those of every impersonated request.
+/// Refuses a kubeconfig that impersonates: `kube` would add its headers to the headers of every impersonated request.
 pub fn reject_impersonation(config: &kube::Config) -> Result<(), KubeconfigImpersonates> {
     let auth = &config.auth_info;
     let named = auth.impersonate.is_some() || auth.impersonate_uid.is_some();
@@ -115,7 +115,7 @@ fn impersonating_client(
 #[derive(Clone)]
 struct Impersonated;
 
-/// Sets the impersonation headers of a request to exactly those of one client.
+/// Sets the impersonation headers of a request to exactly the headers of one client.
 fn set_impersonation_headers(
     request: &mut Request<Body>,
     headers: &HeaderMap,

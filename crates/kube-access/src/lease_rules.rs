@@ -1,4 +1,4 @@
-//! Lease rules: what a candidate does about a Lease, and what it writes. Pure: no I/O, no clock.
+//! Lease rules: the next step of a candidate, and the Lease that it writes. Pure: no I/O, no clock.
 //!
 //! Timestamps in a Lease are informational; wall clocks are never compared. A candidate measures with its own monotonic clock for how
 //! long the Lease has been unchanged. A holder measures the time since it sent the last successful renewal. A renewal cannot be observed

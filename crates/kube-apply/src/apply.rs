@@ -93,7 +93,7 @@ pub struct ApplyResult {
     pub kept: Vec<Object>,
 }
 
-/// Writes the desired objects (`after`) and removes those of `before` that are no longer desired.
+/// Writes the desired objects (`after`) and removes the objects of `before` that are no longer desired.
 pub async fn apply(
     target: &Target,
     before: &[Object],

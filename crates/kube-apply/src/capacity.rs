@@ -4,8 +4,8 @@
 //! Live usage of the same objects is subtracted, so that a repeated check after a partial write gives the same
 //! answer. The surge of a rolling update is counted where an update happens.
 //!
-//! The result is a forecast: other clients write too, and the API server decides. What is not modelled (scoped
-//! quotas, `LimitRange` defaults, hooks, affinity) counts as fitting. See also: resources of an object
+//! The result is a forecast: other clients write too, and the API server decides. Constraints that are not modelled
+//! (scoped quotas, `LimitRange` defaults, hooks, affinity) count as satisfied. See also: resources of an object
 //! (`domain::resources`), quotas ([`quota`]), nodes ([`nodes`]).
 
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]

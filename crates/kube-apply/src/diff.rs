@@ -55,8 +55,8 @@ pub struct FieldDiff {
     pub after: Option<Value>,
 }
 
-/// Compares two sets of objects: those of `before` in order, then added ones. `sensitive` values are masked; so is
-/// the data of all Secrets among the objects.
+/// Compares two sets of objects: the objects of `before` in order, then added ones. `sensitive` values are masked; so
+/// is the data of all Secrets among the objects.
 pub fn diff(before: &[Object], after: &[Object], sensitive: &[String]) -> Vec<ObjectDiff> {
     let mask = Mask::new(before.iter().chain(after), sensitive);
     let new: BTreeMap<ObjectId, &Object> = after.iter().map(|object| (object.id(), object)).collect();

@@ -1,7 +1,7 @@
 //! Detects and corrects drift: live objects that differ from their manifests.
 //!
-//! A server-side dry run shows what an apply would change, so defaults and fields of other managers are not drift.
-//! Ignored fields keep their live value, in detection and correction.
+//! A server-side dry run shows the changes of an apply, so defaults and fields of other managers are not drift. Ignored
+//! fields keep their live value, in detection and correction.
 
 use std::fmt;
 use std::sync::Arc;

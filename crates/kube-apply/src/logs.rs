@@ -1,7 +1,7 @@
 //! Logs of the pods of objects.
 //!
-//! Pods are selected from objects: a Pod by its name, those of a workload by its selector ([`PodSelector`]). Lines are read
-//! one at a time ([`follow`]), each at most [`lines::MAX_LINE_LEN`] bytes long.
+//! Pods are selected from objects: a Pod by its name, the pods of a workload by its selector ([`PodSelector`]). Lines are
+//! read one at a time ([`follow`]), each at most [`lines::MAX_LINE_LEN`] bytes long.
 //!
 //! Invariant: input is read only when the caller requests the next line, so a slow caller does not grow memory.
 

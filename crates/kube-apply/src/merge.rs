@@ -78,7 +78,7 @@ fn merge_maps(
     let stays = |key: &str| !retain && !new.contains_key(key) && !last.contains_key(key);
     let others = live.iter().filter(|(key, _)| stays(key));
     let mut merged: Map<_, _> = others.map(|(key, value)| (key.clone(), value.clone())).collect();
-    // A null removes the field, whoever set it.
+    // A null removes the field, regardless of its owner.
     for (key, value) in new.iter().filter(|(_, value)| !value.is_null()) {
         let below = match live.get(key) {
             Some(there) => merge(last.get(key).unwrap_or(&Value::Null), value, there, place.child(key)),

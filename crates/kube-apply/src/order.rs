@@ -1,7 +1,7 @@
 //! Install and uninstall order of objects: Helm's order of kinds, grouped into waves.
 //!
-//! Objects of one wave do not depend on each other and are written concurrently. The order is Helm's; the grouping is
-//! ours.
+//! Objects of one wave do not depend on each other and are written concurrently. The order is Helm's, the grouping
+//! our own.
 
 use crate::object::Object;
 

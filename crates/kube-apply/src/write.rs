@@ -202,7 +202,7 @@ fn outcome(before: &Value, after: &Value) -> WriteOutcome {
     if same("resourceVersion") || wanted { WriteOutcome::Unchanged } else { WriteOutcome::Changed }
 }
 
-/// Annotations, except those of the Deployment controller.
+/// Annotations, except the Deployment controller's.
 fn own_annotations(metadata: &Value) -> Vec<(&String, &Value)> {
     let all = metadata["annotations"].as_object().into_iter().flatten();
     all.filter(|(key, _)| !key.starts_with("deployment.kubernetes.io/")).collect()

@@ -1,7 +1,7 @@
 //! Field errors and field paths, formatted as in Kubernetes.
 //!
-//! Validation collects [`FieldErrors`]; [`crate::error::ApiError::invalid`] converts them to the
-//! 422 response with its causes. Messages and reasons are those of Kubernetes.
+//! Validation collects [`FieldErrors`]; [`crate::error::ApiError::invalid`] converts them to the 422 response with its
+//! causes. Messages and reasons match Kubernetes.
 
 mod errors;
 

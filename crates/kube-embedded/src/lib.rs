@@ -26,7 +26,7 @@
 //! | feature | response |
 //! |---|---|
 //! | `exec`, `attach`, `portforward`, `proxy` | 501 `NotImplemented`: no process runs in a simulated pod |
-//! | alpha and beta versions, and those that Kubernetes has removed | 404 |
+//! | alpha and beta versions, and versions that Kubernetes has removed | 404 |
 //! | admission webhooks, `MutatingAdmissionPolicy` | stored where the kind is stable, with a `Warning`; never called |
 //! | conversion webhooks | accepted with a `Warning`; only `apiVersion` is rewritten |
 //! | aggregated API servers (`APIService` with a service) | stored; their groups are 404 |

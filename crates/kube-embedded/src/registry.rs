@@ -1,4 +1,4 @@
-//! The registry of served resources: built-in kinds, and those of the stored CRDs.
+//! The registry of served resources: built-in kinds, and the kinds of stored CRDs.
 //!
 //! A registry is immutable; when a CRD changes, the cluster replaces it. Invariant: no two
 //! resources have the same group, version and plural name.

@@ -1,4 +1,4 @@
-//! Custom resources of the platform, and those of other projects that it uses.
+//! Custom resources of the platform, and custom resources of other projects that it uses.
 //!
 //! Modules:
 //!

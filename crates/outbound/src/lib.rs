@@ -8,14 +8,14 @@
 //! - `tls`: rustls configuration
 //! - [`client`]: fetch, redirects, caching validators
 //! - `body`: size and rate limits
-//! - [`error`], errors
+//! - [`error`]: errors
 //!
 //! Invariants:
 //! - A name is resolved once per connection, all its addresses are checked, and one of the checked addresses is
 //!   dialled.
 //! - Credentials of one origin are sent to no other.
 //! - Every response is bounded in size and in time.
-//! - No error message contains a password or the query of an address.
+//! - No error message contains a password or the query string of a URL.
 
 pub mod access;
 pub mod address;

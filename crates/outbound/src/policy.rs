@@ -1,8 +1,8 @@
 //! Policy of reachable IP addresses.
 //!
 //! Addresses of this host, of private networks and of the provider's metadata services are refused, so that users
-//! cannot reach through the platform what they cannot reach themselves (SSRF). Configuration can allow networks. An
-//! IPv6 address that embeds an IPv4 address is checked by the embedded address too.
+//! cannot reach addresses through the platform that they cannot reach directly (SSRF). Configuration can allow
+//! networks. An IPv6 address that embeds an IPv4 address is checked by the embedded address too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -107,13 +107,13 @@ impl EgressPolicy {
         Self::with_allowed([all(Ipv4Addr::UNSPECIFIED.into()), all(Ipv6Addr::UNSPECIFIED.into())])
     }
 
-    /// Checks an address. The error says what it is.
+    /// Checks an address. The error names the kind of a denied address.
     pub fn check(&self, address: IpAddr) -> Result<(), &'static str> {
         let allowed = |address| self.allowed.iter().any(|network| network.contains(address));
         if allowed(address) {
             return Ok(());
         }
-        // An IPv6 address with embedded IPv4 addresses is checked by each of them and by itself.
+        // An IPv6 address with embedded IPv4 addresses is checked by each of them and as a whole.
         let meant = embedded_ipv4(address).into_iter().filter(|meant| !allowed(*meant));
         meant.chain([address]).find_map(denied_reason).map_or(Ok(()), Err)
     }

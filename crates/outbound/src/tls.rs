@@ -11,7 +11,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
 use crate::access::{ClientCertificate, TlsTrust};
 
-/// Builds the client configuration. The error says what is wrong with the given certificates.
+/// Builds the client configuration. The error describes the fault of the given certificates.
 pub fn client_config(trust: &TlsTrust) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())

@@ -1,7 +1,7 @@
 //! Readiness of the objects of releases, kept up to date by watches: one for each built-in kind that can be unready after creation, for
 //! all releases together.
 //!
-//! Objects are assigned to releases by Helm's annotations. These are no proof of ownership: callers only look up the objects that the
+//! Objects are assigned to releases by Helm's annotations. These do not prove ownership: callers only look up the objects that the
 //! record of a release names.
 //!
 //! See also: custom resources ([`custom_resources`]).

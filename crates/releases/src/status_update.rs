@@ -1,4 +1,4 @@
-//! Status updates of a release, from what a reconcile observed and did. Pure: no I/O, no clock.
+//! Status updates of a release, from the observations and actions of a reconcile. Pure: no I/O, no clock.
 //!
 //! Invariants: a reconcile that observes no change builds the same status, which is then not written. Each change of state has one
 //! sequence number and one transition.

@@ -64,7 +64,7 @@ pub(crate) fn developer_id() -> UserId {
     UserId::from_random([7; 10])
 }
 
-/// An administrator of the platform who is not a member of the workspace.
+/// A platform administrator without membership in the workspace.
 pub(crate) fn administrator() -> Actor {
     Actor {
         principal: Principal::User {

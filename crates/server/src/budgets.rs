@@ -15,8 +15,8 @@ pub const DEFAULT_STORAGE_BUDGET: u64 = 128 * MIB;
 /// Default limit for the bytes of all objects of all tenants on the embedded cluster.
 pub const DEFAULT_STORAGE_CAPACITY: u64 = 512 * MIB;
 
-/// Labels that name the owner whose budgets an object uses: the account, or the workspace where there is no account
-/// or none was recorded.
+/// Labels that name the owner whose budgets an object uses: the account, or the workspace if no account exists or was
+/// recorded.
 pub fn owner_labels() -> Vec<String> {
     [ACCOUNT, WORKSPACE].map(str::to_owned).to_vec()
 }

@@ -1,8 +1,8 @@
 //! Reports panics on standard error: the first ones of a minute with a backtrace, further ones as one line each, the
 //! rest as a count.
 //!
-//! A caught panic is an error of one request or one object. A caller who can cause it can repeat it: a backtrace has
-//! tens of kilobytes, and unlimited lines fill a disk too.
+//! A caught panic is an error of one request or one object. Callers can repeat a request that causes one: a backtrace
+//! has tens of kilobytes, and unlimited lines fill a disk too.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -50,7 +50,7 @@ impl ReportBudget {
     }
 }
 
-/// Installs the hook, which wraps that of the standard library.
+/// Installs the hook, which wraps the standard library's.
 pub fn install() {
     let full = std::panic::take_hook();
     let budget = Mutex::new(ReportBudget::default());

@@ -37,7 +37,7 @@ pub struct TestUser {
 
 impl AuthTestHarness {
     pub async fn new() -> Self {
-        // The platform has the rights of its manifests, and no more.
+        // The platform has only the rights of its manifests.
         let world = TestCluster::with_permissions(
             Arc::new(kube_embedded::clock::SystemClock),
             manifests::manifests(),

@@ -150,7 +150,7 @@ impl Directory {
         self.state.index.read().workspace_of(namespace).cloned()
     }
 
-    /// The account whose budgets a workspace uses: its creator, who may have several workspaces. `None` for workspaces that platform
+    /// The account whose budgets a workspace uses: its creator, possibly of several workspaces. `None` for workspaces that platform
     /// administrators created; each of these has budgets of its own.
     pub fn account_of(&self, workspace: &WorkspaceName) -> Option<UserId> {
         let index = self.state.index.read();

@@ -110,7 +110,7 @@ fn parse_cluster_info(kubeconfig: &str) -> Option<ApiServerEndpoint> {
     Some(ApiServerEndpoint { server: cluster.server?, ca_data: cluster.certificate_authority_data })
 }
 
-/// Writes the kubeconfig. The names of its entries are those of OpenYurt.
+/// Writes the kubeconfig. Its entries have OpenYurt's names.
 fn render(account: &Account, address: &ApiServerEndpoint, token: &str) -> Result<String, Error> {
     let user =
         format!("user-{}", if account.phone.is_empty() { account.id.as_str() } else { &account.phone });

@@ -2,7 +2,7 @@
 //!
 //! Modules:
 //!
-//! - What a machine runs to join: [`join_tool`], [`script`].
+//! - The tool and script that a machine joins with: [`join_tool`], [`script`].
 //! - Join tokens and their rights: [`token`], [`issue`], [`csr_reader_role`].
 //! - Certificate requests and their approval: [`node_csr`], [`csr_decision`]; renewals: [`csr_renewal`].
 //! - Node names: [`node_names`].

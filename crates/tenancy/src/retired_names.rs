@@ -32,7 +32,7 @@ pub const MAX_RETIRED_NAMES: usize = 100;
 const MAX_LISTED_REFERENCES: usize = 20;
 const PREFIX: &str = "retired-";
 
-/// A name that no object has any more.
+/// A name that no object has now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RetiredName {
     pub name: String,
@@ -184,7 +184,7 @@ pub(crate) async fn clear_owner(client: kube::Client, owner: &UserId) -> Result<
     patches.try_collect().await
 }
 
-/// Lists the bindings that grant rights to the name: those of the workspace's groups, or of the namespace's ServiceAccounts.
+/// Lists the bindings that grant rights to the name: bindings of the workspace's groups, or of the namespace's ServiceAccounts.
 pub(crate) async fn references(client: kube::Client, name: &str) -> Result<Vec<String>, kube::Error> {
     let everything = ListParams::default();
     let cluster_bindings: Api<ClusterRoleBinding> = Api::all(client.clone());

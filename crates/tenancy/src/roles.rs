@@ -1,4 +1,4 @@
-//! The curated ClusterRoles `longshore-ws-<role>`: what a role may do in each namespace of its workspace.
+//! The curated ClusterRoles `longshore-ws-<role>`: the permissions of a role in each namespace of its workspace.
 
 use domain::roles::{KubernetesRuleRow, WorkspaceRole};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};

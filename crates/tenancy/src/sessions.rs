@@ -1,8 +1,8 @@
 //! Sessions: a signed cookie with user, epoch and expiry.
 //!
 //! Format: `base64url(payload).base64url(HMAC-SHA256)`. The payload is a [`Session`] in JSON. The server stores no sessions. A
-//! session is valid while its signature is ours, it has not expired, the User object has the same UID, and the user's epoch is
-//! the one at which the session was opened. The CSRF token is a second signature, over the session id.
+//! session is valid while it is signed by one of our keys, it has not expired, the User object has the same UID, and the
+//! user's epoch is the one at which the session was opened. The CSRF token is a second signature, over the session id.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub const COOKIE: &str = "longshore_session";
 /// The header that unsafe requests with a cookie carry.
 pub const CSRF_HEADER: &str = "x-csrf-token";
 
-/// The length limit of cookies and CSRF tokens. Ours are shorter.
+/// Maximum length of a cookie or CSRF token. Issued ones are shorter.
 const MAX_COOKIE_LEN: usize = 1024;
 
 /// The payload of the cookie.
@@ -122,7 +122,7 @@ impl SessionKey {
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
     }
 
-    /// The CSRF token: unsafe requests must carry it beside the cookie.
+    /// The CSRF token: unsafe requests must carry it in addition to the cookie.
     pub fn csrf_token(&self, id: &SessionId) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, csrf_text(id).as_bytes()))
     }

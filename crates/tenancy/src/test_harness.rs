@@ -62,7 +62,7 @@ impl TestHarness {
 
     pub async fn with_settings(settings: Settings) -> Self {
         let clock = ManualClock::new();
-        // The platform has the rights of its manifests, and no more.
+        // The platform has only the rights of its manifests.
         let world = TestCluster::with_permissions(Arc::new(clock.clone()), manifests::manifests()).await;
         let tenancy = tenancy(&world, &clock, &FaultInjector::healthy(), settings).await;
         let provision = tokio::spawn(controller::run(tenancy.clone())).abort_handle();

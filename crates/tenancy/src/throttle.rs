@@ -206,7 +206,8 @@ fn evict(rows: &mut RateLimitTable, now: Timestamp) {
     }
 }
 
-/// The client that an address counts for: IPv4 as it is, IPv6 by its /64 network, which one customer has.
+/// The client that an address counts for: the IPv4 address itself, or the /64 network of an IPv6 address, because one customer owns all of
+/// it.
 fn client_network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),

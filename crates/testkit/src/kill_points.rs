@@ -70,7 +70,7 @@ mod tests {
         Ok(())
     }
 
-    /// Creates what is missing.
+    /// Creates the missing objects.
     async fn create_missing(world: &TestCluster, fault: &FaultInjector) -> kube::Result<()> {
         let maps = Api::namespaced(fault.wrap(world.platform_client()), "default");
         for name in NAMES {

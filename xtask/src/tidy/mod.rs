@@ -6,9 +6,11 @@
 //! - [`sources`]: Rust files, read through [`masking`]
 //! - [`layers`]: dependencies between crates
 //! - [`purity`]: crates without I/O
+//! - [`glossary`]: defining items of the glossary
 //! - [`licences`], [`banned`]: third-party crates
 
 mod banned;
+mod glossary;
 mod layers;
 mod licences;
 mod masking;
@@ -37,6 +39,8 @@ pub fn tidy(project: &Project) -> Result<()> {
     complaints.extend(layers::check(&metadata));
     complaints.extend(licences::check(&metadata));
     complaints.extend(banned::check(&built));
+    let terms = fs::read_to_string(project.root.join("docs/glossary.md")).context("cannot read the glossary")?;
+    complaints.extend(glossary::check(&terms, &files));
     complaints.extend(check_generated(project)?);
     if complaints.is_empty() {
         println!("tidy: {} files, all well", files.len());

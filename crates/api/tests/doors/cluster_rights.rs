@@ -1,4 +1,4 @@
-//! Cluster-scoped objects in releases: Kubernetes decides who may create them.
+//! Cluster-scoped objects in releases: Kubernetes decides which callers can create them.
 
 use domain::roles::PlatformRole;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};

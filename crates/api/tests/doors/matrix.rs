@@ -211,7 +211,7 @@ async fn callers(house: &TestServer) -> (Vec<Caller>, String) {
         let keys = vec![service_account(house, namespace, account).await];
         callers.push(Caller { name, keys, platform: None, role, id: None, scopes: None, known: true });
     }
-    // The id of a user who is none of the callers.
+    // The id of a user that is none of the callers.
     (callers, maker.id.to_string())
 }
 

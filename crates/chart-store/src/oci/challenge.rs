@@ -57,7 +57,7 @@ const TOKEN_SERVICES: [(&str, &str); 3] = [
 /// is paired with it in [`TOKEN_SERVICES`]; and its connection must be no less secure.
 ///
 /// A common parent domain does not suffice: `a.azurecr.io` and `b.azurecr.io` are customers of one provider. The public suffix
-/// list does not tell them apart, because it lists few registries (neither `azurecr.io` nor `jfrog.io`).
+/// list does not distinguish them, because it lists few registries (neither `azurecr.io` nor `jfrog.io`).
 pub fn is_trusted_realm(registry: &Address, realm: &Address) -> bool {
     if registry.origin() == realm.origin() {
         return true;

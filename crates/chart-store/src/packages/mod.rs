@@ -94,7 +94,7 @@ impl PackageStore {
         }
     }
 
-    /// Sets the accounts, whose quotas replace those of their workspaces.
+    /// Sets the accounts. The quota of an account replaces the quotas of its workspaces.
     #[must_use]
     pub fn with_accounts(mut self, accounts: Arc<dyn AccountLookup>) -> Self {
         self.accounts = accounts;

@@ -1,7 +1,7 @@
 //! Readers of a package: the workspaces that uploaded it, or that fetched its bytes from a source themselves.
 //!
 //! They are recorded as annotations of the `HelmPackage`, one for each workspace under the UID of the Workspace, so that adding one
-//! is a single merge patch and a new workspace under a former name is no reader. Tenants have no verb on `HelmPackages`.
+//! is a single merge patch and a new workspace under a former name is not a reader. Tenants have no verb on `HelmPackages`.
 //!
 //! Invariant: a reader has received the bytes. The account of every reader is charged for the package, once.
 

@@ -60,7 +60,7 @@ async fn foreign_package_is_not_readable_by_name() {
     let charts = new_chart_store(&world);
     let (_, name) = upload(&charts, chart_archive("web", "1.0.0"), "acme").await;
     charts.fetch(&ChartSource::Package(name.clone()), &workspace_scope("acme")).await.unwrap();
-    // With the caches of the server that stored it, and with those of another server.
+    // With the caches of the server that stored it, and with another server's caches.
     for charts in [charts, self::new_chart_store(&world)] {
         let refused =
             charts.fetch(&ChartSource::Package(name.clone()), &workspace_scope("evil")).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! The real Helm programs push to and pull from our test registry, and we pull what they pushed.
+//! The real Helm programs push to and pull from our test registry, and our client pulls the charts that they pushed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -228,7 +228,7 @@ impl RemoteArgs {
         Ok(PulledChart { file: file_name(&listed.address, &fetched), fetched, reference: None })
     }
 
-    /// Credentials for an address: those given, or those of the added repository that contains it.
+    /// Credentials for an address: the given ones, or the credentials of the added repository that contains it.
     fn access_for(&self, places: &RepoPaths, address: &Address) -> Result<Access, String> {
         let said = self.login.access()?;
         if said != Access::anonymous() {

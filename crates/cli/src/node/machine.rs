@@ -65,7 +65,7 @@ fn local_address_for(server: &ServerAddress) -> Option<IpAddr> {
     socket.local_addr().ok().map(|here| here.ip())
 }
 
-/// The node as it is registered.
+/// The data with which a node is registered.
 #[derive(Clone, Debug)]
 pub struct NodeRegistration {
     pub name: String,

@@ -45,7 +45,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Output and error of a command; `DIR` stands for the folder.
+/// Output and error of a command. `DIR` is a placeholder for the folder.
 fn run(folder: &Path, line: &str, helm: &str) -> (String, Option<String>) {
     let dir = folder.to_str().unwrap();
     let line = line.replace("DIR", dir);

@@ -16,7 +16,7 @@ pub enum HistoryState {
     FailedInstall,
     /// The latest revision failed, and an earlier one was deployed.
     FailedUpgrade,
-    /// The platform started an operation that has not finished: the process that ran it died.
+    /// The platform started an operation that has not finished: the process that ran it ended.
     Pending,
     /// Another client, such as the helm command, started an operation that may still run.
     PendingExternal,
@@ -29,7 +29,7 @@ pub enum HistoryState {
 pub enum ReleaseAction {
     Install,
     Upgrade,
-    /// Removes what the failed first installation left, then installs.
+    /// Removes the objects of the failed first installation, then installs.
     Reinstall,
     /// Finishes an interrupted operation, then observes again.
     Recover,
@@ -63,7 +63,7 @@ pub struct Observation {
     /// A release that this one depends on is not ready.
     pub is_blocked: bool,
     pub history: HistoryState,
-    /// The hash of the desired state equals that of the last deployment.
+    /// The hash of the desired state equals the hash of the last deployment.
     pub is_hash_unchanged: bool,
     /// The latest record was made from exactly the desired state.
     pub is_record_desired: bool,

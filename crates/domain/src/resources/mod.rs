@@ -1,8 +1,8 @@
 //! Resource usage of pods, workloads and claims.
 //!
-//! Used by capacity checks (quota, nodes), dry runs, and the handlers that show a release's resources. Names are those
-//! of `ResourceQuota`, and sums those of Kubernetes' scheduler and quota, over objects as written in a manifest, where
-//! the API server has not set defaults.
+//! Used by capacity checks (quota, nodes), dry runs, and the handlers that show a release's resources. Names match
+//! `ResourceQuota`, and sums match Kubernetes' scheduler and quota. The objects are as written in a manifest, without
+//! defaults of the API server.
 //!
 //! Modules:
 //! - [`resource_list`]: resource lists, effective resources of a pod

@@ -4,7 +4,7 @@
 //! pool is restored to its previous state, except for attributes that were changed by others in the meantime: these
 //! stay.
 //!
-//! Invariant: the record never adds or removes the labels and taints of a node's tenant, whoever wrote it.
+//! Invariant: the record never adds or removes the labels and taints of a node's tenant, even if another user wrote the record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

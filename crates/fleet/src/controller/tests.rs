@@ -39,7 +39,7 @@ fn status(pool: &Value) -> Value {
     status
 }
 
-/// Taint keys of a node, except those that Kubernetes sets on new nodes.
+/// Taint keys of a node, except keys that Kubernetes sets on new nodes.
 fn taint_keys(node: &Value) -> Vec<String> {
     let keys =
         node["spec"]["taints"].as_array().into_iter().flatten().filter_map(|taint| taint["key"].as_str());

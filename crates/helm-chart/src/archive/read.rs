@@ -346,8 +346,8 @@ fn special_kind(entry: &TarEntry) -> Option<&'static str> {
     }
 }
 
-/// Whether a link leaves the base folder. The target of a symbolic link is relative to its own folder, that of a hard
-/// link to the root of the archive.
+/// Whether a link leaves the base folder. The target of a symbolic link is relative to its own folder, the target of a
+/// hard link to the root of the archive.
 fn escapes_base_dir(entry: &TarEntry) -> bool {
     let target = if entry.kind == b'1' {
         path::clean(&entry.link)

@@ -29,7 +29,7 @@ pub fn enable(
     for need in &needs {
         graph.dependencies[*need].dependency.enabled = true;
     }
-    // Here Helm places the values of a subchart beside those of its parent, not below them.
+    // Here Helm places the values of a subchart beside the values of its parent, not below them.
     let values = coalesce_over(graph.tree(chart), values, graph.profile, graph.budget, warnings)?;
     apply_tags(graph, &needs, &values, warnings);
     apply_conditions(graph, &needs, &values, path, warnings);

@@ -15,8 +15,8 @@ use crate::values::{ValuesWarning, deep_copy_map, merge, merge_tables, table, to
 /// Maximum number of path segments. Each creates a nested table.
 const MAX_PATH_SEGMENTS: usize = 100;
 
-/// Replaces the values of every chart with dependencies, bottom up, by the merge of its own values, those of its
-/// dependencies and its imports.
+/// Replaces the values of every chart with dependencies, bottom up, by the merge of its own values, its dependencies'
+/// values and its imports.
 pub fn import(
     graph: &mut ChartGraph<'_>,
     chart: ChartId,

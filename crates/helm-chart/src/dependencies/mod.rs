@@ -1,7 +1,7 @@
 //! Dependencies of a chart: presence, conditions, aliases and imported values.
 //!
-//! Helm works on a graph of pointers, and the sharing is visible in rendered output: Helm 3 renames the dependencies
-//! of both uses of a chart when it renames those of one. The charts are therefore converted to such a graph
+//! Helm works on a graph of pointers, and the sharing is visible in rendered output: Helm 3 renames the dependencies of
+//! both uses of a chart when it renames the dependencies of one. The charts are therefore converted to such a graph
 //! ([`graph`]), processed as Helm does ([`enable`], [`import`]) and converted back to a tree.
 
 mod enable;

@@ -15,8 +15,8 @@ enum HelmTables {
     Both,
 }
 
-/// API version, kinds (a star stands for the list kind), minor release 1.x of the deprecation and of the removal (0:
-/// not removed), and the replacement version, with a kind if that differs.
+/// API version, kinds (`*`: also its list kind), minor release 1.x of the deprecation and of the removal (0: not
+/// removed), and the replacement version, with a kind if that differs.
 type DeprecationRow = (HelmTables, &'static str, &'static str, u32, u32, &'static str);
 
 pub fn check(

@@ -1,4 +1,4 @@
-//! Parsed lines, compared with both Helm versions.
+//! Results of `--set` and similar arguments, compared with Helm 3 and Helm 4.
 
 use helm_template::data::{Data, Members};
 use helm_template::json::{self, JsonStyle};

@@ -10,13 +10,13 @@ pub type RevisionStatus = (i64, Status);
 /// Next step towards the desired release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryDecision {
-    /// No release, or only an uninstalled one with kept history.
+    /// No release, or one that was uninstalled with `--keep-history`.
     Install { revision: i64 },
     /// Upgrade from the objects of revision `base`.
     Upgrade { revision: i64, base: i64 },
-    /// The operation on this revision died. It is marked as failed, then the plan is made again.
+    /// The revision is pending and its operation no longer runs. Mark it as failed, then decide again.
     Interrupted { revision: i64 },
-    /// The uninstallation died or one of its hooks failed. It is finished first, then the plan is made again.
+    /// An uninstall was interrupted or a hook failed. Finish it, then decide again.
     FinishUninstall { revision: i64 },
 }
 

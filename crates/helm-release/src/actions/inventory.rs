@@ -28,7 +28,7 @@ pub fn namespaced_id(object: &Object, namespace: &str) -> ObjectId {
     ObjectId { namespace: Some(id.namespace.unwrap_or_else(|| namespace.to_owned())), ..id }
 }
 
-/// Revisions to prune so that one more fits into `max`. 0 is no limit.
+/// Revisions to prune so that one more fits into `max`. 0 means unlimited.
 ///
 /// The newest deployed revision stays, as in Helm. A failed revision also stays if it has objects that no other kept
 /// revision records: uninstallation must find them.

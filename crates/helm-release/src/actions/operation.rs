@@ -26,7 +26,7 @@ use crate::render::share::PoolShare;
 use crate::storage::{self, Storage, StorageError, StoredRecord};
 use crate::trust::{LedgerError, Origin};
 
-/// Description of a revision whose operation died.
+/// Description of a revision whose operation was interrupted.
 const INTERRUPTED_DESCRIPTION: &str = "operation interrupted";
 
 /// Grace period for a pending revision of a client that uses no Lease: within it the operation counts as running.
@@ -188,8 +188,8 @@ impl<'o> Operation<'o> {
         }
     }
 
-    /// Whether no client works on a pending revision any more. The caller holds the lock, so another lock holder must
-    /// have died; a client that uses no Lease counts as alive within [`FOREIGN_GRACE_PERIOD`].
+    /// Whether no client is working on a pending revision. The caller holds the lock, so another lock holder must have
+    /// died; a client that uses no Lease counts as alive within [`FOREIGN_GRACE_PERIOD`].
     pub fn is_orphaned(&self, pending: &StoredRecord) -> bool {
         let info = &pending.record.info;
         let begun = info.last_deployed.timestamp().max(info.deleted.timestamp());
@@ -347,7 +347,7 @@ impl<'o> Operation<'o> {
         }
     }
 
-    /// Removes all objects of a release. Those of untrusted records are removed as the untrusted identity. A failure
+    /// Removes all objects of a release. Objects of untrusted records are removed as the untrusted identity. A failure
     /// does not stop the removal of the others.
     pub async fn remove(
         &self,

@@ -1,6 +1,6 @@
 //! The release record: one per revision, in Helm's format.
 //!
-//! The JSON is that of Helm 3.17, 3.22 and 4.3, which differ slightly. A record written by one of them is written
+//! The JSON format matches Helm 3.17, 3.22 and 4.3, which differ slightly. A record written by one of them is written
 //! back with the same fields, so that an older Helm can read a newer record that we updated.
 //!
 //! Modules:

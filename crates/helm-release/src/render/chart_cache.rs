@@ -24,8 +24,8 @@ pub struct PreparedChart {
     variants: Mutex<VecDeque<ChartVariant>>,
 }
 
-/// Variant of a chart for records. User values decide which dependencies are enabled and what they export, which
-/// changes the chart's metadata and values; for most releases of a chart they are the same.
+/// Variant of a chart for records. User values decide which dependencies are enabled and which values they export,
+/// which changes the chart's metadata and values; for most releases of a chart they are the same.
 struct ChartVariant {
     profile: Profile,
     metadata: Metadata,

@@ -33,7 +33,7 @@ pub(super) fn for_record(record: &Record) -> BTreeMap<String, String> {
     labels
 }
 
-/// Label selector for all records, or those of one release.
+/// Label selector for the records of one release, or for all records.
 pub(super) fn selector(name: Option<&str>) -> String {
     name.map_or_else(|| "owner=helm".to_owned(), |name| format!("name={name},owner=helm"))
 }

@@ -43,7 +43,7 @@ impl Storage {
         }
     }
 
-    /// The stored Secret, if its data equals that of `wanted`.
+    /// The stored Secret, if its data equals the data of `wanted`.
     async fn find_equal(&self, wanted: &Secret) -> kube::Result<Option<Secret>> {
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
         let found = self.secrets.get_opt(name).await?;

@@ -1,7 +1,7 @@
 //! Template execution: from syntax trees to text.
 //!
 //! A [`Machine`] runs the templates of one [`Templates`] set with one table of [`Functions`], within a [`Budget`]. Evaluation order,
-//! scopes, nil handling and error messages are those of Go.
+//! scopes, nil handling and error messages match Go.
 
 mod builtin;
 mod call;

@@ -1,7 +1,7 @@
-//! Template functions of Helm: those of sprig, and Helm's own.
+//! Template functions of Helm: sprig's, and Helm's own.
 //!
 //! One module per subject. Each has a table of rows (name, parameter types, variadic, implementation); [`table`] merges them over
-//! Go's built-in functions. Refused arguments and error messages are those of Helm.
+//! Go's built-in functions. Refused arguments and error messages match Helm.
 
 #![expect(clippy::unnecessary_wraps, reason = "the functions of the table have one shape")]
 

@@ -1,4 +1,4 @@
-//! Template parser: from tokens to trees. One text yields the template of its own name and those that it defines.
+//! Template parser: from tokens to trees. One text yields the template of its own name and the templates that it defines.
 //!
 //! Functions and variables are resolved while parsing. Undefined ones are rejected before anything runs, with Go's message.
 //!

@@ -140,7 +140,7 @@ fn parse_returns_defined_templates_in_order() {
     assert!(parse("t", &deep, &KnownFunctions).unwrap_err().contains("max expression depth exceeded"));
 }
 
-/// Parses a text and returns what was charged.
+/// Parses a text and returns the result, the charged steps and the charged memory.
 fn parse_and_measure(text: &str, limits: RenderLimits) -> (Result<TemplateFile, ParseError>, u64, usize) {
     let budget = Budget::new(limits, &Unlimited);
     let file = TemplateFile::parse("t", &Bytes::copy_from_slice(text.as_bytes()), &KnownFunctions, &budget);

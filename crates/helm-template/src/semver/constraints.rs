@@ -211,7 +211,7 @@ fn has_shape(version: &str) -> bool {
 }
 
 /// Rewrites hyphen ranges: `1.2 - 3` becomes `>= 1.2, <= 3 `. Ranges are rare, and this is the only search in the middle of a text, so
-/// a regular expression is the simplest way to match what the library matches.
+/// a regular expression is the simplest way to match the same texts as the library.
 fn rewrite_ranges(text: &str) -> std::borrow::Cow<'_, str> {
     const VERSION: &str = r"v?[0-9|xX*]+(?:\.[0-9|xX*]+)?(?:\.[0-9|xX*]+)?(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?";
     static RANGE: LazyLock<Option<Regex>> = LazyLock::new(|| {

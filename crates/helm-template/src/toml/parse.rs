@@ -379,7 +379,7 @@ impl TomlDecoder<'_> {
         self.path.extend(outer.2.clone());
         let prefix = self.path.clone();
         let read = self.inline_pairs(&prefix);
-        // On an error, the path is left as it is, because the message names it.
+        // On an error, the path is left unchanged, because the message names it.
         read?;
         let table = mem::replace(&mut self.root, outer.0);
         self.path = outer.1;

@@ -33,7 +33,7 @@ pub type Str = Arc<str>;
 /// A Go value, as templates see it.
 #[derive(Clone, Default)]
 pub enum Value {
-    /// No value: what a missing value becomes after passing through a pipeline.
+    /// No value: the result of a pipeline for a missing value.
     #[default]
     Nil,
     /// A nil in an `interface {}` location, such as a map entry or list element. Field access on it is an error; on [`Value::Nil`] it

@@ -1,7 +1,7 @@
 //! Parser: from tokens to events.
 //!
-//! Events borrow from the source and nothing is retained, so documents of any size can be scanned. The grammar and its errors are
-//! those of libyaml as ported in go-yaml v2.
+//! Events borrow from the source and nothing is retained, so documents of any size can be scanned. The grammar and its errors
+//! match libyaml as ported in go-yaml v2.
 
 use std::borrow::Cow;
 
@@ -81,7 +81,7 @@ pub(super) enum YamlParserState {
     End,
 }
 
-/// The context of a node, which decides what may start there.
+/// The context of a node, which determines the kinds of nodes that may start there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeContext {
     Block,

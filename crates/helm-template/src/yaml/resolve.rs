@@ -1,4 +1,4 @@
-//! Resolution of scalars by the rules of go-yaml v2, which are mostly those of YAML 1.1.
+//! Resolution of scalars by the rules of go-yaml v2, which mostly match YAML 1.1.
 
 use super::timestamp::is_timestamp;
 use crate::value::Str;

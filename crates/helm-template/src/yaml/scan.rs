@@ -1,7 +1,7 @@
 //! Scanner: from text to tokens. Indentation becomes block start and end tokens, and simple keys get a key token.
 //!
-//! The rules, their order and their errors are those of libyaml as ported in go-yaml v2, including its quirks. Scalars borrow from
-//! the text where possible.
+//! The rules, their order and their errors match libyaml as ported in go-yaml v2, including its quirks. Scalars borrow from the
+//! text where possible.
 //!
 //! See also: `scan_text` (characters), `scan_key` (simple keys and indentation), `scan_scalar` (scalar contents), `scan_tag`
 //! (directives, anchors and tags).

@@ -174,7 +174,7 @@ impl<'a> Scanner<'a> {
         Ok(self.text.get(start..self.at).unwrap_or_default())
     }
 
-    /// Scans the rest of a tag. `head` is a scanned text that turned out not to be a handle; its `!` is not part of the result.
+    /// Scans a tag URI or suffix. `head` was scanned as a handle but begins the suffix; its leading `!` is dropped.
     fn scan_tag_uri(&mut self, head: Option<&str>) -> Result<String, YamlSyntaxError> {
         let mut uri = head.and_then(|head| head.get(1..)).unwrap_or_default().as_bytes().to_vec();
         let mut found = head.is_some();

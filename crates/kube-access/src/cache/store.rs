@@ -55,8 +55,8 @@ pub(super) enum Freshness {
     Stale,
 }
 
-/// A cached object. The UID is stored as a 64-bit hash, which is enough to tell objects apart; the version as its number, or as a hash
-/// if it is not a number.
+/// A cached object. The UID is stored as a 64-bit hash, which is enough to distinguish objects; the version as its number, or as a
+/// hash if it is not a number.
 struct CachedObject<P> {
     uid: u64,
     version: u64,
@@ -293,7 +293,7 @@ fn version_number(version: Option<&str>) -> u64 {
 }
 
 fn fingerprint(text: Option<&str>) -> u64 {
-    // Keyed per process, so that nobody can construct a collision.
+    // Keyed per process, so that a client cannot construct a collision.
     static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     KEYS.hash_one(text)
 }

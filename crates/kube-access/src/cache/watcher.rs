@@ -248,7 +248,7 @@ where
         let late = self.is_late(version.as_deref());
         let mut store = self.shared.store.lock();
         match store.freshness(&heard) {
-            // Either the object was deleted since, or its creation was missed. Only a list can tell.
+            // Either the object was deleted since, or its creation was missed. Only a list shows which.
             Freshness::Unknown if late => return Err(WatchError::OutOfOrder),
             Freshness::Stale if late => {}
             _ => store.apply(heard),

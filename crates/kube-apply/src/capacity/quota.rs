@@ -102,7 +102,7 @@ impl ObjectChanges {
     }
 }
 
-/// Resources needed in addition to those of the live objects.
+/// Resources needed in addition to the usage of the live objects.
 fn additional_usage<'a>(turns: impl Iterator<Item = &'a ObjectChange>, nodes: u64) -> ResourceList {
     let (mut taken, mut wanted) = (ResourceList::new(), ResourceList::new());
     for turn in turns {

@@ -144,7 +144,7 @@ impl Authenticator {
             }
             Err(VerifyError::Foreign) => {}
         }
-        // Bootstrap tokens and those of other verifiers have this server as their only audience.
+        // Bootstrap tokens and tokens of other verifiers have this server as their only audience.
         if !audiences.iter().any(|audience| audience == ISSUER) {
             return Err(foreign());
         }

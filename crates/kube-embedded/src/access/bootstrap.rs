@@ -1,6 +1,6 @@
 //! Default RBAC roles and bindings, and `ClusterRole` aggregation.
 //!
-//! The defaults are those of Kubernetes 1.36, stored as data. Server start writes the result of [`missing_objects`]; the aggregation
+//! The defaults match Kubernetes 1.36 and are stored as data. Server start writes the result of [`missing_objects`]; the aggregation
 //! controller calls [`aggregate`].
 
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use crate::store::Store;
 /// Roles and bindings of a Kubernetes 1.36 server after its first start, before any controller runs.
 const DEFAULTS: &str = include_str!("../../data/rbac-defaults.json");
 
-/// Returns all default roles and bindings, and those that allow anonymous reads of `kube-public/cluster-info`.
+/// Returns all default roles and bindings, and the role and binding for anonymous reads of `kube-public/cluster-info`.
 pub fn defaults() -> &'static [Value] {
     static PARSED: OnceLock<Vec<Value>> = OnceLock::new();
     PARSED.get_or_init(|| {

@@ -59,7 +59,7 @@ pub fn check_create(csr: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Refuses users who may not `approve` (or `sign`) for the request's signer. `csr` is the stored object.
+/// Refuses users without permission for `verb` (`approve` or `sign`) on the request's signer. `csr` is the stored object.
 pub fn check_signer(authorizer: &Authorizer, user: &User, verb: &str, csr: &Value) -> Result<()> {
     let signer = text(&csr["spec"], "signerName");
     let domain = signer.split('/').next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The rules that a user has in a namespace, and which of other rules they do not cover.
+//! The rules that a user has in a namespace, and which other rules they do not cover.
 //!
 //! Roles are shared with the compiled policy, and each is present once, however many bindings refer to it. `reviews` lists the rules,
-//! `escalation` compares them with those of a role that the user writes or binds.
+//! `escalation` compares them with the rules of a role that the user writes or binds.
 //!
 //! Invariant: [`EffectiveRules::missing_rules`] takes at most [`MAX_STEPS`] steps; rules not compared within that limit count as missing.
 

@@ -34,7 +34,7 @@ pub struct Impersonation {
 }
 
 impl Impersonation {
-    /// Returns the effective user: `caller`, or the user in the headers. `attributes` are those of the request itself.
+    /// Returns the effective user: `caller`, or the user in the headers. `attributes` describe the request itself.
     pub fn resolve(
         &self,
         authorizer: &Authorizer,
@@ -174,7 +174,7 @@ fn constrained_mode(user: &User) -> Option<&'static str> {
     }
 }
 
-/// Adds implied groups: those of a `ServiceAccount` without explicit ones, and `system:authenticated` or `system:unauthenticated`.
+/// Adds implied groups: the groups of a `ServiceAccount` without explicit groups, and `system:authenticated` or `system:unauthenticated`.
 fn with_implied_groups(mut user: User) -> User {
     if let Some((namespace, _)) = split_service_account(&user.name)
         && user.groups.is_empty()

@@ -1,4 +1,4 @@
-//! The node authorizer: a node may access its own objects and those that its pods refer to.
+//! The node authorizer: a node may access its own objects and the objects that its pods refer to.
 //!
 //! `super::rbac` calls it before RBAC. The role `system:node` lists what nodes may do at all; this module narrows that to the calling node.
 //! `crate::admission::nodes` checks writes again with the object at hand, because a create has no name yet.
@@ -120,7 +120,7 @@ fn deny(why: &str) -> NodeDecision {
     Err(why.to_owned())
 }
 
-/// Whether `node` may do what is `asked`. A refusal falls through to RBAC.
+/// Decides whether `node` may make the request `asked`. A refusal falls through to RBAC.
 pub fn decide(store: &Store, node: &str, asked: &Attributes) -> NodeDecision {
     if node.is_empty() {
         return Err(format!("unknown node for user {}", crate::go::quote(PREFIX)));

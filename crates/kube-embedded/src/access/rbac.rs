@@ -140,7 +140,7 @@ impl Authorizer {
         }
     }
 
-    /// Whether `user` may do what is `asked`.
+    /// Decides whether `user` may make the request `asked`.
     pub fn decide(&self, user: &User, asked: &Attributes) -> Decision {
         if user.in_group(MASTERS) {
             return Decision { allowed: true, reason: Arc::from("") };

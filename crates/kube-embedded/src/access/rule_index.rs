@@ -251,7 +251,7 @@ struct RuleFilter<'a> {
 }
 
 impl RuleFilter<'_> {
-    /// Keeps the rules of `base` and those that contain one of the values; returns whether any are left.
+    /// Keeps the rules of `base` and the rules that contain one of the values; returns whether any are left.
     fn retain(&mut self, postings: &Postings, base: &[u64], values: &[&str]) -> bool {
         let words = self.remaining.len();
         let cost = values.iter().fold(words, |cost, value| cost.saturating_add(postings.cost(value, words)));

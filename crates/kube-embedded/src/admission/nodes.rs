@@ -1,8 +1,8 @@
 //! The `NodeRestriction` plugin: a node may write only itself, its Lease, and the pods bound to it.
 //!
 //! `crate::access::node` has already decided, without the object, whether a node may use the resource at all. A node that could
-//! write more would choose what runs on it: labels that selectors match, taints that repel pods, the pods
-//! themselves. The messages are those of Kubernetes.
+//! write more would choose what runs on it: labels that selectors match, taints that repel pods, the pods themselves. The
+//! messages match Kubernetes.
 
 #[cfg(test)]
 mod tests;

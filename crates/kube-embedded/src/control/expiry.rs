@@ -91,7 +91,7 @@ fn events_to_delete(
     unwanted
 }
 
-/// Fair share per owner of a total: owners with fewer Events keep all of theirs.
+/// Fair share per owner of a total: owners with fewer Events keep all of them.
 #[derive(Debug, PartialEq, Eq)]
 struct FairShare {
     per_owner: usize,

@@ -1,10 +1,10 @@
 //! The controller runtime: work queue, reconcile loop, retries.
 //!
-//! A key is queued at most once; a change during its reconcile queues it again afterwards. A reconcile may request
-//! a repetition at a time of the cluster's clock. A failed one is retried after a real-time backoff that doubles up to
-//! [`MAX_BACKOFF`], or to [`MAX_CLUSTER_BACKOFF`] if the cause may end without a change of the object. A change triggers a reconcile
-//! at once and shortens the following backoff. Nothing polls. Namespaces take turns, so that the objects of one do not delay those of
-//! another; keys of one namespace are reconciled first in, first out.
+//! A key is queued at most once; a change during its reconcile queues it again afterwards. A reconcile may request a repetition at a
+//! time of the cluster's clock. A failed one is retried after a real-time backoff that doubles up to [`MAX_BACKOFF`], or to
+//! [`MAX_CLUSTER_BACKOFF`] if the cause may end without a change of the object. A change triggers a reconcile at once and shortens
+//! the following backoff. Nothing polls. Namespaces take turns, so that the objects of one do not delay the objects of another; keys
+//! of one namespace are reconciled first in, first out.
 //!
 //! A panic is an error of the reconciled key: it is logged, counted, recorded as an Event and retried with
 //! backoff. It does not end the controller.

@@ -76,7 +76,7 @@ impl CustomKind {
         embedded::first_type_error(object, &self.schema, &Path::root())
     }
 
-    /// Drops unknown fields, including those of `metadata`; returns their paths as warnings print them.
+    /// Drops unknown fields, including fields of `metadata`; returns their paths as warnings print them.
     pub fn drop_unknown(&self, object: &mut Value) -> Vec<String> {
         shape::drop_unknown(object, &self.schema)
     }
@@ -121,7 +121,7 @@ impl CustomKind {
         self.version == self.storage_version && at > self.defined_at_version && defaulted
     }
 
-    /// Validates an object to be created (`old` is `None`) or updated. `errors` are those of its metadata.
+    /// Validates an object to be created (`old` is `None`) or updated. `errors` are the errors of its metadata.
     pub fn validate(&self, new: &Value, old: Option<&Value>, mut errors: FieldErrors) -> ValidationResult {
         let foreign = self.validate_type_meta(new);
         if !foreign.is_empty() {

@@ -30,7 +30,7 @@ pub fn prune(object: &mut Value, schema: &StructuralSchema) -> Vec<String> {
     unknown
 }
 
-/// Drops unknown fields; returns their paths in the order of Kubernetes: those of `metadata`, of the body, of embedded metadata.
+/// Drops unknown fields; returns their paths in the order of Kubernetes: fields of `metadata`, of the body, of embedded metadata.
 pub fn drop_unknown(object: &mut Value, schema: &StructuralSchema) -> Vec<String> {
     let mut unknown = Vec::new();
     if let Some(metadata) = object.get_mut("metadata") {

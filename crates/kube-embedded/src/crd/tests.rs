@@ -281,7 +281,7 @@ fn object_is_converted_from_its_storage_version() {
     let kinds: Vec<_> = rows.iter().map(|row| row.custom.clone().unwrap()).collect();
     let object = |version: &str, spec: Value| json!({"apiVersion": format!("x.dev/{version}"), "spec": spec});
     let table = [
-        // Defaults are those of the storage version; fields unknown to the requested version are dropped.
+        // Defaults come from the storage version; fields unknown to the requested version are dropped.
         (0, object("v1", json!({"a": "x"})), object("v1", json!({"a": "x", "b": "one"}))),
         (1, object("v1", json!({"a": "x"})), object("v2", json!({"a": "x"}))),
         (0, object("v2", json!({"a": "x"})), object("v1", json!({"a": "x"}))),

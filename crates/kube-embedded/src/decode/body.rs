@@ -1,8 +1,7 @@
 //! Request bodies: decoding by media type, and errors.
 //!
-//! Called by the verbs first. Objects are JSON, YAML or protobuf,
-//! patches have one of four media types. Status codes and messages of all errors are those of
-//! Kubernetes.
+//! Called by the verbs first. Objects are JSON, YAML or protobuf, patches have one of four media types. Status codes
+//! and messages of all errors match Kubernetes.
 
 use serde_json::{Map, Value};
 

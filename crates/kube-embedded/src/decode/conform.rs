@@ -1,7 +1,7 @@
 //! Checks a decoded object against its type: unknown fields are removed, values of a wrong type are rejected.
 //!
-//! Called on every write, after decoding and after patching. Errors are those of Go's decoder: the
-//! innermost struct and the path of fields. Field names are case-sensitive.
+//! Called on every write, after decoding and after patching. Errors match Go's decoder: they name the innermost struct
+//! and the path of fields. Field names are case-sensitive.
 //!
 //! Invariants afterwards: every value has the JSON type of its shape, no struct has an unknown
 //! field or a `null`. Values of an open type ([`Shape::Any`]) are unchanged, nulls included.

@@ -1,7 +1,7 @@
 //! A JSON parser that reports duplicate keys, which `serde_json` does not.
 //!
-//! Used by [`super::body`]. Error messages are those of Go's parser. Bytes that are not UTF-8 become
-//! U+FFFD inside strings, as in Go; numbers are `i64` if they fit and `f64` otherwise.
+//! Used by [`super::body`]. Error messages match Go's parser. Bytes that are not UTF-8 become U+FFFD inside strings, as
+//! in Go; numbers are `i64` if they fit and `f64` otherwise.
 //!
 //! Invariant: any input takes at most linear time and [`super::MAX_DEPTH`] nested calls.
 

@@ -1,7 +1,7 @@
 //! Times and durations, parsed as in Go and formatted as in Kubernetes.
 //!
-//! A `Time` is RFC 3339 in whole seconds of UTC, a `MicroTime` has six digits, a `Duration` is
-//! `1h0m0s`. Error messages are those of Go's `time` package.
+//! A `Time` is RFC 3339 in whole seconds of UTC, a `MicroTime` has six digits, a `Duration` is `1h0m0s`. Error messages
+//! match Go's `time` package.
 
 use jiff::{SignedDuration, Timestamp};
 

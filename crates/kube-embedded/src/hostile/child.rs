@@ -1,4 +1,4 @@
-//! Runs requests in a child process, so that its peak memory is that of the requests.
+//! Runs requests in a child process, so that its peak memory is caused by the requests.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Requests about stored objects with many parts: their CPU time grows at most linearly with the number of parts.
+//! Requests on stored objects with many elements: their CPU time grows at most linearly with the number of elements.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{DEPLOYMENTS, deployment};
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
 
-/// Limit of the time of one request divided by that of ten requests with a tenth of the parts each: linear is 1, quadratic 10.
+/// Upper limit of `time(1 request, 10n elements) / time(10 requests, n elements)`. Linear cost gives 1, quadratic 10.
 const MAX_TIME_RATIO: u32 = 2;
 const MAX_ATTEMPTS: usize = 3;
 
@@ -36,8 +36,7 @@ async fn open() -> (Cluster, AdminClient) {
     (cluster, admin)
 }
 
-/// Fails if in every attempt one request with ten times as many parts takes much longer than ten requests. The thread clock is too coarse
-/// for a single small request.
+/// Fails if every attempt exceeds [`MAX_TIME_RATIO`]. Ten small requests are timed together, because one is too short to measure.
 async fn assert_linear(small: usize, mut cost: impl AsyncFnMut(usize) -> Duration) {
     let mut seen = Vec::new();
     for _ in 0..MAX_ATTEMPTS {
@@ -104,7 +103,7 @@ async fn update_of_a_keyed_list_of_a_custom_resource_costs_time_linear_in_its_el
 async fn scale_of_an_object_with_many_managers_costs_time_linear_in_their_number() {
     let (cluster, admin) = open().await;
     let mut number = 0;
-    // The same replicas keep all managers, others remove their field.
+    // Unchanged replicas keep all managers; changed replicas remove the field from all of them.
     for replicas in [1, 2] {
         assert_linear(400, async |count| {
             number += 1;

@@ -122,7 +122,7 @@ async fn extreme_jobs_in_this_process() {
         let (code, answer) = world.send("PATCH", path, "application/merge-patch+json", change).await;
         assert!(matches!(code, 200 | 404 | 422), "{path} {code}: {answer:#}");
     }
-    // Some minutes, a day, and so many years that each schedule has missed very many runs.
+    // Some minutes, a day, and a century, in which each schedule misses very many runs.
     for seconds in [60, 60, 86_400, 100 * 365 * 86_400, 60] {
         world.advance(seconds).await;
     }

@@ -98,7 +98,7 @@ impl ListField {
         self.name().bytes().fold(0, |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(byte.into()))
     }
 
-    /// The variant that is tested in every run, besides distinct elements.
+    /// The variant that the short run tests in addition to `(Create, Distinct)`, chosen by hash.
     pub fn variant(&self) -> (RequestKind, Fill) {
         VARIANTS[self.hash() % VARIANTS.len()]
     }
@@ -229,7 +229,7 @@ fn operations(object: &Value) -> Value {
     Value::Array(operations)
 }
 
-/// A valid object of a kind, for kinds whose generated objects would be refused before all rules are evaluated.
+/// Returns a valid object of a kind. Workloads and Services are written by hand: a generated one would fail early and skip later rules.
 pub fn base(resource: &Resource) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": "a"}]});
     let labels = json!({"app": "a"});

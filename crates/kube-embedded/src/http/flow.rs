@@ -1,7 +1,7 @@
 //! Priority level and flow of a request, as in API Priority and Fairness.
 //!
 //! Invariant: a tenant cannot multiply its flows. All `ServiceAccounts` of one namespace, which the tenant can create and issue tokens for,
-//! share one flow; with [`ServiceAccountFlows::group_labels`], those of all namespaces of one group do.
+//! share one flow; with [`ServiceAccountFlows::group_labels`], the `ServiceAccounts` of all namespaces of one group do.
 
 use std::net::IpAddr;
 

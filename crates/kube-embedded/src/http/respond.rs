@@ -79,7 +79,7 @@ const MAX_WARNINGS: usize = 50;
 /// Adds `299 - "text"` headers, one per warning; control characters are removed.
 ///
 /// As in kube-apiserver: if the warnings together exceed [`MAX_WARNING_BYTES`], each is truncated to [`MAX_SHORT_WARNING_LEN`] characters,
-/// and those that still do not fit are dropped. There are at most [`MAX_WARNINGS`], for clients with a limit of 100 headers.
+/// and warnings that still do not fit are dropped. There are at most [`MAX_WARNINGS`], for clients with a limit of 100 headers.
 pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     let is_long = warnings.iter().map(String::len).sum::<usize>() > MAX_WARNING_BYTES;
     let most = if is_long { MAX_SHORT_WARNING_LEN } else { usize::MAX };

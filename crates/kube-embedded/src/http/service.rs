@@ -62,7 +62,7 @@ impl ApiService {
         Self { cluster, identity: None, peer: None, address: None }
     }
 
-    /// Every request is authenticated as `user`, who may still impersonate others.
+    /// Every request is authenticated as `user` and may still impersonate others.
     pub fn with_identity(cluster: Cluster, user: User) -> Self {
         Self { cluster, identity: Some(Arc::new(user)), peer: None, address: None }
     }
@@ -296,7 +296,7 @@ impl AdmittedRequest<'_> {
             return Ok((routes::not_found(), false));
         };
         if let Err(error) = check_path(&resource, &found) {
-            // Invalid paths of custom resources are outside the API, like those of an unknown group.
+            // Invalid paths of custom resources are outside the API, like paths of an unknown group.
             return if resource.is_custom() { Ok((routes::not_found(), false)) } else { Err(error) };
         }
         if verb.is_empty() || !is_verb_supported(&resource, &found, verb) {

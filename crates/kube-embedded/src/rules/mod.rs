@@ -73,7 +73,7 @@ pub struct KindRules {
     pub prepare_for_update: fn(&mut Value, &Value),
     /// Errors of an object to create (metadata is validated separately).
     pub validate: fn(&Value) -> FieldErrors,
-    /// Errors of an update: (new, old). Includes those of `validate` where they apply to updates.
+    /// Errors of an update: (new, old). Includes the errors of `validate` where they apply to updates.
     pub validate_update: fn(&Value, &Value) -> FieldErrors,
     /// Errors of an update through `/status`: (new, old).
     pub validate_status: fn(&Value, &Value) -> FieldErrors,

@@ -1,7 +1,7 @@
 //! Field selectors: `metadata.name=a,status.phase!=Running`.
 //!
-//! Used by lists and watches; routing and RBAC read the required name or namespace. Each kind supports few fields: [`KINDS`] has those
-//! beyond metadata, and custom resources define their own. Grammar and errors are those of Kubernetes.
+//! Used by lists and watches; routing and RBAC read the required name or namespace. Each kind supports few fields: [`KINDS`] lists the
+//! fields beyond metadata, and custom resources define their own. Grammar and errors match Kubernetes.
 //!
 //! Invariant: a selector returned by [`FieldSelector::resolve`] contains only fields of [`fields_of`], under the names of the stored
 //! version, with name and namespace first.

@@ -1,7 +1,7 @@
 //! Label selectors: `app=web,tier in (a,b),!old`, and the object form with `matchLabels`.
 //!
-//! Used by lists and watches, controllers, Services and policies. Grammar and errors are those of Kubernetes' `labels` package, including
-//! the odd ones (`a in ()` matches the empty value).
+//! Used by lists and watches, controllers, Services and policies. Grammar and errors match Kubernetes' `labels` package, including the
+//! odd cases (`a in ()` matches the empty value).
 //!
 //! Invariant: requirements of a parsed selector have valid keys and values; all must match.
 

@@ -6,7 +6,7 @@
 //! After a failed write redb requires the database to be reopened, and the failed write may still have reached the disk.
 //! So the next write reopens the database and first restores those keys from memory.
 //!
-//! After a failed sync nothing is written any more: the kernel may have dropped pages that it still shows as written, and
+//! After a failed sync nothing more is written: the kernel may have dropped pages that it still shows as written, and
 //! only a new process reads the real content of the disk.
 //!
 //! A cleanly closed file is not verified when it is opened. After a crash redb verifies it, and falls back to
@@ -382,7 +382,7 @@ impl Disk {
         !self.unconfirmed.is_empty()
     }
 
-    /// Whether a sync failed. This process must not write any more.
+    /// Whether a sync failed. This process must not write again.
     pub fn has_failed_sync(&self) -> bool {
         self.observed.sync_failed.load(Ordering::SeqCst)
     }

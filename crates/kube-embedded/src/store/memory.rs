@@ -19,7 +19,7 @@ const MIN_HISTORY_EVENTS: usize = 1_000;
 const MIN_HISTORY_AGE: SignedDuration = SignedDuration::from_mins(5);
 /// but all histories together are limited to this many bytes.
 const MAX_HISTORY_BYTES: usize = 64 << 20;
-/// Overhead of an event in the history beside the bytes of its objects.
+/// Overhead of an event in the history, in addition to the bytes of its objects.
 const EVENT_OVERHEAD: usize = 512;
 /// Storages whose objects controllers adopt; their objects without a controller are indexed.
 const ADOPTABLE: [&str; 3] = ["pods", "replicasets.apps", "controllerrevisions.apps"];

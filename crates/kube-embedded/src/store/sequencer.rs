@@ -75,7 +75,7 @@ struct DecidedChange {
 /// Answers one writer when the outcome of the group is known.
 pub(super) type ReplyFn = Box<dyn FnOnce(Result<(), GroupWriteError>) + Send>;
 
-/// Answers all writers of a group. A panic in one callback (it drops what the writer held) does not affect the others.
+/// Answers all writers of a group. A panic in one callback (it drops values of the writer) does not affect the others.
 pub(super) fn reply_all(answers: Vec<ReplyFn>, outcome: &Result<(), GroupWriteError>) {
     for answer in answers {
         if catch_unwind(AssertUnwindSafe(|| answer(outcome.clone()))).is_err() {

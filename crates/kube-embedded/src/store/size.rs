@@ -9,7 +9,7 @@ pub const MAX_OBJECT_BYTES: usize = 1_572_864;
 
 /// Refuses a change that makes an object larger than [`MAX_OBJECT_BYTES`].
 ///
-/// An object above the limit, from before there was one, can be made smaller, marked as deleted, and removed.
+/// An object that exceeds the limit because it is older than the limit can be made smaller, marked as deleted, and removed.
 pub(super) fn check(
     change: &Change,
     old: impl FnOnce() -> Option<std::sync::Arc<Object>>,

@@ -1,10 +1,10 @@
-//! The high-water mark: the last acknowledged commit, in a file of its own beside the store.
+//! The high-water mark: the last acknowledged commit, in a separate file next to the store.
 //!
 //! After an unclean stop redb opens the previous root if the newest is damaged, and its header decides which root
 //! is the newest. The store file alone cannot reveal either loss. The mark is synced after each commit and before the commit
 //! is acknowledged, so a store file that ends before its mark has lost acknowledged writes.
 //!
-//! The file has two slots that are written in turn, each in a block of its own. A torn write damages only the slot of a
+//! The file has two slots that are written alternately, each in its own block. A torn write damages only the slot of a
 //! commit that was not acknowledged yet.
 
 use std::fs::{self, File, OpenOptions};
@@ -20,7 +20,7 @@ const WORDS: usize = 5;
 /// A commit of the store and the newest resourceVersion that it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Commit {
-    /// Counts all commits of the store, including those of metadata, which has no resourceVersion.
+    /// Counts all commits of the store, including commits of metadata, which has no resourceVersion.
     pub number: u64,
     pub version: u64,
 }

@@ -263,7 +263,7 @@ pub fn check_patched_kind(call: &ResourceRequest, value: &mut Value, patch: &str
     Err(ApiError::invalid(group, claim.kind, &call.name, &errors))
 }
 
-/// Sets `apiVersion` and `kind` of a document to those of the URL.
+/// Sets `apiVersion` and `kind` of a document from the URL.
 pub fn set_type_meta(resource: &Resource, value: &mut Value) {
     if value.is_object() {
         value["apiVersion"] = resource.api_version().into();

@@ -92,7 +92,7 @@ pub fn custom_to_storage(call: &ResourceRequest, value: &mut Value) {
 struct PreparedCreate {
     value: Value,
     extra_changes: Vec<Change>,
-    /// Reserved addresses; dropping it releases those that were not stored.
+    /// Reserved addresses; dropping it releases the addresses that were not stored.
     reserved: admission::AdmissionReservation,
 }
 

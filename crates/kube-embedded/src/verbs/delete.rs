@@ -276,7 +276,7 @@ fn decide(call: &ResourceRequest, old: &Value, options: &DeletionOptions) -> Del
     if new == *old { DeleteAction::NoChange } else { DeleteAction::SetDeletionTimestamp(new) }
 }
 
-/// Returns the finalizers after a deletion, with those that the propagation policy adds or removes.
+/// Returns the finalizers after a deletion, including the changes by the propagation policy.
 fn finalizers(call: &ResourceRequest, metadata: &Value, options: &DeletionOptions) -> Vec<Value> {
     let mut list: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
     let has = |list: &[Value], name: &str| list.iter().any(|finalizer| finalizer == name);

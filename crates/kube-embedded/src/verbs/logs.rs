@@ -1,6 +1,6 @@
 //! The subresource `log` of simulated containers: a note that they are simulated, the text of a pod annotation, start and end.
 //!
-//! Errors are those of kube-apiserver and kubelet. A followed log ends with the container.
+//! Errors match kube-apiserver and kubelet. A followed log ends with the container.
 
 use std::sync::Arc;
 

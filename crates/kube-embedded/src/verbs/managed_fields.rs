@@ -71,7 +71,7 @@ fn convert_to_version<'a>(
     Some((object, row.root_type()))
 }
 
-/// Updates managed fields after a create, update or patch: the manager owns what it changed. Both objects are in stored form.
+/// Updates managed fields after a create, update or patch: the manager owns the fields that it changed. Both objects are in stored form.
 pub fn update(call: &ResourceRequest, live: Option<&Value>, new: &mut Value) {
     let manager = call.manager();
     if call.resource.is_custom() || !call.resource.needs_conversion() {

@@ -1,4 +1,4 @@
-//! Subresources of pods: `binding`, and those that need a process, which is never simulated.
+//! Subresources of pods: `binding`, and the ones that need a process, which is never simulated.
 //!
 //! See also: eviction (`super::evict`), logs (`super::logs`).
 

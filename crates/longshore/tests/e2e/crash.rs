@@ -141,8 +141,8 @@ async fn write(maps: Api<ConfigMap>, writer: u64, book: Arc<Mutex<WriteLog>>) {
 #[derive(Default)]
 struct Watcher {
     objects: BTreeMap<String, ObservedObject>,
-    /// `list_version`: version of the list; `event_versions`: versions of the events received since; `last_version`: that of the last
-    /// event.
+    /// `list_version`: version of the list; `event_versions`: versions of the events received since; `last_version`: version of the
+    /// last event.
     list_version: u64,
     event_versions: BTreeSet<u64>,
     last_version: u64,

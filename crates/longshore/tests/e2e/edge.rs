@@ -201,7 +201,7 @@ async fn assert_renewal(cluster: &Cluster, script: &JoinScript, node: &str, othe
         Some((decided.reason.unwrap_or_default(), status.certificate?.0))
     })
     .await;
-    // A real cluster approves renewals of node certificates automatically, except those of tenants' nodes.
+    // A real cluster approves renewals of node certificates automatically, except the certificates of tenants' nodes.
     assert_eq!(reason, "Renewed");
     assert_ends_within_a_day(&certificate);
 }

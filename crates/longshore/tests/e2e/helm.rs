@@ -23,7 +23,7 @@ const LIST_REMAINING: &str = "get deployments,statefulsets,daemonsets,services -
 struct HelmChartCase {
     id: &'static str,
     helm_3: &'static str,
-    /// kubectl commands that create what the chart requires.
+    /// kubectl commands that create the prerequisites of the chart.
     setup: &'static [&'static str],
     /// Further arguments for `install`. No load balancer exists here, so no chart may request one.
     values: &'static str,

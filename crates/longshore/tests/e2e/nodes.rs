@@ -177,7 +177,7 @@ async fn node_joins_is_restricted_and_resets() {
     nodes.delete(&name, &DeleteParams::default()).await.unwrap();
 }
 
-/// What a node's certificate allows, and the messages of denied requests.
+/// Checks the permissions of a node's certificate, and the messages of denied requests.
 async fn assert_node_is_restricted(invitation: &JoinFixture, name: &str) {
     let client = as_node(&invitation.dir(), &invitation.server).await;
     let nodes: Api<Node> = Api::all(client.clone());

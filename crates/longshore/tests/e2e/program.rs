@@ -176,7 +176,7 @@ impl Server {
         (self.wait_for_exit().0, began.elapsed())
     }
 
-    /// Waits until the process ends by itself; returns its status and its log.
+    /// Waits until the process exits on its own; returns its status and its log.
     pub fn wait_for_exit(mut self) -> (ExitStatus, String) {
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(20) {

@@ -47,7 +47,7 @@ pub fn target() -> TestTarget {
     TestTarget::Real(Box::new(kubeconfig))
 }
 
-/// The kubeconfig set by `cargo xtask test --real`, or that of a running `cargo xtask devcluster up`.
+/// The kubeconfig set by `cargo xtask test --real`, or the kubeconfig of a running `cargo xtask devcluster up`.
 fn devcluster_kubeconfig() -> PathBuf {
     let named = env::var_os("LONGSHORE_TARGET_KUBECONFIG").map(PathBuf::from);
     named.unwrap_or_else(|| {

@@ -1,5 +1,4 @@
-//! The command line of platform users: what goes to stdout and stderr, exit codes, files, and secrets that must not
-//! leak.
+//! The command line of platform users: output on stdout and stderr, exit codes, files, and secrets that must not leak.
 
 use std::fs;
 use std::io::Write;

@@ -23,7 +23,7 @@ pub const PUBLIC: &str = "203.0.113.7";
 
 type ConnectionHandler = dyn Fn(SocketAddr, DuplexStream) + Send + Sync;
 
-/// Addresses of names, the handler of connections, and a record of what was resolved and dialled.
+/// Addresses of names, the handler of connections, and a record of resolved names and dialled addresses.
 #[derive(Clone)]
 pub struct FakeNetwork {
     hosts: Arc<Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>>,

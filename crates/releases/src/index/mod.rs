@@ -1,4 +1,4 @@
-//! Index of releases for lists, in memory: requested ones, hand-written ones, and those of the `helm` command.
+//! Index of releases for lists, in memory: requested releases, hand-written ones, and releases of the `helm` command.
 //!
 //! Fed by watches of requests, of releases and of the metadata of Helm's records. A record itself is read only for the chart of a release
 //! that has no `HelmRelease` and no request.

@@ -90,7 +90,7 @@ impl ReleaseController {
         Some(listed.iter().filter(|entry| !gone.contains(entry)).cloned().collect())
     }
 
-    /// Removes listed objects as an administrator, except those that another release owns.
+    /// Removes listed objects as an administrator, except objects that another release owns.
     pub(super) async fn remove_administered(
         &self,
         pass: &ReleaseContext<'_>,

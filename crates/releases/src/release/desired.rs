@@ -44,7 +44,7 @@ struct SpecHashInput<'a> {
     paused: bool,
 }
 
-/// The options that change what is deployed. Timeouts and history limits make no new revision.
+/// The options that change the deployed objects. Timeouts and history limits create no new revision.
 #[derive(Serialize)]
 struct HashedOptions<'a> {
     skip_crds: bool,

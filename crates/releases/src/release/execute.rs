@@ -343,7 +343,7 @@ impl ReleaseController {
     }
 }
 
-/// The objects of a release outside its namespace, except those of an administrator.
+/// The objects of a release outside its namespace, except an administrator's objects.
 pub(super) fn external_inventory(pass: &ReleaseContext<'_>, objects: &[ObjectId]) -> Vec<InventoryEntry> {
     let listed = administrator_objects::administered_entries(&pass.release);
     let outside = objects.iter().filter(|id| id.namespace.as_deref() != Some(&*pass.key.namespace));

@@ -175,8 +175,8 @@ async fn crash_during_install_is_recovered() {
     };
     let first = prepare().await;
     let writes = count_writes(&first, wait_until_active(&first)).await;
-    // Writes: the release, two of its status, the Lease and its deletion, two of the record, two objects, those of the request, and
-    // events. The number of status writes in between depends on how fast the objects become ready.
+    // Writes: the release, two of its status, the Lease and its deletion, two of the record, two objects, the writes of the
+    // request, and events. The number of status writes in between depends on how fast the objects become ready.
     assert!((9..=20).contains(&writes), "{writes} writes");
     kill_at_each_write(
         writes,

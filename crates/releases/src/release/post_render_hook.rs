@@ -87,7 +87,7 @@ impl ObjectAdmission<'_> {
     /// identity. The API server would reject most of them as well, but only in the middle of the operation.
     ///
     /// Removes reserved objects: this operation skips them. In an operation that an administrator requested all rendered objects are
-    /// permitted, and those that would be rejected are reserved for the administrator.
+    /// permitted, and objects that would be rejected are reserved for the administrator.
     async fn check_cluster_scoped(
         &self,
         mut objects: Vec<Object>,
@@ -122,8 +122,8 @@ impl ObjectAdmission<'_> {
         ))
     }
 
-    /// Reserves the objects that the identity of the release may not have: those outside the workspace, those that RBAC does not permit,
-    /// and those of unknown kinds.
+    /// Reserves the objects that the identity of the release may not have: objects outside the workspace, objects that RBAC does not
+    /// permit, and objects of unknown kinds.
     async fn reserve_for_administrator(&self, objects: &[Object]) -> Result<(), String> {
         let workspace = self.tenants.workspace_of(self.namespace);
         let mut reviews = BTreeMap::new();

@@ -49,7 +49,7 @@ impl ReleaseController {
         }
         let waits =
             !standing.is_late && standing.resources.ready < standing.resources.total && !standing.is_paused;
-        // An operation that is still in the status was interrupted.
+        // A status that still shows an operation is left over from an interrupted one.
         let told = pass.status_update().interrupted().readiness(standing).build();
         if !is_full
             && told != status
@@ -73,10 +73,10 @@ impl ReleaseController {
     ) -> Result<Action, ReconcileError> {
         let Some(newest) = self.helm_records.latest(pass.key) else { return Ok(Action::AwaitChange) };
         let storage = self.helm_factory.storage(&self.clients, &pass.key.namespace);
-        // If another client replaced the release since, the watch delivers it.
+        // If another client has upgraded the release since, its watch event triggers the next reconcile.
         let stored = storage.get(&pass.key.name, newest.revision).await?.filter(|stored| stored.has_lease);
         let Some(StoredRecord { record, .. }) = stored else { return Ok(Action::AwaitChange) };
-        // Tenants can write the labels that mark a record as ours. A record that is not in the ledger was not deployed by us.
+        // Tenants can forge the labels of a record. Only records in the ledger were deployed by this controller.
         if find_entry(&pass.release, &record).is_none() {
             return self.execute(pass, identity, ReleaseAction::Upgrade, wanted).boxed().await;
         }
@@ -156,7 +156,8 @@ impl ReleaseController {
         }
     }
 
-    /// The objects that the record of a revision names, and the identity that may read them. Only objects of trusted records are cached.
+    /// Returns the objects in the record of a revision and the identity to read them with: the deployer if the record is foreign. Only
+    /// objects of trusted records are cached.
     async fn deployed_objects<'i>(
         &self,
         pass: &ReleaseContext<'_>,
@@ -178,8 +179,9 @@ impl ReleaseController {
         Ok((objects, &identity.impersonation))
     }
 
-    /// The objects of a record, each with its namespace if its kind is namespaced. An unreadable manifest has been rejected earlier.
-    /// Large manifests are parsed on the pool, which does not reject them, because they are deployed already.
+    /// The objects of a record, each with its namespace if its kind is namespaced. A manifest that does not parse counts as empty;
+    /// it was rejected before. Large manifests are parsed on the compute pool, which must not refuse them, because the objects are
+    /// already deployed.
     pub(crate) async fn record_objects(
         &self,
         namespace: &str,

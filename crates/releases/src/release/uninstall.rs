@@ -1,7 +1,7 @@
 //! Deletion of a release: uninstalls it with its identity, then removes the finalizer.
 //!
-//! Invariant: the finalizer is removed only when nothing is left of the release, or when what is left is meant to stay. A namespace that
-//! is being deleted takes everything in it along, including Helm's records; objects outside it are listed in the status.
+//! Invariant: the finalizer is removed only when no object of the release remains, or when the remaining objects are meant to stay. The
+//! deletion of a namespace deletes everything in it, including Helm's records; objects outside it are listed in the status.
 //!
 //! If an administrator forces the deletion ([`FORCE_DELETE_ANNOTATION`]), no hook runs, and objects that cannot be removed are left and
 //! reported. The identity stays that of the release, never the administrator's: content that a tenant wrote into a record must not gain
@@ -244,7 +244,7 @@ impl ReleaseController {
         std::future::pending::<()>().await;
     }
 
-    /// Removes as many objects as possible and all Helm records, and reports what is left.
+    /// Removes as many objects as possible and all Helm records, and reports the remaining objects.
     async fn force_remove(
         &self,
         pass: &ReleaseContext<'_>,
@@ -256,7 +256,7 @@ impl ReleaseController {
         let deployer = identity::deployer_identity(&pass.key.namespace);
         let how = RemoveOptions { ownership: Some(release_ownership(pass)), ..RemoveOptions::default() };
         let target = self.release_target(pass, &deployer);
-        // Failures show up in what is left.
+        // Objects that could not be removed are in the event.
         drop(kube_apply::remove::remove(&target, known, &how, &NoProgress).await);
         self.publish_force_event(pass, identity, known, &error.to_string()).await;
         let storage = self.helm_factory.storage(&self.clients, &pass.key.namespace);
@@ -267,7 +267,7 @@ impl ReleaseController {
         self.delete_stale_lease(pass).await
     }
 
-    /// Writes an event: what was forced, and what is left.
+    /// Publishes an event with the error and the remaining objects.
     async fn publish_force_event(
         &self,
         pass: &ReleaseContext<'_>,

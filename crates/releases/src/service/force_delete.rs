@@ -1,7 +1,8 @@
 //! Forced deletion of a release: no hook runs, and objects that cannot be removed are left and reported.
 //!
-//! Requires the permission to remove the whole namespace ([`Capability::ManageNamespaces`]): the caller has to clean up what is left. The
-//! controller performs the deletion (`crate::release::uninstall`); this module requests it, waits, and lists what is left.
+//! Requires the permission to remove the whole namespace ([`Capability::ManageNamespaces`]): the caller has to clean up the remaining
+//! objects. The controller performs the deletion (`crate::release::uninstall`); this module requests it, waits, and lists the remaining
+//! objects.
 
 use std::time::Duration;
 

@@ -218,7 +218,7 @@ impl Releases {
             values,
             ..InstallRequest::default()
         };
-        // Any user who may write Secrets there can have forged the record: it runs as the deployer until it is upgraded.
+        // Any user with write access to Secrets there can have forged the record: the release runs as the deployer until it is upgraded.
         self.install_as(actor, &source, wanted, RunAs::default()).await
     }
 }

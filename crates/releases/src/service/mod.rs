@@ -14,13 +14,13 @@
 //! * [`packages`]: uploaded chart archives.
 //! * [`versions`]: values and options of each request version.
 //! * [`install`], [`update`], [`plan`]: install, update, dry run.
-//! * [`force_delete`], [`orphans`]: forced deletion, and what it leaves behind.
+//! * [`force_delete`], [`orphans`]: forced deletion, and the objects it leaves behind.
 //! * [`immediate_actions`]: restart, test, adopt.
 //! * [`operation`]: progress of an operation.
 //! * [`get`], [`diff`], [`drift`], [`resources`]: reads, diffs, drift, objects.
 //! * [`logs`], [`log_stream`]: logs and log streams.
 //! * [`view`]: the release as callers see it.
-//! * [`error`], errors.
+//! * [`error`]: errors.
 
 pub mod diff;
 pub mod drift;
@@ -171,7 +171,7 @@ impl Releases {
     }
 }
 
-/// The user as whom the release will run.
+/// The user that the release will run as.
 fn run_as(actor: &Actor) -> Result<RunAs, Error> {
     match &actor.principal {
         Principal::User { id, uid, .. } => {

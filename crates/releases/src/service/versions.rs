@@ -204,9 +204,9 @@ impl Releases {
         }
     }
 
-    /// Deletes versions beyond the history limit, except those of a revision in the history: a rollback restores those, however many
-    /// versions without a revision follow. The status lists the revisions. Labels of Helm records are ignored, because tenants write
-    /// them.
+    /// Deletes versions beyond the history limit, except versions with a revision in the history: a rollback restores those,
+    /// regardless of the number of later versions without a revision. The status lists the revisions. Labels of Helm records are
+    /// ignored, because tenants write them.
     pub(super) async fn prune_versions(&self, request: &HelmRequest) -> Result<(), Error> {
         let (spec, name) = (&request.spec, request.name_any());
         let newest = spec.version;

@@ -32,7 +32,7 @@ fn bytes_below(value: &Data, pointer: usize) -> usize {
             sum.saturating_add(bytes_below(value, pointer.saturating_add(key.len()).saturating_add(1)))
         }),
         Data::List(items) if !items.is_empty() => {
-            // Room for the digits of an index.
+            // Capacity for the digits of an index.
             items
                 .iter()
                 .fold(0_usize, |sum, item| sum.saturating_add(bytes_below(item, pointer.saturating_add(8))))

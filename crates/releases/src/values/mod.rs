@@ -339,7 +339,7 @@ impl<'a> ValuesBuilder<'a> {
         }
     }
 
-    /// Reserves memory for the texts so far and for `more`, minus what is reserved already.
+    /// Reserves memory for the texts so far and for `more`, minus the memory that is already reserved.
     fn ensure_reserved(&mut self, more: usize) -> Result<(), LoadValuesError> {
         let needed = self.bytes.saturating_mul(PARSED_FACTOR).saturating_add(more);
         let missing = needed.saturating_sub(self.reserved);

@@ -22,7 +22,7 @@ use super::{
 const MAX_INLINE_BYTES: usize = 8 << 10;
 /// Time limit for the values of one release.
 const MERGE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Copies of parsed values: in the operation, in the record that it builds, and in the one that it writes.
+/// Copies of parsed values: in the operation, in the record that it builds, and in the record that it writes.
 const VALUES_COPIES: usize = 3;
 /// Memory of a mask: `ENCODED_FORMS_FACTOR` bytes per byte of text for the encoded forms, and `AUTOMATON_FACTOR` bytes per byte of
 /// forms, of which at most `MAX_AUTOMATON_BYTES` count.
@@ -30,7 +30,7 @@ const ENCODED_FORMS_FACTOR: usize = 12;
 const AUTOMATON_FACTOR: usize = 40;
 const MAX_AUTOMATON_BYTES: usize = 1 << 20;
 
-/// The values of a release and what is derived from them.
+/// The values of a release and data derived from them.
 pub struct ResolvedValues {
     pub values: Arc<Members>,
     pub hash: String,

@@ -1,4 +1,4 @@
-//! Configuration files, environment and flags: what is read, refused and printed.
+//! Configuration files, environment and flags: values that are read, refused and printed.
 
 use super::*;
 

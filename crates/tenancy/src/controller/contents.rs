@@ -1,9 +1,9 @@
 //! Removal of objects that the platform keeps for a workspace outside of its namespaces: requests, values, repositories,
 //! credentials, packages, tokens.
 //!
-//! Each step reads the cluster, deletes by UID and is idempotent. Finalizers of requests and releases uninstall what a release
-//! created in the cluster. A namespace waits [`UNINSTALL_GRACE`] for that; in a namespace that is being deleted the finalizer of a
-//! release is removed in any case. The workspace itself remains until all of it is deleted.
+//! Each step reads the cluster, deletes by UID and is idempotent. Finalizers of requests and releases uninstall the objects that a
+//! release created in the cluster. A namespace waits [`UNINSTALL_GRACE`] for that; in a namespace that is being deleted the
+//! finalizer of a release is removed in any case. The workspace itself remains until all of it is deleted.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -151,7 +151,7 @@ impl TenancyController {
         }
     }
 
-    /// Deletes these objects by UID. Returns those that a finalizer retains.
+    /// Deletes these objects by UID. Returns the objects that a finalizer retains.
     async fn delete_all<K>(
         &self,
         api: &Api<K>,

@@ -248,7 +248,7 @@ impl TenancyController {
         Ok(())
     }
 
-    /// Removes our finalizer and keeps those of others.
+    /// Removes our finalizer and keeps all others.
     async fn remove_finalizer<K>(&self, object: &K, finalizer: &str) -> Result<(), ReconcileError>
     where
         K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>

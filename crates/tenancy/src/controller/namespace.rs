@@ -77,7 +77,7 @@ pub struct NamespaceMeta {
     /// The label of the account whose budgets it uses.
     pub account: Box<str>,
     pod_security: Box<str>,
-    /// The labels of what an administrator allows in the workspace.
+    /// The labels for the exceptions that an administrator allows in the workspace.
     allowances: Vec<Box<str>>,
     is_terminating: bool,
 }
@@ -103,7 +103,7 @@ impl NamespaceMeta {
         }
     }
 
-    /// Whether the labels are those of `wanted`.
+    /// Whether the labels equal the labels of `wanted`.
     pub fn has_labels_of(&self, wanted: &Namespace) -> bool {
         let wanted = Self::from_namespace(wanted);
         (&self.workspace, &self.tenant, &self.account, &self.pod_security, &self.allowances)

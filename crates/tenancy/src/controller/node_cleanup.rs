@@ -72,7 +72,7 @@ impl TenancyController {
         Ok(())
     }
 
-    /// The names of this account's nodes: recorded ones, present ones with its label, and those of older nodes.
+    /// The names of this account's nodes: names in the status, names of existing nodes with its label, and recorded names of older nodes.
     async fn node_names(&self, user: &User, id: &UserId) -> Result<Vec<String>, ReconcileError> {
         let recorded = user.status.clone().unwrap_or_default().joined;
         let (_, names) = self.get_node_names().await?;

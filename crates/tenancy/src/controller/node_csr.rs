@@ -47,8 +47,8 @@ impl PendingCsr {
     }
 }
 
-/// Whether the request is pending and of a kind that this controller decides on. A renewal may be of a node of no account, which
-/// only the node names tell.
+/// Whether the request is pending and of a kind that this controller decides on. A renewal may be for a node without an account;
+/// only the node names show this.
 fn is_handled_here(csr: &CertificateSigningRequest) -> bool {
     (node_csr::is_from_join_token(csr) || node_csr::renewing_node(csr).is_some())
         && !node_csr::is_decided(csr)
@@ -146,7 +146,7 @@ impl TenancyController {
         Ok(())
     }
 
-    /// Decides on a node's certificate renewal. Requests of nodes of no account are left to other approvers.
+    /// Decides on a node's certificate renewal. Requests of nodes without an account are left to other approvers.
     async fn reconcile_renewal(
         &self,
         csr: &CertificateSigningRequest,

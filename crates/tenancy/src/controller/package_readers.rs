@@ -67,7 +67,7 @@ impl TenancyController {
     }
 
     /// The packages that requests, their stored versions and releases refer to. Tenants write the spec of a release: it counts only in
-    /// namespaces of no workspace.
+    /// namespaces outside all workspaces.
     async fn referenced_packages(&self) -> Result<BTreeSet<String>, ReconcileError> {
         let all = ListParams::default();
         let requested = |request: HelmRequest| Some(request.spec.chart.package);

@@ -26,7 +26,7 @@ pub struct PartialObject {
 }
 
 impl PartialObject {
-    /// A top-level field, of those that are watched.
+    /// Returns a top-level field, if it is watched.
     pub fn field(&self, name: &str) -> Option<&Value> {
         match name {
             "spec" => self.spec.as_ref(),

@@ -288,7 +288,7 @@ impl TenancyController {
         Ok(())
     }
 
-    /// Removes the namespaces that the spec no longer lists. Returns those that still exist, and the requeue delay.
+    /// Removes the namespaces that the spec no longer lists. Returns the namespaces that still exist, and the requeue delay.
     async fn remove_unlisted_namespaces(
         &self,
         workspace: &Workspace,

@@ -1,11 +1,11 @@
 //! The Secret that OpenYurt's node proxy (yurthub) reads from its account's namespace. It holds the token of the ServiceAccount
 //! `default`, with which the proxy replaces the tokens of `kube-system` pods on that node.
 //!
-//! Kubernetes no longer creates such Secrets by itself. The Secret is created before the proxy gets its certificate, and is deleted with
-//! the namespace.
+//! Kubernetes no longer creates such Secrets automatically. The Secret is created before the proxy gets its certificate, and is deleted
+//! with the namespace.
 //!
-//! Invariant: this grants no rights. The ServiceAccount gets none here, and anyone who may write Secrets in the namespace could create
-//! the same Secret.
+//! Invariant: this grants no rights. The ServiceAccount gets none here, and every user with write access to Secrets in the namespace
+//! could create the same Secret.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;

@@ -60,7 +60,7 @@ pub struct Account {
     pub valid_days: i64,
     pub max_nodes: i64,
     pub nodes: i64,
-    /// Nodes that were granted to the account, including those that have not reported yet.
+    /// Nodes that were granted to the account, including nodes that have not reported yet.
     pub joined: Vec<JoinedNode>,
     pub created: Timestamp,
     /// Whether the id is in the status, or only in the annotation of a new account.

@@ -9,8 +9,8 @@
 //! as that user, so tenants can neither change nor create one. Nor do tenants write the status of any release: it decides which Helm
 //! records are trusted.
 //!
-//! `longshore-nodes`: a tenant's pods run on nodes of no tenant and on the tenant's own. The namespace decides, whichever client creates
-//! the pod (mostly a controller on behalf of a tenant).
+//! `longshore-nodes`: a tenant's pods run on nodes without a tenant and on the tenant's own. The namespace decides, whichever client
+//! creates the pod (mostly a controller on behalf of a tenant).
 //!
 //! Elsewhere: what nodes themselves may write ([`super::nodes`]).
 

@@ -1,4 +1,4 @@
-//! Admission policies for the approval of certificate requests: only the platform approves those of tenants' nodes and of join tokens.
+//! Admission policies for the approval of certificate requests: only the platform approves requests of tenants' nodes and of join tokens.
 //!
 //! kubeadm binds `system:certificates.k8s.io:certificatesigningrequests:selfnodeclient` to the group `system:nodes`, so
 //! kube-controller-manager approves the renewals of every node: a tenant's node could renew its certificate forever, even after its

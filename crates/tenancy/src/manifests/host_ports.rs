@@ -92,7 +92,7 @@ fn every_container(test: &str) -> String {
     all.join(" && ")
 }
 
-/// The field is unset or passes in the security context of the pod and in those of all containers.
+/// The field is unset or passes in the security contexts of the pod and of all containers.
 fn every_context(path: &str, test: &str) -> String {
     let of_pod = unset_or("object.spec", &format!("securityContext.{path}"), test);
     let of_containers = every_container(&unset_or("c", &format!("securityContext.{path}"), test));

@@ -328,8 +328,8 @@ fn event_validations() -> Value {
     ])
 }
 
-/// CEL: every text of an Event is bounded, as Kubernetes does not limit those of the core group. Kubelets name Events after their object,
-/// so the name tells which node an Event is about.
+/// CEL: limits every text of an Event, because Kubernetes does not limit the texts of Events of the core group. Kubelets name Events
+/// after their object, so the name identifies the node of an Event.
 fn bounded_event() -> String {
     let within = |parent: &str, key: &str, most: usize| {
         let field = format!("object{parent}.{key}");

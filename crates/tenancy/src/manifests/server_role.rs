@@ -31,8 +31,8 @@ const CLUSTER_RULES: &[RuleRow] = &[
     // Requests, releases and charts. Tenants write releases too; the others are owned by the platform.
     ("longshore.dev",             &["helmpackages", "helmreleases", "helmrepos", "helmrequests"],  ALL_VERBS),
     ("longshore.dev",             &["helmpackages/status", "helmreleases/status", "helmrepos/status", "helmrequests/status"], &["get", "update", "patch"]),
-    // Helm's records are Secrets beside the release, and a Lease serialises the work on it. The right to bind the roles below implies
-    // access to the Secrets of workspaces anyway.
+    // Helm's records are Secrets in the namespace of the release, and a Lease serialises the work on it. The right to bind the roles
+    // below implies access to the Secrets of workspaces anyway.
     ("",                          &["secrets"],                                                    ALL_VERBS),
     ("coordination.k8s.io",       &["leases"],                                                     ALL_VERBS),
     // Readiness of a release's objects.

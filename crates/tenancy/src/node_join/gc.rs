@@ -21,7 +21,7 @@ impl Tenancy {
         self.prune_node_names().await
     }
 
-    /// Deletes expired join tokens, and those of accounts that do not exist.
+    /// Deletes join tokens that have expired or whose account does not exist.
     async fn delete_stale_join_tokens(&self) -> Result<(), Error> {
         let (tokens, now) = (token::api(self.0.clients.platform()), self.0.clock.now());
         let over = |secret: Secret| {

@@ -140,7 +140,7 @@ impl NodeCsr {
         }
     }
 
-    /// Node and program that the certificate is for. The subject must match exactly what the program requests.
+    /// Node and program that the certificate is for. The subject must be exactly the one that the program requests.
     pub fn node_and_program(&self, namespace: &str) -> Option<(&str, NodeProgram)> {
         let subject = self.subject.as_ref().filter(|subject| !subject.has_other_names)?;
         let name = subject.name.strip_prefix(NODE_USER_PREFIX).filter(|name| is_node_name(name))?;
@@ -163,7 +163,7 @@ impl NodeCsr {
         self.expiration_seconds.is_none_or(|seconds| i64::from(seconds) <= MAX_CERTIFICATE_LIFETIME.as_secs())
     }
 
-    /// Whether the usages are exactly those of a node's client certificate.
+    /// Whether the usages are exactly the usages of a node's client certificate.
     pub fn has_client_usages(&self) -> bool {
         let usages: Vec<&str> = self.usages.iter().map(String::as_str).collect();
         matches!(

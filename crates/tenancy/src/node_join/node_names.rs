@@ -58,7 +58,7 @@ impl NodeNameRegistry {
         older.or_else(|| owner_by_prefix(name))
     }
 
-    /// Whether the name is that of an older node.
+    /// Whether the name belongs to an older node.
     pub fn is_legacy(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }

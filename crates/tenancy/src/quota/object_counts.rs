@@ -1,7 +1,7 @@
 //! Object counts: how many objects of each kind a namespace of a workspace may have.
 //!
 //! [`OBJECT_COUNT_LIMITS`] has a row for every kind that a workspace role may create, so that storage is bounded; a test derives the kinds
-//! from the roles. The counts are a separate ResourceQuota in each namespace, beside the one with the namespace's share of the
+//! from the roles. The counts are a separate ResourceQuota in each namespace, in addition to the one with the namespace's share of the
 //! workspace's quota. The counts omit resource names that the workspace's quota contains: so an administrator sets another limit.
 
 use super::ResourceQuantities;
@@ -42,7 +42,7 @@ fn count_resource_name(group: &str, resource: &str) -> String {
     if group.is_empty() { format!("count/{resource}") } else { format!("count/{resource}.{group}") }
 }
 
-/// The counts of a namespace. `quota` is that of its workspace.
+/// The counts of a namespace. `quota` is its workspace's quota.
 pub(crate) fn count_limits(quota: &ResourceQuantities) -> ResourceQuantities {
     let rows = OBJECT_COUNT_LIMITS
         .iter()

@@ -186,8 +186,8 @@ fn load_quietly(path: &Path, profile: Profile) -> Result<Chart, String> {
     Ok(helm_host::load_without_detection(path, profile).map_err(|error| error.to_string())?.chart)
 }
 
-/// Packs dependencies from other folders into `charts/`, checks those already there, and deletes archives that are not
-/// dependencies. Versions become those of the packed charts.
+/// Packs dependencies from other folders into `charts/`, checks the dependencies that are already there, and deletes
+/// all other archives. Sets the versions of the dependencies to the versions of the packed charts.
 fn populate_charts_folder(
     path: &Path,
     dependencies: &mut [Dependency],

@@ -1,7 +1,7 @@
 //! `longshore repo`: manages chart repositories.
 //!
-//! Repositories are those of the platform if the user is signed in (`on_platform`), otherwise, or with `--local`, those of
-//! this machine.
+//! If the user is signed in (`on_platform`), it manages the platform's repositories; otherwise, or with `--local`, the
+//! repositories of this machine.
 
 mod add;
 mod index;

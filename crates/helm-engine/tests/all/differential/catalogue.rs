@@ -1,11 +1,11 @@
-//! Function signatures for the generator: argument and result sorts.
+//! Function signatures for the generator: kinds of arguments and results.
 //!
-//! A letter is a sort of value: `s` string, `i` integer, `w` small non-negative integer, `n` any number, `b` boolean,
-//! `l` list, `L` list of strings, `d` map, `a` anything, `k` key, `t` time, `V` version. Strings with a meaning are
-//! `r` (regular expressions), `v` and `c` (versions and constraints), `F` (formats), `y`, `j` and `m` (YAML, JSON,
-//! TOML), `p` (paths), `u` (URLs), `e` (encoded), `o` (time layouts), `D` (durations), `z` (time zones), `T` (type
-//! names). `M` is a valid time and `X` a valid duration: invalid ones would be replaced by the current time. A
-//! trailing star: the last argument may be repeated or omitted.
+//! Each letter is a kind of value: `s` any string, `i` integer, `w` small non-negative integer, `n` any number, `b`
+//! boolean, `l` list, `L` list of strings, `d` map, `a` anything, `k` key, `t` time, `V` version. Strings in a certain
+//! syntax are `r` (regular expression), `v` and `c` (version and constraint), `F` (format), `y`, `j` and `m` (YAML,
+//! JSON, TOML), `p` (path), `u` (URL), `e` (encoded), `o` (time layout), `D` (duration), `z` (time zone), `T` (type
+//! name). `M` and `X` are a time and a duration that always parse. An invalid one would become the current time, which
+//! is not reproducible. `*`: the last argument is variadic.
 
 pub type FunctionSignature = (&'static str, &'static str, char);
 
@@ -70,7 +70,7 @@ pub const FUNCTIONS: &[FunctionSignature] = &[
     ("mustToToml", "d", 's'), ("fromToml", "m", 'd'),
 ];
 
-/// Functions missing in Helm 3, where a template that uses one fails without further checks.
+/// Functions that only Helm 4 has. The generator picks them rarely, because Helm 3 rejects the whole template.
 pub const HELM_4: &[&str] = &[
     "durationDays",
     "durationMilliseconds",
@@ -100,7 +100,7 @@ pub const EXCLUDED: &[(&str, &[&str])] = &[
     ("the generator has its own way with them", &["include", "tpl"]),
 ];
 
-/// Literals and paths of each sort.
+/// Literals, paths and short expressions that yield a value of this kind.
 #[rustfmt::skip]
 pub fn leaves(sort: char) -> &'static [&'static str] {
     match sort {

@@ -54,7 +54,7 @@ pub fn decode(text: &[u8]) -> Option<PemBlock> {
     }
 }
 
-/// `inside` is the text from the label to the last line break; `after` is the text after `-----END `.
+/// Parses one block. `inside` is the text from the label to the last line break; `after` is the text after `-----END `.
 fn block(inside: &[u8], after: &[u8]) -> Option<PemBlock> {
     let (first, mut inside) = split_line(inside);
     let label = first.strip_suffix(DASHES)?;

@@ -1,7 +1,7 @@
 //! Cost estimate of a search with an expression.
 //!
 //! A search usually costs one table lookup per character. The lazy DFA builds this table from sets of NFA states. Some expressions
-//! have so many such sets that the table does not help; every state is then visited for each character.
+//! have too many such sets for the table to help; every state is then visited for each character.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 

@@ -1,8 +1,8 @@
 //! Translation of Go's regular expression syntax to that of the `regex` crate.
 //!
-//! The translation follows Go's parser step by step, because that parser decides what is an error, its message, and the part of the
-//! expression that is reported. Flags in the output never extend beyond one character or class, so the result does not depend on
-//! flag scoping in the `regex` crate.
+//! The translation follows Go's parser step by step, because that parser determines which expressions are errors, their messages,
+//! and the part of the expression that is reported. Flags in the output never extend beyond one character or class, so the result
+//! does not depend on flag scoping in the `regex` crate.
 
 use super::class::perl;
 use super::tokens::{counted, escape};

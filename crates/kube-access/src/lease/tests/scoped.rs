@@ -38,7 +38,7 @@ async fn lease_is_deleted_after_operation() {
     };
     assert!(world.election(cut.clone()).run_scoped(Duration::ZERO, work).await.unwrap().unwrap());
     assert!(is_lease_deleted(&world).await);
-    // The Lease was changed meanwhile, as by a late renewal.
+    // The Lease is changed during the work, as by a late renewal.
     let work = async || world.patch(json!({"metadata": {"labels": {"seen": "by-a-person"}}})).await;
     world.election(cut.clone()).run_scoped(Duration::ZERO, work).await.unwrap().unwrap();
     assert!(is_lease_deleted(&world).await);
@@ -78,7 +78,7 @@ async fn lease_of_dead_holder_is_taken_over_within_20_seconds() {
     assert!(is_lease_deleted(&world).await);
 }
 
-/// A standby candidate has observed the Lease meanwhile.
+/// A standby candidate has observed the Lease since it was acquired.
 #[tokio::test(start_paused = true)]
 async fn lease_of_dead_holder_is_taken_over_immediately_when_observed() {
     let (world, _line, cut) = connected_harness().await;

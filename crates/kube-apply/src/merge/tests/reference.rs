@@ -36,7 +36,7 @@ fn merge_maps(
         merged.remove(key);
     }
     for (key, value) in new {
-        // A null removes the field, whoever set it.
+        // A null removes the field, regardless of its owner.
         if value.is_null() {
             merged.remove(key);
             continue;

@@ -1,6 +1,6 @@
 //! The checks of the levels `baseline` and `restricted`: one function per check, in two tables.
 //!
-//! Each check has a minimum version. Messages and order are those of Kubernetes.
+//! Each check has a minimum version. Messages and order match Kubernetes.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ pub(super) fn baseline(pod: &Value, minor: u32) -> Vec<Violation> {
     BASELINE.iter().filter_map(|(_, check)| check(pod, minor)).collect()
 }
 
-/// The checks of `baseline` without those that a stricter one of the same name replaces, then the stricter checks.
+/// The checks of `baseline`, except checks that a stricter one of the same name replaces, then the stricter checks.
 pub(super) fn restricted(pod: &Value, minor: u32) -> Vec<Violation> {
     let replaced = |name: &str| match name {
         "capabilities" => minor >= 22,

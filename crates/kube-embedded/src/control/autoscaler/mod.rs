@@ -101,7 +101,7 @@ async fn get_scale(context: &Context, hpa: &Autoscaler, namespace: &str) -> Resu
     })
 }
 
-/// Returns all autoscalers of the pods of this one's target, if there are several.
+/// Returns all autoscalers whose targets share pods with this target, if there are several.
 async fn conflicting_autoscalers(context: &Context, object: &Object, own: &Value) -> Vec<String> {
     let all = context.store.list(AUTOSCALERS, Some(&object.namespace)).objects;
     let mut names = Vec::new();

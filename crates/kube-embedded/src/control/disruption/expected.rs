@@ -29,8 +29,8 @@ struct OwnedObject {
     metadata: Meta,
 }
 
-/// Computes what a budget requires for these pods. If a controller of the pods has no scale, only an absolute `minAvailable`
-/// works; otherwise the error is the message.
+/// Computes how many of these pods a budget expects and requires. If a controller of the pods has no scale, only an absolute
+/// `minAvailable` works; otherwise the error is the message.
 pub async fn expected_pods(
     context: &Context,
     spec: &BudgetSpec,

@@ -72,7 +72,7 @@ impl Service {
         !pod.spec.hostname.is_empty() && pod.spec.subdomain == self.metadata.name
     }
 
-    /// Returns the ports of a pod for this Service, without those that the pod does not have.
+    /// Returns the ports of a pod for this Service, without named ports that the pod does not have.
     pub fn endpoint_ports(&self, pod: &Pod) -> Vec<Port> {
         let named = container_ports(pod);
         let ports = self.spec.ports.iter().take(MAX_PORTS).filter_map(|port| {

@@ -56,7 +56,7 @@ pub struct EndpointConditions {
     pub terminating: Option<bool>,
 }
 
-/// The target of an endpoint: a pod, or what a client wrote into an `Endpoints` object.
+/// The target of an endpoint: a pod, or the object that a client named in an `Endpoints` object.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TargetRef {

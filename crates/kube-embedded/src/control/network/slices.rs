@@ -205,7 +205,7 @@ fn trigger_time(service: &Service, pods: &[Arc<Object>], slices: &[Arc<Object>])
     turned.min()
 }
 
-/// The labels of a slice: those of the Service, and those by which the slice is found.
+/// The labels of a slice: the labels of the Service, and the labels by which the slice is found.
 fn labels(service: &Service) -> BTreeMap<String, String> {
     let mut labels = own_labels(&service.metadata.labels);
     if service.is_headless() {

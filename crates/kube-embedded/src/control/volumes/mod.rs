@@ -44,7 +44,7 @@ pub(crate) fn provisioned_name(claim_uid: &str) -> String {
     format!("pvc-{claim_uid}")
 }
 
-/// The claims that a pod uses, by name, including those of its ephemeral volumes.
+/// The claims that a pod uses, by name, including the claims of its ephemeral volumes.
 fn used_claims(pod: &Pod) -> impl Iterator<Item = String> {
     pod.spec.volumes.iter().filter_map(|volume| {
         let named = volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);

@@ -51,8 +51,8 @@ pub fn template_patch(template: &Value) -> Value {
     json!({"spec": {"template": template}})
 }
 
-/// The hash in a revision's name. For StatefulSets it equals that of Kubernetes: of the patch in Go's
-/// JSON encoding, and of the number of collisions.
+/// The hash in a revision's name. For StatefulSets it equals Kubernetes' value: of the patch in Go's JSON encoding, and
+/// of the number of collisions.
 pub fn hash(data: &Value, collisions: i64) -> String {
     // An alphabet that cannot form words.
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";

@@ -150,7 +150,7 @@ impl StructuralValidator {
         }
     }
 
-    /// Validates the restricting keywords of a node.
+    /// Validates `anyOf`, `allOf`, `oneOf`, `not` and `pattern` of a schema.
     fn restrictions(
         &mut self,
         node: &Value,
@@ -220,7 +220,7 @@ impl StructuralValidator {
         }
     }
 
-    /// Checks that every restricted field is also specified in the structure.
+    /// Checks that every field inside `allOf`, `anyOf`, `oneOf` or `not` is also specified outside them.
     fn completeness(&mut self, node: &Value, structure: &Value, at: &Path, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
             return;
@@ -264,7 +264,7 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// Whether a schema of the root's `metadata` restricts more than names.
+/// Whether the root's `metadata` schema constrains anything but `name` and `generateName`.
 fn restricts_more_than_names(metadata: &Map<String, Value>) -> bool {
     let only_names = metadata
         .get("properties")

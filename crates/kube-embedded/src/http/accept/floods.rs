@@ -1,7 +1,7 @@
 //! Known attacks on HTTP/2 and HTTP/1, frame by frame over TCP.
 //!
 //! Each test asserts that the connection is ended or answered with 4xx, that the number of running requests stays bounded and
-//! returns to zero, and that another client is served meanwhile.
+//! returns to zero, and that another client is served during the attack.
 
 use bytes::Bytes;
 use http::StatusCode;

@@ -212,7 +212,7 @@ fn validate_ip_block(block: &PathValue, known: &HashSet<&str>, errs: &mut FieldE
     }
 }
 
-/// Drops a legacy field that is not accepted any more.
+/// Drops a legacy field that is no longer accepted.
 fn drop_deprecated_topology(slice: &mut Value, old: Option<&Value>) {
     if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
         return;

@@ -1,4 +1,4 @@
-//! CronJobs. Their template gets the defaults of a pod, but not those of a Job.
+//! CronJobs. Their template gets the defaults of a pod, but not the defaults of a Job.
 
 use serde_json::{Value, json};
 

@@ -51,8 +51,8 @@ fn default(job: &mut Value) {
     default_if_absent(spec, "podReplacementPolicy", replacement);
     default_if_absent(spec, "manualSelector", false);
     default_spec(spec);
-    // A Job without labels gets those of its pods. Before it has a selector, `prepare_for_create` does that, because the
-    // generated labels then belong to the Job as well.
+    // A Job without labels gets the labels of its pods. Before it has a selector, `prepare_for_create` does that,
+    // because the generated labels then belong to the Job as well.
     if spec.get("selector").is_some_and(Value::is_object) {
         defaults::labels_from_template(job, "spec.template");
     }

@@ -1,4 +1,4 @@
-//! Rules of the kinds that run pods, and of those that limit them.
+//! Rules of the kinds that run pods, and of the kinds that limit pods.
 //!
 //! From the inside out: the parts of a pod (`volume`, `container`, `scheduling`, ...), the pod's spec
 //! and its templates, then one file per controller. Each kind has one row in [`RULES`].

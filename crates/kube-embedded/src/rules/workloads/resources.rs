@@ -224,7 +224,7 @@ pub fn aggregate(spec: &PathValue, list: &str, name: &str) -> Option<(Quantity, 
     Some((most, words))
 }
 
-/// Pod-level resources, which must be at least those of the containers.
+/// Validates pod-level resources, which must be at least the resources of the containers.
 pub fn validate_pod(spec: &PathValue, errs: &mut FieldErrors) {
     let resources = spec.get("resources");
     if !resources.exists() {

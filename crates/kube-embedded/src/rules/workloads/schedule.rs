@@ -1,4 +1,4 @@
-//! Cron schedules: parser with the error messages of the one in Kubernetes, and the next scheduled time.
+//! Cron schedules: parser with the error messages of Kubernetes, and the next run time.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -31,9 +31,9 @@ const DESCRIPTORS: &[(&str, &str)] = &[
     ("@midnight", "0 0 * * *"),
     ("@hourly", "0 * * * *"),
 ];
-/// Set in a field that is `*`.
+/// Marks a field given as `*` or `?`.
 const STAR_BIT: u64 = 1 << 63;
-/// A schedule without any time for this many years counts as never.
+/// `next_after` gives up after this many years.
 const MAX_SEARCH_YEARS: i16 = 5;
 
 /// A parsed schedule.
@@ -44,7 +44,7 @@ pub enum Schedule {
     Every(SignedDuration),
 }
 
-/// Whether a schedule is valid; `Err` is the message.
+/// Validates a schedule. The error is Kubernetes' message.
 pub fn check(schedule: &str) -> Result<(), String> {
     Schedule::parse(schedule, TimeZone::UTC).map(drop)
 }
@@ -125,7 +125,7 @@ fn matches_day(bits: &[u64; 5], date: Date) -> bool {
     if (bits[2] | bits[4]) & STAR_BIT != 0 { month && week } else { month || week }
 }
 
-/// UTC and Local have exactly these names in Go; all others are looked up as written.
+/// Whether Go accepts this non-empty time zone name. Names are case-sensitive.
 pub fn is_time_zone(name: &str) -> bool {
     !name.is_empty() && time_zone(name).is_some()
 }
@@ -185,7 +185,7 @@ fn parse_duration(text: &str) -> Option<SignedDuration> {
     SignedDuration::try_from_secs_f64(signed).ok().filter(|_| fits)
 }
 
-/// The bits of a range.
+/// Parses a range such as `1-5/2` into a bit set.
 fn parse_range(expr: &str, bounds: &FieldBounds) -> Result<u64, String> {
     let parts: Vec<_> = expr.split('/').collect();
     let ends: Vec<_> = parts[0].split('-').collect();
@@ -234,7 +234,7 @@ fn parse_range(expr: &str, bounds: &FieldBounds) -> Result<u64, String> {
     Ok(bits)
 }
 
-/// A number, or a name for one; the first name means `first`.
+/// Parses a number or a name such as `jan`; `names[0]` stands for `first`.
 fn parse_number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
     if let Some(at) = names.iter().position(|name| text.eq_ignore_ascii_case(name)) {
         return Ok(first + at as u64);

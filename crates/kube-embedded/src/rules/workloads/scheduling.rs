@@ -97,7 +97,7 @@ fn validate_pod_affinity_term(term: &PathValue, errs: &mut FieldErrors) {
     check::text(&key, check::qualified_name, errs);
 }
 
-/// `matchLabelKeys` and `mismatchLabelKeys` beside a `labelSelector`.
+/// Validates `matchLabelKeys` and `mismatchLabelKeys` together with a `labelSelector`.
 fn validate_label_keys(term: &PathValue, errs: &mut FieldErrors) {
     let selector = term.get("labelSelector");
     let (matching, mismatching) = (term.get("matchLabelKeys"), term.get("mismatchLabelKeys"));

@@ -177,7 +177,7 @@ impl Kubelet {
         given.map(|address| address.to_string())
     }
 
-    /// Resolves what the pod needs on its node. A missing object wakes the pod when it is created.
+    /// Resolves the references of the pod to other objects. A missing object wakes the pod when it is created.
     fn resolve_environment(
         &self,
         context: &Context,

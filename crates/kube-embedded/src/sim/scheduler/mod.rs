@@ -4,7 +4,7 @@
 //! a node, a claim, or a deleted pod.
 //!
 //! Modules:
-//! - `snapshot`: snapshot of nodes and what is in use on each
+//! - `snapshot`: snapshot of nodes and the resources in use on each
 //! - `nodes`, `resources`, `volumes`, `pod_affinity`, `spread`: filters and scores of one subject each
 //! - `selection`: combines them and selects a node
 //!

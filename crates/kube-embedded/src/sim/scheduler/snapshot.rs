@@ -1,4 +1,4 @@
-//! The scheduler's snapshot of the cluster: the nodes, and what is in use on each.
+//! The scheduler's snapshot of the cluster: the nodes, and the resources in use on each.
 //!
 //! It is updated by events of pods and nodes, and by the scheduler's own decisions before they are written, so that
 //! pods that are decided together do not take the same capacity. Equal pods are counted, not listed.
@@ -36,7 +36,7 @@ pub(super) struct GroupMembers {
 /// Address, protocol and number of a host port in use.
 pub(super) type Port = (String, String, i64);
 
-/// A node, with what is in use on it (kube-scheduler: `NodeInfo`).
+/// A node, with the resources in use on it (kube-scheduler: `NodeInfo`).
 #[derive(Debug, Default)]
 pub(super) struct NodeInfo {
     /// `None` when pods name a node that does not exist.

@@ -67,7 +67,7 @@ async fn delete(store: &Store, key: &Key) {
     }
 }
 
-/// The totals, counted anew from all objects.
+/// The totals, recounted from all objects.
 fn recount(store: &Store) -> BTreeMap<String, u64> {
     let group_of = |namespace: &str| {
         let object = store.get(NAMESPACES, "", namespace)?;

@@ -1,7 +1,7 @@
 //! Field ownership through `/scale`: the parent's replicas field is the Scale's `.spec.replicas`.
 //!
 //! A write to `/scale` runs [`update`](super::update) or [`apply`](super::apply) on the Scale: set the entries of [`to_scale`] on the live
-//! Scale, and afterwards those of [`to_parent`] on the parent.
+//! Scale, and afterwards the entries of [`to_parent`] on the parent.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ fn path_in_version(paths: VersionedPaths<'_>, version: &str) -> Option<Vec<PathE
     Some(path.iter().map(|name| PathElement::field(name)).collect())
 }
 
-/// Converts the parent's `metadata.managedFields` to those of its Scale. Null if no manager owns the replicas.
+/// Converts the parent's `metadata.managedFields` to its Scale's. Null if no manager owns the replicas.
 pub fn to_scale(parent: &Value, paths: VersionedPaths<'_>) -> Value {
     let managed = ManagedFields::decode(parent).unwrap_or_default();
     let owns = |entry: &ManagedFieldsEntry| {

@@ -132,7 +132,7 @@ fn difference(
     Ok(ctx.reset_filter.filter_difference(&compare(node, old, new)?))
 }
 
-/// Adapts entries to schema changes, and drops those of versions that are no longer served.
+/// Adapts entries to schema changes, and drops entries of versions that are no longer served.
 fn adapt_entries(ctx: &ApplyContext<'_>, live: &Value, managed: ManagedFields) -> ManagedFields {
     let follow = |mut entry: ManagedFieldsEntry| {
         let root = if entry.api_version == ctx.api_version {

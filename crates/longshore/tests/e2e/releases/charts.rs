@@ -9,7 +9,7 @@ use crate::platform::{PlatformUser, call, until};
 use crate::program::Server;
 use crate::request::send;
 
-/// A chart without workloads: a release of it is active as soon as it is deployed.
+/// A chart without workloads: a release of it is active once it is deployed.
 pub const GREETING: &[(&str, &str)] = &[
     ("Chart.yaml", "apiVersion: v2\nname: greeting\nversion: 1.0.0\n"),
     ("values.yaml", "greeting: hello\nextra: \"\"\n"),

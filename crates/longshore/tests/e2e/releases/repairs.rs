@@ -1,5 +1,5 @@
-//! State that releases must preserve: a rollback restores its whole revision, concurrent changes are not lost, a plan
-//! shows what is then deployed, and concurrent uninstallations all finish.
+//! State that releases must preserve: a rollback restores its whole revision, concurrent changes are not lost, the
+//! deployment matches the plan, and concurrent uninstallations all finish.
 
 use std::collections::BTreeMap;
 

@@ -162,7 +162,7 @@ enum WriteForm {
     NodeStatus,
 }
 
-/// A kind under attack: the path of its collection or Node, who writes it, and a valid object.
+/// A kind under attack: the path of its collection or Node, the client that writes it, and a valid object.
 struct AttackTarget {
     path: String,
     client: kube::Client,

@@ -1,5 +1,5 @@
-//! Small charts and patches that would need gigabytes or hours. Each fails with a message that names its limit, and
-//! other tenants are served.
+//! Small charts and patches that would expand to gigabytes or hours of work. Each fails with a message that names its
+//! limit, and other tenants are served.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::releases::charts::{GREETING, release_body, release_path, upload_chart
 use crate::request::{get, send_body};
 use crate::target::Cluster;
 
-/// Peak memory of the server in a debug build.
+/// Limit of the server's peak memory in a debug build.
 const MAX_MEMORY: u64 = 1 << 30;
 
 /// Files of a chart as (name, content).

@@ -2,7 +2,7 @@
 //! repositories, releases and nodes, and the server is killed with `SIGKILL` during removals.
 //!
 //! After each removal no object carries a removed id or UID, no credential of it is accepted, and no other tenant
-//! reaches or takes over what it had. `MODEL_SEED` selects the run, except for the timing of the kills.
+//! reaches or takes over its objects. `MODEL_SEED` selects the run, except for the timing of the kills.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -247,7 +247,7 @@ impl ModelRun {
                 let is_living = living.contains(workspace_of(&kind.kind, &name, &object));
                 let members = object["spec"]["members"].to_string();
                 let text = searchable_text(&kind.kind, &name, object);
-                // A shared workspace lives on without the account. Its objects keep the id where they record who did something.
+                // A shared workspace continues to exist without the account. Its objects keep the id where they record who did something.
                 let is_history = |trace: &str| {
                     is_living && trace.parse::<domain::ids::UserId>().is_ok() && !members.contains(trace)
                 };
@@ -300,7 +300,7 @@ impl ModelRun {
         }
     }
 
-    /// A tenant does not reach other users' personal namespaces or workspaces of which it is no member.
+    /// A tenant does not reach other users' personal namespaces or workspaces of which it is not a member.
     async fn assert_others_unreachable(&self, seed: u64, person: &PlatformUser, own: &kube::Client) {
         let is_self =
             |tenant: &Option<ModelTenant>| tenant.as_ref().is_some_and(|other| other.person.id == person.id);

@@ -189,7 +189,7 @@ fn assert_forbidden<T: std::fmt::Debug>(what: &str, result: Result<T, kube::Erro
     }
 }
 
-/// A pod outside all workspaces, like those of the cluster operator.
+/// A pod outside all workspaces, such as the cluster operator runs.
 fn operator_pod(name: &str, spec: &Value) -> Pod {
     let mut pod = json!({"metadata": {"name": name}, "spec": spec});
     pod["spec"]["containers"] = json!([{"name": "c", "image": "registry.invalid/x"}]);

@@ -100,7 +100,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     assert_eq!(status.message, format!("there is no package `{package}`"));
     assert!(status.chart.is_none());
 
-    // The quota of one workspace is exhausted, that of another is not.
+    // The quota of one workspace is exhausted, the quota of another is not.
     let mut uploads = Vec::new();
     for n in 0..5 {
         uploads.push(upload(&server, &attacker, large(&format!("filler-{n}"), 8_000_000 + n)).await);

@@ -1,4 +1,4 @@
-//! Storage budgets on the embedded cluster: bytes of all objects in an account's workspaces, including those that the
+//! Storage budgets on the embedded cluster: bytes of all objects in an account's workspaces, including objects that the
 //! platform writes, and bytes of all tenants together.
 
 use futures::StreamExt;

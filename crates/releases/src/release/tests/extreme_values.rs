@@ -44,7 +44,7 @@ async fn hostile_release_does_not_keep_others_from_being_installed() {
         hostile["options"] = json!({"timeout": length, "maxHistory": i64::MAX});
         hostile["remediation"] = json!({"retries": i64::MAX});
         hostile["version"] = json!(i64::MAX);
-        // Objects that the schema rejects harm nobody.
+        // Objects that the schema rejects have no effect.
         let written = stage.create_release(&format!("hostile-{number}"), hostile).await;
         assert!(written.is_ok() || matches!(&written, Err(kube::Error::Api(_))), "{written:?}");
     }

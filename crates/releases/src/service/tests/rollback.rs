@@ -83,7 +83,7 @@ async fn rollback_to_a_revision_of_the_helm_cli_restores_its_own_chart_and_value
     releases.rollback(&me, SHOP, "web", 2, RequestPreconditions::default()).await.unwrap();
     wait_until_deployed(&stage, 3).await;
     assert_eq!(greeting(&stage).await.as_deref(), Some("cli of 2.0.0"));
-    // Any user who may write Secrets there can have forged that record.
+    // Any user with write access to Secrets there can have forged that record.
     assert_eq!(request(&stage).await.spec.run_as, RunAs::default());
     let status = stage.namespaced_api::<HelmRelease>().get("web").await.unwrap().status.unwrap();
     assert!(status.deploy_status[0].by.ends_with(DEPLOYER), "{}", status.deploy_status[0].by);

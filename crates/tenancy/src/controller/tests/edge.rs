@@ -296,7 +296,7 @@ async fn node_renews_its_certificate_while_it_belongs_to_the_account() {
         (nodes_of(&world, "ana").await.0 == 1).then_some(())
     };
     run_until(&world, &clock, "counted", counted).await;
-    // Renewal needs neither the token nor a free slot. A request of a node of no account is left to other approvers.
+    // Renewal needs neither the token nor a free slot. A request of a node without an account is left to other approvers.
     delete_token(&world, &token).await;
     clock.advance(SignedDuration::from_mins(5));
     let own = |node: &str| kubelet_csr_pem(node, Some("system:nodes"));

@@ -107,7 +107,7 @@ async fn tenant_cannot_escalate_rights_or_use_platform_labels() {
         ("RoleBinding", rbac, binding("x", "cluster-admin", own.clone())),
         ("RoleBinding", rbac, binding("x", "admin", own.clone())),
         ("Role", rbac, secrets),
-        // subjects that are no members
+        // subjects that are not members
         ("RoleBinding", rbac, binding("x", "longshore-ws-developer", friend)),
         ("RoleBinding", rbac, binding("x", "longshore-ws-developer", foreign)),
         // labels of the platform

@@ -225,7 +225,7 @@ async fn assert_fully_provisioned(world: &TestCluster, namespace: &str) {
     assert!(names::<ServiceAccount>(world, namespace).await.contains(&"longshore-deployer".to_owned()));
 }
 
-/// A namespace of no workspace, with an object in it.
+/// A namespace outside all workspaces, with an object in it.
 async fn foreign_namespace(world: &TestCluster, name: &str, labels: Value) -> Namespace {
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}});

@@ -68,11 +68,11 @@ pub(super) struct ReconcileOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeployerAction {
     Keep,
-    /// Recreate it in every namespace: a member who may know one of its tokens must not use it any more.
+    /// Recreate it in every namespace: a former member may know one of its tokens and must not use it any more.
     Recreate,
 }
 
-/// The members who can use `longshore-deployer`: all who can start pods.
+/// The members that can use `longshore-deployer`: all members that can start pods.
 fn deployer_users(workspace: &Workspace) -> Vec<String> {
     let can_start_pods =
         |role: &str| role.parse::<WorkspaceRole>().is_ok_and(|role| role != WorkspaceRole::Viewer);

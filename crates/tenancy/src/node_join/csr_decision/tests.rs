@@ -104,7 +104,7 @@ fn account_of_case(case: &DecisionCase) -> Option<NodeAccount<'_>> {
     })
 }
 
-/// Changes the request to that of yurthub.
+/// Changes the request to yurthub's.
 fn set_yurthub_request(case: &mut DecisionCase) {
     case.csr.signer = CLIENT_SIGNER.to_owned();
     let organizations = ["openyurt:tenant:uaaaaaaaaaa", "openyurt:yurthub", "system:nodes"];

@@ -25,7 +25,7 @@ IBoF3csUAuf5EHUdloWvJi9ocasGTUQIO/3lv2kWhgsPAiEAyffUXWI5bi9T4e6t
 /y8HOKdMrfwiU11oFTDScpDkFpY=
 -----END CERTIFICATE REQUEST-----
 ";
-/// With an organizational unit.
+/// With an organizational unit, which is not allowed.
 const UNIT_PEM: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIH7MIGiAgEAMEAxFTATBgNVBAoMDHN5c3RlbTpub2RlczEKMAgGA1UECwwBeDEb

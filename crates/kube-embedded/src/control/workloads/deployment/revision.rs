@@ -56,7 +56,7 @@ pub fn parse_revision(set: &ReplicaSet) -> Option<i64> {
     set.metadata.annotations.get(REVISION).map_or(Some(0), |text| text.parse().ok())
 }
 
-/// The revision after those of the old sets.
+/// The revision after the highest revision of the old sets.
 pub fn next_revision<'a>(old: impl Iterator<Item = &'a ReplicaSet>) -> i64 {
     old.filter_map(parse_revision).fold(0, i64::max).saturating_add(1)
 }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-/// Ordered, disjoint intervals with a gap between any two; first and last index inclusive.
+/// Sorted, inclusive, non-adjacent intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Indexes(Vec<(i64, i64)>);
 

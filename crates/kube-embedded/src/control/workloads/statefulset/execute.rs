@@ -125,8 +125,8 @@ impl<'a> PodExecutor<'a> {
         Ok(())
     }
 
-    /// Sets the owner references of a pod's claims; `uid` is that of a pod created just now. Returns whether
-    /// anything was written.
+    /// Sets the owner references of a pod's claims; `uid` is the UID of a newly created pod. Returns whether anything
+    /// was written.
     async fn update_claim_owners(&self, ordinal: i64, uid: &str) -> Result<bool, ReconcileError> {
         let set = &self.set.metadata;
         let retention = self.set.spec.persistent_volume_claim_retention_policy;

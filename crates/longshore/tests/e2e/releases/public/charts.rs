@@ -5,7 +5,7 @@ pub struct PublicChart {
     pub id: &'static str,
     /// Whether the chart is in the suite's subset, not only in the full run.
     pub in_subset: bool,
-    /// kubectl commands that create what the chart requires. `{name}` is the name of the release.
+    /// kubectl commands that create the prerequisites of the chart. `{name}` is the name of the release.
     pub setup: &'static [&'static str],
     /// Further arguments for `install` and `upgrade`: they fix random values, and disable objects that nothing here
     /// can make ready.

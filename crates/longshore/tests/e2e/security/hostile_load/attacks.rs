@@ -31,7 +31,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// with the server.
 const ATTACK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Responses per attack and status code; 0 stands for no response.
+/// Responses per attack and status code; code 0 means no response.
 #[derive(Clone, Default)]
 pub struct ResponseTally(Arc<Mutex<BTreeMap<(&'static str, u16), u64>>>);
 

@@ -42,7 +42,7 @@ pub const PREY_SECRET: &str = "the-secret-of-the-deputy";
 /// Users whose rights the tenant tries to gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deputy {
-    /// Administrator of the platform who is no member of the tenant's workspace.
+    /// Platform administrator without membership in the tenant's workspace.
     Administrator,
     /// Member of the tenant's workspace and of another one.
     Member,
@@ -237,7 +237,7 @@ impl DeputyScene {
         .await;
     }
 
-    /// What the tenant adds to a record: hooks for every event, and objects, which need this deputy's rights.
+    /// Adds hooks for every event and objects to a record, as the tenant would; they need this deputy's rights.
     pub fn add_loot(&self, deputy: Deputy) -> impl Fn(&mut Record) {
         let victim = self.deputy(deputy).id.clone();
         let workspace = self.workspace.clone();
