@@ -90,6 +90,9 @@ impl Tenancy {
             match members.iter_mut().find(|member| member.user == user.as_str()) {
                 Some(member) => {
                     member.role = role.to_string();
+                    if !role.allows(Capability::ManageMembers) {
+                        workspace.spec.invitations.retain(|invitation| invitation.by != user.as_str());
+                    }
                     if role == WorkspaceRole::Viewer {
                         record_member_left(workspace, now);
                     }
@@ -149,6 +152,7 @@ impl Tenancy {
             if workspace.spec.members.len() == before {
                 return Err(not_found("member", user));
             }
+            invitations::remove_invitations_of(&mut workspace.spec, user);
             if bindings == BindingPolicy::Keep && is_removal_pending(workspace) {
                 let message = format!(
                     "bindings of another removed member are being deleted in workspace `{name}`; try again"

@@ -14,6 +14,7 @@ use kube_types::{SYSTEM_NAMESPACE, well_known};
 
 use crate::credential_store::{self, is_code, post_params, update_credentials};
 use crate::directory::Account;
+use crate::node_join::token;
 use crate::tokens::{TokenRecord, TokenText, mint_login};
 use crate::{Error, Tenancy};
 
@@ -133,7 +134,8 @@ async fn raise_epoch(
     Ok(written.await?.epoch)
 }
 
-/// Deletes the tokens of an account except `keep`, and recreates its ServiceAccount, which invalidates the tokens of its kubeconfigs.
+/// Deletes the tokens of an account except `keep`, its join tokens too, and recreates its ServiceAccount, which invalidates the tokens of
+/// its kubeconfigs.
 /// Reads the cluster, not the cache. Idempotent: the caller retries a failed revocation.
 pub(crate) async fn revoke_credentials(
     client: kube::Client,
@@ -153,6 +155,7 @@ pub(crate) async fn revoke_credentials(
             _ => {}
         }
     }
+    token::delete_tokens_of(client.clone(), user).await?;
     recreate_service_account(client, user).await
 }
 

@@ -208,7 +208,8 @@ impl Tenancy {
         .await
     }
 
-    /// Changes a workspace. Callers have authorised the actor.
+    /// Changes a workspace. Callers have authorised the actor from the directory; a write that removed or demoted the actor as a member
+    /// since then refuses the change.
     pub(crate) async fn update_workspace(
         &self,
         actor: &Actor,
@@ -216,6 +217,10 @@ impl Tenancy {
         expected: Option<&str>,
         decide: impl Fn(&mut Workspace) -> Result<(), Error>,
     ) -> Result<WorkspaceInfo, Error> {
+        let decide = |workspace: &mut Workspace| {
+            check_membership_is_current(actor, name, workspace)?;
+            decide(workspace)
+        };
         let written = update_with_retry(&self.workspace_api(), name.as_str(), expected, decide).await?;
         self.wait_for_workspace(actor, written).await
     }
@@ -320,6 +325,20 @@ pub enum ReissuePolicy {
 /// The error for a name in use. Does not name the holder.
 fn name_in_use(name: &str) -> Error {
     Error::Conflict(format!("the name `{name}` is taken"))
+}
+
+/// Fails if the actor was authorised as a member, and has a lower role or none in the workspace that is being changed.
+fn check_membership_is_current(actor: &Actor, name: &WorkspaceName, workspace: &Workspace) -> Result<(), Error> {
+    let Some((id, authorised)) = actor.user_id().zip(actor.memberships.get(name)) else { return Ok(()) };
+    if !actor.platform_roles.is_empty() || is_personal(workspace) {
+        return Ok(());
+    }
+    let member = workspace.spec.members.iter().find(|member| member.user == id.as_str());
+    match member.and_then(|member| member.role.parse::<WorkspaceRole>().ok()) {
+        Some(role) if role <= *authorised => Ok(()),
+        Some(_) => Err(Error::Conflict(format!("the caller's role in workspace `{name}` has changed; try again"))),
+        None => Err(workspace_not_found(name)),
+    }
 }
 
 fn workspace_not_found(name: &WorkspaceName) -> Error {

@@ -67,6 +67,13 @@ async fn unschedulable_pods_are_counted() {
         ..Simulation::default()
     }))
     .await;
+    for name in ["node-0", "node-1"] {
+        let ready = || async {
+            let node = town.get(("v1", "Node"), name).await?;
+            node["spec"]["taints"].as_array().is_none_or(Vec::is_empty).then_some(())
+        };
+        testkit::wait_for("the node is ready", ready).await;
+    }
     let short = async |wanted: &[Object]| {
         let turns = ObjectChanges::read(&town.target, &[], wanted).await.unwrap();
         messages(&NodeHeadroom::read(&town.target.client).await.unwrap().shortages(&turns))

@@ -95,6 +95,11 @@ pub(crate) struct ReconcileError {
 }
 
 impl ReconcileError {
+    /// The cause of work that did not finish in one reconcile.
+    fn unfinished(message: &str) -> kube::Error {
+        kube::Error::Api(Box::new(kube::core::Status::failure(message, "ServiceUnavailable").with_code(503)))
+    }
+
     /// Whether another writer was faster: its change will arrive by watch.
     fn is_conflict(&self) -> bool {
         matches!(&self.cause, kube::Error::Api(status) if status.is_conflict())

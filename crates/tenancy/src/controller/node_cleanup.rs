@@ -26,7 +26,9 @@ use crate::node_join::token::{self, JoinToken, token_group};
 impl TenancyController {
     /// Removes tokens, requests, nodes and pools of an account. Returns whether nodes or pools still exist.
     pub(super) async fn remove_node_access(&self, user: &User, id: &UserId) -> Result<bool, ReconcileError> {
-        self.remove_join_tokens(id).await?;
+        token::delete_tokens_of(self.client.clone(), id)
+            .await
+            .context(|| format!("delete the join tokens of `{id}`"))?;
         let names = self.node_names(user, id).await?;
         self.remove_csrs(id, &names).await?;
         self.remove_token_roles::<ClusterRoleBinding>(id).await?;
@@ -35,22 +37,6 @@ impl TenancyController {
             return Ok(true);
         }
         self.remove_pools(id).await
-    }
-
-    async fn remove_join_tokens(&self, id: &UserId) -> Result<(), ReconcileError> {
-        let tokens = token::api(self.client.clone());
-        let theirs = ListParams::default().labels(&format!("{TENANT}={id}"));
-        let found = tokens.list(&theirs).await.context(|| format!("find the join tokens of `{id}`"))?;
-        let own = found
-            .items
-            .iter()
-            .filter(|secret| JoinToken::from_secret(secret).is_some_and(|token| token.owner == *id));
-        let deleted = own.map(async |secret| {
-            let deleted = tokens.delete(&secret.name_any(), &delete_if_uid(secret)).await;
-            ignore_not_found(deleted.map(drop))
-                .context(|| format!("delete the join token `{}`", secret.name_any()))
-        });
-        try_join_all(deleted).await.map(drop)
     }
 
     /// Deletes the roles, or the bindings, by which join tokens of this account read their requests.

@@ -171,7 +171,7 @@ impl TenancyController {
     }
 
     /// Deletes the RoleBindings of tenants. A ServiceAccount that is still bound could create one concurrently, so it is repeated until
-    /// none remains, at most [`MAX_BINDING_ROUNDS`] times.
+    /// none remains, at most [`MAX_BINDING_ROUNDS`] times in one reconcile; the error repeats the reconcile.
     async fn delete_tenant_bindings(&self, namespace: &str) -> Result<(), ReconcileError> {
         let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
         for _ in 0..MAX_BINDING_ROUNDS {
@@ -181,17 +181,23 @@ impl TenancyController {
                 return Ok(());
             }
             for binding in found {
-                let same = Preconditions { uid: binding.uid, resource_version: None };
+                let same = Preconditions { uid: binding.uid.clone(), resource_version: None };
                 let deleted = api.delete(&binding.name, &DeleteParams::default().preconditions(same)).await;
+                let has_finalizers = matches!(&deleted, Ok(found) if found.is_left());
                 ignore_not_found(deleted.map(drop))
                     .context(|| format!("delete RoleBinding `{}` in `{namespace}`", binding.name))?;
+                // Until its finalizers are removed, a deleted binding still grants its role. None can be added to it any more.
+                if has_finalizers {
+                    let patch = Patch::Merge(json!({"metadata": {"uid": binding.uid, "finalizers": null}}));
+                    let patched = api.patch(&binding.name, &PatchParams::default(), &patch).await;
+                    ignore_not_found(patched.map(drop)).context(|| {
+                        format!("remove the finalizers of RoleBinding `{}` in `{namespace}`", binding.name)
+                    })?;
+                }
             }
         }
-        tracing::warn!(
-            namespace,
-            "RoleBindings of a workspace are created while they are deleted for a removed member"
-        );
-        Ok(())
+        let remaining = ReconcileError::unfinished("RoleBindings are created while they are deleted");
+        Err::<(), _>(remaining).context(|| format!("delete the RoleBindings of tenants in `{namespace}`"))
     }
 
     /// The mechanism that refuses privileged pods. Pod Security if the policy is not installed: manifests of older versions lack it.

@@ -5,7 +5,8 @@
 //!
 //! Invariant: an unverified address never suffices. An invitation to an id is accepted by that account. An invitation to an
 //! address or a number is accepted with its one-time code. The response to its creation contains the code once; the invitation stores its
-//! digest, so that using the code and removing the invitation is one write. The code has 130 random bits; attempts are rate-limited like
+//! digest, so that using the code and removing the invitation is one write. The inviter must still be allowed to invite: invitations do
+//! not outlive the membership of a removed admin. The code has 130 random bits; attempts are rate-limited like
 //! sign-ins.
 
 use std::fmt;
@@ -18,7 +19,7 @@ use domain::roles::{Capability, WorkspaceRole};
 use domain::{AccessScope, Actor};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube_types::Workspace;
+use kube_types::{Workspace, WorkspaceSpec};
 use kube_types::workspace::Invitation;
 use sha2::{Digest, Sha256};
 
@@ -119,6 +120,12 @@ fn parse_invitee(whom: &str) -> Result<(String, Option<InvitationCode>), Error> 
             ))
         })?;
     Ok((digest(&normal), Some(InvitationCode::new())))
+}
+
+/// Removes the invitations by a removed member, and those to it.
+pub(super) fn remove_invitations_of(spec: &mut WorkspaceSpec, user: &UserId) {
+    let own = digest(user.as_str());
+    spec.invitations.retain(|invitation| invitation.by != user.as_str() && invitation.to != own);
 }
 
 /// The proof with which an account answers an invitation.
@@ -241,7 +248,9 @@ impl Tenancy {
         let account = self.unrestricted_account(actor)?;
         let (claim, now) = (InvitationProof::new(&account, code), self.0.clock.now());
         self.answer_invitation(actor, name, code.map(|_| from), |workspace| {
-            let open = claim.find_open(&workspace.spec.invitations, now);
+            let mut valid = workspace.spec.invitations.clone();
+            valid.retain(|invitation| self.may_still_invite(&workspace.spec, &invitation.by));
+            let open = claim.find_open(&valid, now);
             let (role, _) = open.ok_or_else(|| not_found("invitation", name))?;
             check_is_shared(workspace)?;
             workspace.spec.invitations.retain(|invitation| !claim.matches(invitation));
@@ -254,6 +263,19 @@ impl Tenancy {
             Ok(())
         })
         .await
+    }
+
+    /// Whether this inviter can manage the members of the workspace now.
+    fn may_still_invite(&self, spec: &WorkspaceSpec, inviter: &str) -> bool {
+        let Some(account) = inviter.parse().ok().and_then(|id: UserId| self.0.directory.account(&id)) else {
+            return false;
+        };
+        let is_member_admin = spec.members.iter().any(|member| {
+            let role = member.role.parse::<WorkspaceRole>();
+            member.user == inviter && role.is_ok_and(|role| role.allows(Capability::ManageMembers))
+        });
+        let is_platform_admin = account.platform_roles.iter().any(|role| role.allows(Capability::ManageMembers));
+        !account.is_disabled && !account.is_deleting && (is_member_admin || is_platform_admin)
     }
 
     /// Declines an invitation to the account's id. One with a code is left to expire.

@@ -244,7 +244,7 @@ async fn bindings_of_a_removed_member_are_listed_and_deleted_unless_kept() {
     let bind = async || {
         let binding = serde_json::json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": "backdoor", "namespace": "acme"},
+            "metadata": {"name": "backdoor", "namespace": "acme", "finalizers": ["example.com/keep"]},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "longshore-ws-developer"},
             "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "acme"}],
         });
@@ -296,4 +296,36 @@ async fn bindings_of_a_removed_member_are_listed_and_deleted_unless_kept() {
     .await;
     assert!(bindings.get_opt("monitoring").await.unwrap().is_some(), "it is no tenant's");
     assert!(bindings.get_opt("longshore-deployer").await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn removed_admin_returns_by_no_invitation_and_no_request_in_flight() {
+    let stage = TestHarness::new().await;
+    let (_, admin, acme) = acme(&stage).await;
+    let tenancy = &stage.tenancy;
+    let (ben, _) = stage.register_user("18300000041").await;
+    tenancy.invite(&admin, &acme, ben.as_str(), WorkspaceRole::Admin).await.unwrap();
+    tenancy.accept_invitation(&stage.actor(&ben), &acme, None, LOCAL_CLIENT).await.unwrap();
+    // Also stands for a request that was authorised before the removal.
+    let as_admin = stage.actor(&ben);
+    tenancy.invite(&as_admin, &acme, ben.as_str(), WorkspaceRole::Admin).await.unwrap();
+    let sent = tenancy.invite(&as_admin, &acme, "ghost@example.com", WorkspaceRole::Admin).await.unwrap();
+    let kept = tenancy.workspace_api().get("acme").await.unwrap().spec.invitations;
+    tenancy.remove_member(&admin, &acme, &ben).await.unwrap();
+    let code = sent.code.unwrap();
+    let (ghost, _) = stage.register_user("18300000042").await;
+    let is_refused = async |who: &UserId, code: Option<&str>| {
+        let answer = tenancy.accept_invitation(&stage.actor(who), &acme, code, LOCAL_CLIENT).await;
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::NotFound, "{who}");
+    };
+    is_refused(&ben, None).await;
+    is_refused(&ghost, Some(code.expose())).await;
+    // Invitations that an earlier version left in the workspace do not count either.
+    let patch = serde_json::json!({"spec": {"invitations": kept}});
+    let patch = kube::api::Patch::Merge(patch);
+    tenancy.workspace_api().patch("acme", &kube::api::PatchParams::default(), &patch).await.unwrap();
+    is_refused(&ben, None).await;
+    is_refused(&ghost, Some(code.expose())).await;
+    let late = tenancy.invite(&as_admin, &acme, "late@example.com", WorkspaceRole::Admin).await;
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::NotFound);
 }

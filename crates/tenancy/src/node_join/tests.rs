@@ -212,3 +212,14 @@ async fn registration_with_invalid_phone_creates_nothing() {
     let users = stage.users().list(&ListParams::default()).await.unwrap();
     assert!(users.items.is_empty());
 }
+
+#[tokio::test]
+async fn join_tokens_are_revoked_with_all_credentials() {
+    let stage = harness().await;
+    let made = stage.register("18300000051").await.unwrap();
+    let (id, secret) = (made.id.clone(), made.token.expose());
+    stage.tenancy.openyurt_login(id.as_str(), secret, LOCAL_CLIENT, JoinOptions::default()).await.unwrap();
+    assert_eq!(join_token_secrets(&stage).await.len(), 1);
+    stage.tenancy.revoke_all(&stage.actor(&id), &id).await.unwrap();
+    assert_eq!(join_token_secrets(&stage).await, []);
+}

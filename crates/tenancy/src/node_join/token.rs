@@ -9,11 +9,12 @@ use std::fmt;
 use domain::ids::UserId;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ObjectMeta;
+use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, ResourceExt};
 use kube_types::{FIELD_MANAGER, well_known};
 
-use crate::credential_store::{random_bytes, secret_text};
+use crate::credential_store::{is_code, random_bytes, secret_text};
+use crate::register::email_claims::delete_if_uid;
 
 /// The namespace in which Kubernetes looks for bootstrap tokens.
 pub(crate) const NAMESPACE: &str = "kube-system";
@@ -59,6 +60,22 @@ pub(crate) fn token_group(owner: &UserId) -> String {
 /// The id of the token that a Kubernetes user authenticated with.
 pub(crate) fn token_id_of_user(user: &str) -> Option<&str> {
     user.strip_prefix(USER_NAME_PREFIX).filter(|id| is_lowercase_alphanumeric(id, 6))
+}
+
+/// Deletes the join tokens of an account.
+pub(crate) async fn delete_tokens_of(client: kube::Client, owner: &UserId) -> Result<(), kube::Error> {
+    let tokens = api(client);
+    let theirs = ListParams::default().labels(&format!("{}={owner}", well_known::TENANT));
+    for secret in tokens.list(&theirs).await?.items {
+        if JoinToken::from_secret(&secret).is_none_or(|token| token.owner != *owner) {
+            continue;
+        }
+        match tokens.delete(&secret.name_any(), &delete_if_uid(&secret.metadata)).await {
+            Err(error) if !is_code(&error, 404) && !is_code(&error, 409) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn api(client: kube::Client) -> Api<Secret> {
