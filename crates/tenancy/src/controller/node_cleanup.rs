@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::deletion::ignore_not_found;
 use super::{ErrorContext, ReconcileError, TenancyController};
-use crate::node_join::token::{self, JoinToken, token_group};
+use crate::node_join::token::{self, token_group};
 
 impl TenancyController {
     /// Removes tokens, requests, nodes and pools of an account. Returns whether nodes or pools still exist.
