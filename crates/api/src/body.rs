@@ -128,8 +128,9 @@ const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 pub async fn read_body(request: Request, limit: usize, weight: u64) -> Result<Bytes, Problem> {
     let too_large =
         || Problem::new(ErrorKind::TooLarge, "too-large", format!("the body has more than {limit} bytes"));
-    let said = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if said.is_some_and(|length: u64| length > limit as u64) {
+    let content_length =
+        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if content_length.is_some_and(|length: u64| length > limit as u64) {
         return Err(too_large());
     }
     let account = request.extensions().get::<RequestBudget>().cloned();

@@ -55,13 +55,13 @@ impl<'a> HeaderCredentials<'a> {
 pub fn session_cookie(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == sessions::COOKIE).map(|(_, value)| value)
+    pairs.find(|(name, _)| *name == sessions::COOKIE_NAME).map(|(_, value)| value)
 }
 
 /// `Set-Cookie` value for a session of `seconds`.
 pub fn session_cookie_header(value: &str, seconds: i64, secure: bool) -> String {
     let secure = if secure { "; Secure" } else { "" };
-    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", sessions::COOKIE)
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", sessions::COOKIE_NAME)
 }
 
 /// `Set-Cookie` value that deletes the session cookie.

@@ -33,21 +33,21 @@ pub struct Metrics {
 
 impl Metrics {
     /// Creates the registry. `add` registers the metrics of other components.
-    pub fn new(version: &'static str, add: impl FnOnce(&mut Registry)) -> Self {
+    pub fn new(version: &'static str, register: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::with_prefix("longshore");
         registry.register("build", "The running version", Info::new(vec![("version", version)]));
         let requests = Family::<RequestLabels, Counter>::default();
         registry.register("http_requests", "Requests answered, by method and status", requests.clone());
         let duration = Histogram::new(exponential_buckets(0.000_5, 4.0, 9));
         registry.register("http_request_duration_seconds", "Time from request to answer", duration.clone());
-        add(&mut registry);
+        register(&mut registry);
         Self { registry: Arc::new(registry), requests, duration }
     }
 
-    pub fn observe(&self, method: &Method, code: StatusCode, took: Duration) {
+    pub fn observe(&self, method: &Method, code: StatusCode, elapsed: Duration) {
         let labels = RequestLabels { method: method.as_str().to_owned(), code: code.as_u16() };
         self.requests.get_or_create(&labels).inc();
-        self.duration.observe(took.as_secs_f64());
+        self.duration.observe(elapsed.as_secs_f64());
     }
 }
 
@@ -56,8 +56,8 @@ pub async fn scrape(State(api): State<Api>) -> impl IntoResponse {
     let mut text = String::new();
     match encode(&mut text, &api.metrics.registry) {
         Ok(()) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            (StatusCode::OK, [(CONTENT_TYPE, kind)], text)
+            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            (StatusCode::OK, [(CONTENT_TYPE, content_type)], text)
         }
         Err(error) => (
             StatusCode::INTERNAL_SERVER_ERROR,

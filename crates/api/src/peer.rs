@@ -38,8 +38,8 @@ pub fn client_ip(headers: &HeaderMap, peer: Option<PeerAddr>, trusted_proxy: boo
         let hop = last.rsplit(',').next()?.trim();
         hop.parse().ok().or_else(|| Some(hop.parse::<SocketAddr>().ok()?.ip()))
     };
-    let told = if trusted_proxy { last_hop() } else { None };
-    told.or(peer.map(|peer| peer.0.ip())).map(|address| address.to_canonical())
+    let forwarded = if trusted_proxy { last_hop() } else { None };
+    forwarded.or(peer.map(|peer| peer.0.ip())).map(|address| address.to_canonical())
 }
 
 /// Whether the client is a program on this machine, and not a proxy that runs here.

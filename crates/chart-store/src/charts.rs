@@ -45,7 +45,7 @@ const CREDENTIALS_CACHE_CAPACITY: usize = 8 << 20;
 
 /// Caller of a chart operation. Determines which repositories and packages are readable, and whose budget pays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RepoScope {
+pub enum ChartReader {
     /// The platform itself, which may read everything.
     Platform,
     /// The platform acting for a workspace. Only for objects that tenants cannot write.
@@ -56,7 +56,7 @@ pub enum RepoScope {
     Everyone,
 }
 
-impl RepoScope {
+impl ChartReader {
     fn may_read(&self, workspace: &str) -> bool {
         match self {
             Self::Platform | Self::PlatformFor(_) => true,
@@ -66,7 +66,7 @@ impl RepoScope {
     }
 
     /// The workspace that is charged; empty for the platform.
-    fn workspace(&self) -> &str {
+    fn charged_workspace(&self) -> &str {
         match self {
             Self::Platform | Self::Everyone => "",
             Self::PlatformFor(workspace) | Self::Workspace(workspace) => workspace,
@@ -85,7 +85,7 @@ enum RepoEndpoint {
     Registry {
         base: OciReference,
         access: Access,
-        plain: bool,
+        plain_http: bool,
     },
 }
 
@@ -144,8 +144,8 @@ impl ChartStore {
     }
 
     /// Returns the reader's work budget in the shared pool.
-    pub fn work(&self, reader: &RepoScope) -> WorkBudget {
-        self.fetcher.work().for_flow(self.flow_key(reader.workspace()))
+    pub fn work(&self, reader: &ChartReader) -> WorkBudget {
+        self.fetcher.work().for_flow(self.flow_key(reader.charged_workspace()))
     }
 
     /// The flow key of a workspace: its account, or itself if it has its own budgets.
@@ -159,18 +159,21 @@ impl ChartStore {
     }
 
     /// Fetches the chart at a source, without storing it.
-    pub async fn fetch(&self, source: &ChartSource, reader: &RepoScope) -> Result<LoadedChart, ChartError> {
+    pub async fn fetch(&self, source: &ChartSource, reader: &ChartReader) -> Result<LoadedChart, ChartError> {
         let subject = self.subject(reader).await?;
-        let fetcher = self.fetcher_for(reader.workspace());
+        let fetcher = self.fetcher_for(reader.charged_workspace());
         match source {
             ChartSource::Repo { repo, chart, version } => {
-                let place = self.resolve_repo(repo, reader).await?;
-                self.fetch_from_endpoint(place, chart, version, (&fetcher, &subject)).await
+                let endpoint = self.resolve_repo(repo, reader).await?;
+                self.fetch_from_endpoint(endpoint, chart, version, (&fetcher, &subject)).await
             }
             ChartSource::Oci { reference, version } => {
-                let known = async |digest: &Digest| self.stored_chart(digest, (&fetcher, &subject)).await;
+                let find_stored =
+                    async |digest: &Digest| self.stored_chart(digest, (&fetcher, &subject)).await;
                 let reference = reference.parse()?;
-                fetcher.from_registry_or_stored(&reference, version, &Access::anonymous(), false, known).await
+                fetcher
+                    .from_registry_or_stored(&reference, version, &Access::anonymous(), false, find_stored)
+                    .await
             }
             ChartSource::Package(name) => {
                 let digest = self.packages.extend_grace(name, &subject).await?;
@@ -184,8 +187,9 @@ impl ChartStore {
                 if size > limit {
                     return Err(ChartError::TooLarge { size, limit });
                 }
-                let held = fetcher.work().reserve(size as u64)?;
-                LoadedChart::load_with_budget(bytes.clone(), fetcher.profile(), fetcher.work(), held).await
+                let reservation = fetcher.work().reserve(size as u64)?;
+                LoadedChart::load_with_budget(bytes.clone(), fetcher.profile(), fetcher.work(), reservation)
+                    .await
             }
         }
     }
@@ -196,7 +200,7 @@ impl ChartStore {
         &self,
         fetched: &LoadedChart,
         origin: PackageOrigin,
-        reader: &RepoScope,
+        reader: &ChartReader,
     ) -> Result<String, ChartError> {
         let subject = self.subject(reader).await?;
         self.fetcher.insert_cached(fetched);
@@ -204,9 +208,11 @@ impl ChartStore {
     }
 
     /// The index of a repository. OCI registries have none.
-    pub async fn index(&self, repo: &str, reader: &RepoScope) -> Result<Arc<Index>, ChartError> {
+    pub async fn index(&self, repo: &str, reader: &ChartReader) -> Result<Arc<Index>, ChartError> {
         match self.resolve_repo(repo, reader).await? {
-            RepoEndpoint::Remote(repository) => self.fetcher_for(reader.workspace()).index(&repository).await,
+            RepoEndpoint::Remote(repository) => {
+                self.fetcher_for(reader.charged_workspace()).index(&repository).await
+            }
             RepoEndpoint::Inline(_, index) => Ok(index),
             RepoEndpoint::Registry { .. } => Err(ChartError::BadRepo {
                 repo: repo.to_owned(),
@@ -216,17 +222,17 @@ impl ChartStore {
     }
 
     /// Checks that a repository serves an index now, before it is saved. OCI registries have no index and are not checked.
-    pub async fn check(&self, repo: &HelmRepo) -> Result<(), ChartError> {
+    pub async fn check_index(&self, repo: &HelmRepo) -> Result<(), ChartError> {
         let name = repo.name_any();
-        let lookup = |error| ChartError::Lookup { repo: name.clone(), source: Arc::new(error) };
+        let to_lookup_error = |error| ChartError::Lookup { repo: name.clone(), source: Arc::new(error) };
         let secret = match &repo.spec.credential_ref {
             Some(named) if check_subdomain(&named.name).is_ok() => {
-                self.secrets.get_opt(&named.name).await.map_err(lookup)?
+                self.secrets.get_opt(&named.name).await.map_err(to_lookup_error)?
             }
             _ => None,
         };
         let fetcher = self.fetcher_for(&repo.spec.workspace);
-        match place(&name, repo, secret.as_ref(), fetcher.work()).await {
+        match resolve_endpoint(&name, repo, secret.as_ref(), fetcher.work()).await {
             Ok(RepoEndpoint::Remote(repository)) => fetcher.check(&repository).await,
             Ok(RepoEndpoint::Inline(..) | RepoEndpoint::Registry { .. }) => Ok(()),
             Err(why) => Err(ChartError::BadRepo { repo: name, why }),
@@ -235,16 +241,18 @@ impl ChartStore {
 
     async fn fetch_from_endpoint(
         &self,
-        place: RepoEndpoint,
+        endpoint: RepoEndpoint,
         chart: &str,
         version: &str,
         (fetcher, subject): (&Fetcher, &Subject),
     ) -> Result<LoadedChart, ChartError> {
-        let known = async |digest: &Digest| self.stored_chart(digest, (fetcher, subject)).await;
-        let (repository, index) = match place {
-            RepoEndpoint::Registry { base, access, plain } => {
+        let find_stored = async |digest: &Digest| self.stored_chart(digest, (fetcher, subject)).await;
+        let (repository, index) = match endpoint {
+            RepoEndpoint::Registry { base, access, plain_http: plain } => {
                 let reference = base.child(chart)?;
-                return fetcher.from_registry_or_stored(&reference, version, &access, plain, known).await;
+                return fetcher
+                    .from_registry_or_stored(&reference, version, &access, plain, find_stored)
+                    .await;
             }
             RepoEndpoint::Remote(repository) => {
                 let index = fetcher.index(&repository).await?;
@@ -253,11 +261,11 @@ impl ChartStore {
             RepoEndpoint::Inline(repository, index) => (repository, index),
         };
         let listed = repository.find(&index, chart, version)?;
-        let kept = match &listed.digest {
-            Some(digest) => known(digest).await?.filter(|kept| kept.name() == chart),
+        let stored = match &listed.digest {
+            Some(digest) => find_stored(digest).await?.filter(|kept| kept.name() == chart),
             None => None,
         };
-        match kept {
+        match stored {
             Some(kept) => Ok(kept),
             None => fetcher.fetch_listed(&repository, &listed).await,
         }
@@ -289,19 +297,20 @@ impl ChartStore {
         (fetcher, subject): (&Fetcher, &Subject),
     ) -> Result<LoadedChart, ChartError> {
         let size = self.packages.size(name, subject).await?;
-        let held = fetcher.work().reserve(size.saturating_mul(READ_MEMORY_FACTOR))?;
+        let reservation = fetcher.work().reserve(size.saturating_mul(READ_MEMORY_FACTOR))?;
         let bytes = self.packages.get(name, subject).await?;
-        let chart = LoadedChart::load_with_budget(bytes, fetcher.profile(), fetcher.work(), held).await?;
+        let chart =
+            LoadedChart::load_with_budget(bytes, fetcher.profile(), fetcher.work(), reservation).await?;
         fetcher.insert_cached(&chart);
         Ok(chart)
     }
 
     /// Resolves the reader's workspace to its current UID.
-    async fn subject(&self, reader: &RepoScope) -> Result<Subject, ChartError> {
+    async fn subject(&self, reader: &ChartReader) -> Result<Subject, ChartError> {
         match reader {
-            RepoScope::Platform | RepoScope::PlatformFor(_) => Ok(Subject::Platform),
-            RepoScope::Everyone => Ok(Subject::Everyone),
-            RepoScope::Workspace(name) => {
+            ChartReader::Platform | ChartReader::PlatformFor(_) => Ok(Subject::Platform),
+            ChartReader::Everyone => Ok(Subject::Everyone),
+            ChartReader::Workspace(name) => {
                 Ok(Subject::Workspace { name: name.clone(), uid: self.workspace_uid(name).await? })
             }
         }
@@ -329,46 +338,47 @@ impl ChartStore {
             Ok::<_, ChartError>(Some((page.items, next)))
         });
         let pages: Vec<Vec<_>> = pages.try_collect().await?;
-        let named = pages.into_iter().flatten().filter_map(|workspace| {
-            let made = creation_time(&workspace);
-            Some((workspace.metadata.name?, (workspace.metadata.uid?, made)))
+        let identities = pages.into_iter().flatten().filter_map(|workspace| {
+            let created_at = creation_time(&workspace);
+            Some((workspace.metadata.name?, (workspace.metadata.uid?, created_at)))
         });
-        Ok(named.collect())
+        Ok(identities.collect())
     }
 
     /// Resolves a repository. Repositories of other workspaces, including a deleted one of the same name, are reported as not found.
-    async fn resolve_repo(&self, name: &str, reader: &RepoScope) -> Result<RepoEndpoint, ChartError> {
-        let lookup = |source: Arc<kube::Error>| ChartError::Lookup { repo: name.to_owned(), source };
-        let unknown = || ChartError::NoRepo(domain::ids::truncate_for_error(name));
+    async fn resolve_repo(&self, name: &str, reader: &ChartReader) -> Result<RepoEndpoint, ChartError> {
+        let to_lookup_error = |source: Arc<kube::Error>| ChartError::Lookup { repo: name.to_owned(), source };
+        let not_found = || ChartError::NoRepo(domain::ids::truncate_for_error(name));
         let repo = if is_repo_name(name) {
-            self.repos.get_opt(name).await.map_err(|error| lookup(Arc::new(error)))?
+            self.repos.get_opt(name).await.map_err(|error| to_lookup_error(Arc::new(error)))?
         } else {
             None
         };
-        let repo = repo.filter(|repo| reader.may_read(&repo.spec.workspace)).ok_or_else(unknown)?;
+        let repo = repo.filter(|repo| reader.may_read(&repo.spec.workspace)).ok_or_else(not_found)?;
         if !self.is_owned_by_existing_workspace(&repo).await? {
-            return Err(unknown());
+            return Err(not_found());
         }
         if repo.spec.suspend {
             return Err(ChartError::Suspended(name.to_owned()));
         }
         let version = (repo.uid().unwrap_or_default(), repo.resource_version().unwrap_or_default());
         let work = self.work(reader);
-        let ask = async |_| {
+        let load_endpoint = async |_| {
             let secret = match &repo.spec.credential_ref {
                 Some(named) if check_subdomain(&named.name).is_ok() => {
                     self.secrets.get_opt(&named.name).await.map_err(Arc::new)?
                 }
                 _ => None,
             };
-            Ok(place(name, &repo, secret.as_ref(), &work).await)
+            Ok(resolve_endpoint(name, &repo, secret.as_ref(), &work).await)
         };
-        let weigh = |place: &Result<RepoEndpoint, String>| match place {
+        let cache_weight = |endpoint: &Result<RepoEndpoint, String>| match endpoint {
             Ok(RepoEndpoint::Inline(_, index)) => 4096 + 2 * index.text_len(),
             _ => 4096,
         };
-        let place = self.endpoints.get(&version, weigh, ask).await.map_err(lookup)?;
-        place.map_err(|why| ChartError::BadRepo { repo: name.to_owned(), why })
+        let endpoint =
+            self.endpoints.get(&version, cache_weight, load_endpoint).await.map_err(to_lookup_error)?;
+        endpoint.map_err(|why| ChartError::BadRepo { repo: name.to_owned(), why })
     }
 
     /// Whether a repository belongs to the current workspace of that name: by the recorded UID or, without one, because it is not older
@@ -378,9 +388,9 @@ impl ChartStore {
             return Ok(true);
         }
         let workspace = self.workspaces.get_metadata_opt(&repo.spec.workspace).await?;
-        let now = workspace
+        let current = workspace
             .and_then(|workspace| Some((workspace.metadata.uid.clone()?, creation_time(&workspace))));
-        Ok(is_owned_by_workspace(repo, now.as_ref()))
+        Ok(is_owned_by_workspace(repo, current.as_ref()))
     }
 }
 
@@ -403,12 +413,13 @@ fn creation_time(object: &impl Resource) -> Timestamp {
 
 /// Whether `name` is valid for a `HelmRepo`.
 fn is_repo_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
-    !name.is_empty() && name.len() <= 253 && name.bytes().all(plain) && !name.starts_with('.')
+    let is_allowed_byte =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    !name.is_empty() && name.len() <= 253 && name.bytes().all(is_allowed_byte) && !name.starts_with('.')
 }
 
 /// The endpoint that a `HelmRepo` describes.
-async fn place(
+async fn resolve_endpoint(
     name: &str,
     repo: &HelmRepo,
     secret: Option<&Secret>,
@@ -419,7 +430,7 @@ async fn place(
     if spec.url.starts_with("oci://") {
         let base = spec.url.trim_end_matches('/').parse();
         let base = base.map_err(|why: crate::oci::ParseReferenceError| why.to_string())?;
-        return Ok(RepoEndpoint::Registry { base, access, plain: spec.insecure });
+        return Ok(RepoEndpoint::Registry { base, access, plain_http: spec.insecure });
     }
     let address = spec.url.parse().map_err(|why: outbound::ParseAddressError| why.to_string())?;
     let pass_credentials = spec.pass_credentials;
@@ -428,10 +439,10 @@ async fn place(
         return Ok(RepoEndpoint::Remote(repository));
     }
     let text = STANDARD.decode(spec.data.trim()).map_err(|_| "its `data` is no base64".to_owned())?;
-    let held = work
+    let reservation = work
         .reserve(text.len() as u64)
         .map_err(|rejected| format!("its `data` cannot be read now: {rejected}"))?;
-    let index = repository::parse_index(Bytes::from(text), Profile::Helm4, work, Arc::new(held)).await;
+    let index = repository::parse_index(Bytes::from(text), Profile::Helm4, work, Arc::new(reservation)).await;
     let index = index.map_err(|why: IndexFetchError| format!("its `data` is no index: {why}"))?;
     Ok(RepoEndpoint::Inline(repository, Arc::new(index)))
 }

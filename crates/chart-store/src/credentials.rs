@@ -32,16 +32,16 @@ pub fn resolve_access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access
         (Some(_), Some(secret)) if is_secret_for_repo(secret, repo) => Some(secret),
         (Some(_), _) => return Err(SECRET_NOT_USABLE.to_owned()),
     };
-    let said = |key: &str, inline: &str| -> Result<Option<String>, String> {
+    let credential = |key: &str, inline: &str| -> Result<Option<String>, String> {
         let data = secret.and_then(|secret| secret.data.as_ref()?.get(key));
         let text =
             data.map(|data| String::from_utf8(data.0.clone()).map_err(|_| format!("`{key}` is no text")));
         Ok(text.transpose()?.or_else(|| Some(inline.to_owned())).filter(|text| !text.is_empty()))
     };
-    let username = said(keys::USERNAME, &spec.credential.username)?;
+    let username = credential(keys::USERNAME, &spec.credential.username)?;
     // A trailing line break is not part of the value.
     let trimmed = |text: String| outbound::SecretString::new(text.trim_end_matches(['\r', '\n']));
-    let login = match (said(keys::TOKEN, "")?, username, said(keys::PASSWORD, "")?) {
+    let login = match (credential(keys::TOKEN, "")?, username, credential(keys::PASSWORD, "")?) {
         (Some(token), _, _) => Some(HttpAuth::Bearer(trimmed(token))),
         (None, None, None) => None,
         (None, username, password) => Some(HttpAuth::Basic {
@@ -49,8 +49,8 @@ pub fn resolve_access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access
             password: trimmed(password.unwrap_or_default()),
         }),
     };
-    let certificate = said(keys::CERTIFICATE, &spec.credential.cert_file)?;
-    let identity = match (certificate, said(keys::KEY, "")?) {
+    let certificate = credential(keys::CERTIFICATE, &spec.credential.cert_file)?;
+    let identity = match (certificate, credential(keys::KEY, "")?) {
         (Some(certificate), Some(key)) => {
             Some(ClientCertificate { certificate, key: outbound::SecretString::new(key) })
         }
@@ -60,7 +60,7 @@ pub fn resolve_access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access
         }
         (None, Some(_)) => return Err("there is a key, and no certificate".to_owned()),
     };
-    let authorities = said(keys::CA, &spec.credential.ca_file)?;
+    let authorities = credential(keys::CA, &spec.credential.ca_file)?;
     let blindly = spec.credential.insecure_skip_tls_verify;
     Ok(Access {
         auth: login,

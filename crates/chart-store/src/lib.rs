@@ -30,7 +30,7 @@ pub mod source;
 pub mod work;
 
 pub use accounts::AccountLookup;
-pub use charts::{ChartStore, RepoScope};
+pub use charts::{ChartReader, ChartStore};
 pub use digest::Digest;
 pub use error::ChartError;
 pub use fetcher::Fetcher;

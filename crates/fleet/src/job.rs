@@ -73,8 +73,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub fn from_object(told: &JobObject, words: &StringInterner) -> Self {
-        let PartialObject { metadata, spec, status } = told;
+    pub fn from_object(object: &JobObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = object;
         let found = STATES_BY_CONDITION
             .iter()
             .find_map(|state| Some((*state, find_true(&status.conditions, state)?)));
@@ -125,8 +125,8 @@ pub(crate) struct CronJob {
 }
 
 impl CronJob {
-    pub fn from_object(told: &CronJobObject, words: &StringInterner) -> Self {
-        let PartialObject { metadata, spec, status } = told;
+    pub fn from_object(object: &CronJobObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = object;
         Self {
             head: ObjectHeader::from_metadata(metadata, words),
             images: spec.job_template.spec.template.images(words),

@@ -124,12 +124,12 @@ struct CachedNodeInfo {
 }
 
 impl Node {
-    pub fn from_object(told: &NodeObject, words: &StringInterner) -> Self {
-        let PartialObject { metadata, spec, status } = told;
+    pub fn from_object(object: &NodeObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = object;
         let labels = words.intern_map(metadata.labels.iter().flatten());
         let annotations = metadata.annotations.iter().flatten().filter(|(key, _)| *key != LAST_APPLIED);
         let ready = status.conditions.iter().find(|condition| condition.kind == "Ready");
-        let said = |text: Option<&String>| words.intern(text.map_or("", String::as_str));
+        let intern = |text: Option<&String>| words.intern(text.map_or("", String::as_str));
         let info = &status.node_info;
         Self {
             name: words.intern(metadata.name.as_deref().unwrap_or_default()),
@@ -145,8 +145,8 @@ impl Node {
                 Some("False") => NodeReadiness::NotReady,
                 _ => NodeReadiness::Unknown,
             },
-            reason: said(ready.and_then(|condition| condition.reason.as_ref())),
-            message: said(ready.and_then(|condition| condition.message.as_ref())),
+            reason: intern(ready.and_then(|condition| condition.reason.as_ref())),
+            message: intern(ready.and_then(|condition| condition.message.as_ref())),
             unschedulable: spec.unschedulable,
             capacity: NodeCapacity::from_resource_list(&status.capacity),
             allocatable: NodeCapacity::from_resource_list(&status.allocatable),

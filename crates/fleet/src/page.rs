@@ -88,11 +88,11 @@ impl FleetView<'_> {
 /// Sorted by namespace and name.
 fn read_page<T: CachedObject>(
     table: &ObjectTable<T>,
-    whose: Namespaces<'_>,
+    namespaces: Namespaces<'_>,
     page: Page<'_>,
 ) -> PageResult<Arc<T>> {
     let after = page.after.map(|place| place.split_once('/').unwrap_or((place, "")));
-    let mut names: Vec<&str> = match whose {
+    let mut names: Vec<&str> = match namespaces {
         Namespaces::All => table.namespaces().collect(),
         Namespaces::Only(names) => names.iter().map(String::as_str).collect(),
     };

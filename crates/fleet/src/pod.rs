@@ -110,8 +110,8 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    pub fn from_object(told: PodObject, words: &StringInterner) -> Self {
-        let PartialObject { metadata, spec, status } = told;
+    pub fn from_object(object: PodObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = object;
         let ip = |text: Option<&String>| text.and_then(|text| text.parse().ok());
         let statuses = || status.init_containers.iter().chain(&status.containers);
         let waiting = || statuses().find_map(|container| container.state.waiting.as_ref()?.reason.as_deref());

@@ -27,8 +27,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub fn from_object(told: PoolObject) -> Self {
-        let PartialObject { metadata, spec, status } = told;
+    pub fn from_object(object: PoolObject) -> Self {
+        let PartialObject { metadata, spec, status } = object;
         let tenant = metadata.labels.as_ref().and_then(|labels| labels.get(TENANT));
         Self {
             name: metadata.name.as_deref().unwrap_or_default().into(),

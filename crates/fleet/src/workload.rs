@@ -77,8 +77,8 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    pub fn from_object(told: &WorkloadObject, words: &StringInterner) -> Self {
-        let PartialObject { metadata, spec, status } = told;
+    pub fn from_object(object: &WorkloadObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = object;
         Self {
             head: ObjectHeader::from_metadata(metadata, words),
             images: spec.template.images(words),
@@ -92,8 +92,8 @@ impl Workload {
         }
     }
 
-    pub fn from_daemon_set(told: &DaemonSetObject, words: &StringInterner) -> Self {
-        let PartialObject { metadata, spec, status } = told;
+    pub fn from_daemon_set(object: &DaemonSetObject, words: &StringInterner) -> Self {
+        let PartialObject { metadata, spec, status } = object;
         Self {
             head: ObjectHeader::from_metadata(metadata, words),
             images: spec.template.images(words),

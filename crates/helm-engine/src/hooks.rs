@@ -1,7 +1,7 @@
 //! Hooks: documents that are not part of a release, but run at events of its life cycle.
 
 use bytes::Bytes;
-use helm_chart::values::quoted;
+use helm_chart::values::slog_quote;
 use helm_template::go::quote;
 use helm_template::profile::Profile;
 use helm_template::value::Str;
@@ -90,7 +90,9 @@ pub fn classify(manifest: Manifest, profile: Profile) -> ClassifiedDocument {
     let Some(events) = when.split(',').map(event).collect::<Option<Vec<_>>>() else {
         return ClassifiedDocument::UnknownHook(match profile {
             Profile::Helm3 => format!("manifest_sorter.go:190: info: skipping unknown hook: {}", quote(when)),
-            Profile::Helm4 => format!("level=INFO msg=\"skipping unknown hooks\" hookTypes={}", quoted(when)),
+            Profile::Helm4 => {
+                format!("level=INFO msg=\"skipping unknown hooks\" hookTypes={}", slog_quote(when))
+            }
         });
     };
     let words = |name| match annotation(&manifest, name) {

@@ -172,17 +172,17 @@ fn log_message(what: &IgnoredFailure, profile: Profile) -> Note {
     match what {
         IgnoredFailure::Failed(message) => {
             let text = format!("[INFO] Fail: {message}");
-            Note::informed(profile, ("engine.go:227", &text), "funcMap fail", &[("message", message)])
+            Note::info_record(profile, ("engine.go:227", &text), "funcMap fail", &[("message", message)])
         }
         IgnoredFailure::MissingValue(message) => {
             let text = format!("[INFO] Missing required value: {message}");
             let attributes = [("message", &**message)];
-            Note::structured(profile, ("engine.go:206", &text), "missing required value", &attributes)
+            Note::warn_record(profile, ("engine.go:206", &text), "missing required value", &attributes)
         }
         IgnoredFailure::EmptyValue(message) => {
             let text = format!("[INFO] Missing required value: {message}");
             let attributes = [("message", &**message)];
-            Note::structured(profile, ("engine.go:214", &text), "missing required values", &attributes)
+            Note::warn_record(profile, ("engine.go:214", &text), "missing required values", &attributes)
         }
     }
 }

@@ -163,15 +163,15 @@ impl Engine {
         prepared: &ParsedChart,
         request: &EngineRequest<'_>,
         outside: RenderEnv<'_>,
-        said: &mut Vec<String>,
+        log: &mut Vec<String>,
     ) -> Result<Release, (String, RenderStage)> {
-        let (chart, files) = self.render_templates(prepared, request, outside, said)?;
+        let (chart, files) = self.render_templates(prepared, request, outside, log)?;
         let (notes, files) = split_notes(files, &chart.metadata.name, request.subchart_notes);
         let sorted = match manifests::sort_manifests(&files, self.profile) {
             Ok(sorted) => sorted,
             Err(why) => return Err((why, RenderStage::Manifests(files))),
         };
-        said.extend(sorted.warnings);
+        log.extend(sorted.warnings);
         let mut crds = Vec::new();
         collect_crds(&chart, &chart.metadata.name, &mut crds);
         let (manifests, hooks) = (sorted.manifests, sorted.hooks);
@@ -183,13 +183,13 @@ impl Engine {
         prepared: &ParsedChart,
         request: &EngineRequest<'_>,
         outside: RenderEnv<'_>,
-        said: &mut Vec<String>,
+        log: &mut Vec<String>,
     ) -> Result<(Chart, Vec<RenderedFile>), (String, RenderStage)> {
         if let Err(why) = names::check(request.name) {
             let why = match self.profile {
                 Profile::Helm3 => why,
                 Profile::Helm4 => {
-                    said.push(log_line("release name check failed", &why));
+                    log.push(log_line("release name check failed", &why));
                     format!("release name check failed: {why}")
                 }
             };
@@ -198,11 +198,11 @@ impl Engine {
         let mut warnings = Vec::new();
         let budget = Budget::new(request.limits, outside.admission);
         let settled = self.prepare_values(prepared, request, &budget, &mut warnings);
-        said.extend(warnings.iter().map(|warning: &values::ValuesWarning| warning.line().to_owned()));
+        log.extend(warnings.iter().map(|warning: &values::ValuesWarning| warning.line().to_owned()));
         if let Err(why) = &settled
             && let Some(cause) = why.strip_prefix(DEPENDENCIES_FAILED).and_then(|why| why.strip_prefix(": "))
         {
-            said.push(log_line(DEPENDENCIES_FAILED, cause));
+            log.push(log_line(DEPENDENCIES_FAILED, cause));
         }
         let (chart, values) = settled.map_err(|why| (why.to_string(), RenderStage::Values))?;
 
@@ -257,7 +257,7 @@ const DEPENDENCIES_FAILED: &str = "chart dependencies processing failed";
 
 /// Formats a log line: Helm 4 logs some errors besides returning them.
 fn log_line(what: &str, why: &str) -> String {
-    format!("level=ERROR msg={} error={}", values::quoted(what), values::quoted(why))
+    format!("level=ERROR msg={} error={}", values::slog_quote(what), values::slog_quote(why))
 }
 
 /// The `.Release` object. Lint is neither an installation nor an upgrade.

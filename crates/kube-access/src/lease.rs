@@ -152,17 +152,18 @@ impl LeaseElection {
     }
 
     /// Reads the Lease once and takes it if it is free.
-    async fn try_acquire(&self, seen: &mut ObservedLease) -> Result<AcquireAttempt, LeaseCallError> {
+    async fn try_acquire(&self, observed: &mut ObservedLease) -> Result<AcquireAttempt, LeaseCallError> {
         let found = self.read().await?;
         let spec = found.as_ref().and_then(|lease| lease.spec.clone());
-        if seen.spec != spec {
+        if observed.spec != spec {
             let holder = |spec: &Option<LeaseSpec>| spec.as_ref()?.holder_identity.clone();
-            if let Some(other) = holder(&spec).filter(|_| holder(&spec) != holder(&seen.spec)) {
+            if let Some(other) = holder(&spec).filter(|_| holder(&spec) != holder(&observed.spec)) {
                 tracing::info!(lease = self.name, holder = other, "the lease is held");
             }
-            *seen = ObservedLease { spec, unchanged_since: Instant::now() };
+            *observed = ObservedLease { spec, unchanged_since: Instant::now() };
         }
-        let step = lease_rules::decide(seen.spec.as_ref(), &self.identity, seen.unchanged_since.elapsed());
+        let step =
+            lease_rules::decide(observed.spec.as_ref(), &self.identity, observed.unchanged_since.elapsed());
         if let LeaseDecision::Wait(left) = step {
             let version = found.and_then(|lease| lease.metadata.resource_version).unwrap_or_default();
             return Ok(AcquireAttempt::Held { version, left });

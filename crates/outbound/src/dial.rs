@@ -32,13 +32,13 @@ pub trait Resolver: Send + Sync + 'static {
 
 /// Opens a connection to an address.
 pub trait Connector: Send + Sync + 'static {
-    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Line>>>;
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn ByteStream>>>;
 }
 
 /// A byte stream to a server.
-pub trait Line: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Line for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> ByteStream for T {}
 
 /// The system's resolver.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,11 +57,11 @@ impl Resolver for SystemResolver {
 pub struct SystemConnector;
 
 impl Connector for SystemConnector {
-    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Line>>> {
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn ByteStream>>> {
         Box::pin(async move {
             let line = TcpStream::connect(to).await?;
             line.set_nodelay(true)?;
-            Ok(Box::new(line) as Box<dyn Line>)
+            Ok(Box::new(line) as Box<dyn ByteStream>)
         })
     }
 }
@@ -100,7 +100,7 @@ impl Dialer {
         Self { policy: Arc::new(policy), resolver: Arc::new(resolver), connector: Arc::new(connector) }
     }
 
-    pub async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn Line>, DialError> {
+    pub async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn ByteStream>, DialError> {
         let mut last = String::from("nothing was tried");
         for address in self.resolve_allowed(host).await? {
             match timeout(CONNECT_TIMEOUT, self.connector.connect(SocketAddr::new(address, port))).await {
@@ -133,7 +133,7 @@ impl Dialer {
     }
 }
 
-impl Connection for Box<dyn Line> {
+impl Connection for Box<dyn ByteStream> {
     fn connected(&self) -> Connected {
         Connected::new()
     }
@@ -141,7 +141,7 @@ impl Connection for Box<dyn Line> {
 
 /// hyper's connector interface.
 impl Service<Uri> for Dialer {
-    type Response = TokioIo<Box<dyn Line>>;
+    type Response = TokioIo<Box<dyn ByteStream>>;
     type Error = DialError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, DialError>> + Send>>;
 

@@ -30,6 +30,6 @@ pub use access::{Access, HttpAuth, SecretString, TlsTrust};
 pub use address::{Address, Origin, ParseAddressError};
 pub use body::MemoryBudget;
 pub use client::{FetchClient, FetchRequest, FetchResponse, Timeouts, Validators};
-pub use dial::{Connector, DialError, Dialer, Line, Resolver};
+pub use dial::{ByteStream, Connector, DialError, Dialer, Resolver};
 pub use error::FetchError;
 pub use policy::{EgressPolicy, IpNetwork};

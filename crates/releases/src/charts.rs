@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chart_store::{ChartError, ChartSource, LoadedChart, RepoScope};
+use chart_store::{ChartError, ChartReader, ChartSource, LoadedChart};
 use helm_engine::CacheBudget;
 use helm_release::render::PreparedChart;
 use kube_types::HelmReleaseSpec;
@@ -79,10 +79,10 @@ impl ChartResolver {
     }
 
     /// Fetches the chart at a source and stores it as a package that `reader` may read from then on.
-    pub async fn get(&self, source: &ChartSource, reader: &RepoScope) -> Result<ReleaseChart, ChartError> {
+    pub async fn get(&self, source: &ChartSource, reader: &ChartReader) -> Result<ReleaseChart, ChartError> {
         // Only the platform may use the cache here: it reads all packages. For a workspace the store checks access.
         if let ChartSource::Package(name) = source
-            && matches!(reader, RepoScope::Platform | RepoScope::PlatformFor(_))
+            && matches!(reader, ChartReader::Platform | ChartReader::PlatformFor(_))
             && let Some(chart) = self.cache.find(|chart| chart.package == *name)
         {
             return Ok(chart);
@@ -100,8 +100,8 @@ impl ChartResolver {
     }
 
     /// Stores an archive for all `readers`. Fails if it exceeds the quota of every one of them.
-    pub async fn upload(&self, archive: Bytes, readers: &[RepoScope]) -> Result<ReleaseChart, ChartError> {
-        let first = readers.first().unwrap_or(&RepoScope::Everyone);
+    pub async fn upload(&self, archive: Bytes, readers: &[ChartReader]) -> Result<ReleaseChart, ChartError> {
+        let first = readers.first().unwrap_or(&ChartReader::Everyone);
         let fetched = self.store.fetch(&ChartSource::Archive(archive), first).await?;
         let (mut kept, mut refused) = (None, None);
         for reader in readers {

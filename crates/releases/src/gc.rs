@@ -225,7 +225,7 @@ mod tests {
         let foreign = stage
             .releases
             .charts()
-            .get(&source, &chart_store::RepoScope::Platform)
+            .get(&source, &chart_store::ChartReader::Platform)
             .await
             .unwrap()
             .resolved

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chart_store::RepoScope;
+use chart_store::ChartReader;
 use domain::actor::{Actor, AuthMethod, Impersonation, Principal};
 use domain::clock::{Clock, SystemClock};
 use domain::ids::{UserId, WorkspaceName};
@@ -239,7 +239,7 @@ impl TestHarness {
     /// Stores a chart and returns the name of its package.
     pub async fn store_chart(&self, archive: Bytes) -> String {
         let source = chart_store::ChartSource::Archive(archive);
-        let reader = RepoScope::Workspace(SHOP.to_owned());
+        let reader = ChartReader::Workspace(SHOP.to_owned());
         self.releases.charts().get(&source, &reader).await.unwrap().resolved.package
     }
 

@@ -12,7 +12,7 @@ use api::graceful_shutdown::with_graceful_shutdown;
 use api::tenant_directory::TenancyDirectory;
 use api::{Api, Metrics, ReadinessChecks};
 use chart_store::packages::PackageLimits;
-use chart_store::{ChartStore, RepoScope};
+use chart_store::{ChartReader, ChartStore};
 use domain::clock::{Clock, SystemClock};
 use fleet::Fleet;
 use governor::metrics::{GovernorCollector, WorkCollector};
@@ -194,7 +194,7 @@ pub async fn run(
         LostLinesCollector::register(registry);
         let mut pools =
             vec![("charts", work), ("operations", releases.renderer().operations().pool().clone())];
-        pools.extend(releases.charts().store().work(&RepoScope::Platform).queues());
+        pools.extend(releases.charts().store().work(&ChartReader::Platform).queues());
         match &embedded {
             Some(embedded) => embedded.cluster.metrics().register_with_pools(registry, pools),
             None => registry.register_collector(Box::new(WorkCollector::new(pools))),

@@ -61,7 +61,7 @@ impl Tenancy {
             return Err(Error::Unauthenticated);
         }
         let actor = directory.actor(&session.user, AuthMethod::Session { id: session.id.to_string() });
-        if is_unsafe && !csrf.is_some_and(|given| key.is_csrf_token(&session.id, given)) {
+        if is_unsafe && !csrf.is_some_and(|given| key.verify_csrf_token(&session.id, given)) {
             return Err(Error::InvalidCsrfToken);
         }
         actor.ok_or(Error::Unauthenticated)

@@ -209,8 +209,8 @@ impl Directory {
     /// Like [`Directory::wait_until`], for the caller's own write. Returns after a timeout too: the write is valid in any case.
     pub(crate) async fn wait_for_own_write(&self, condition: impl Fn(&Self) -> bool) {
         const LIMIT: Duration = Duration::from_secs(5);
-        let heard = tokio::time::timeout(LIMIT, self.wait_until(condition)).await;
-        if heard.is_err() {
+        let result = tokio::time::timeout(LIMIT, self.wait_until(condition)).await;
+        if result.is_err() {
             tracing::warn!("what was written has not been heard of after {LIMIT:?}");
         }
     }

@@ -57,12 +57,12 @@ enum BootstrapDecision {
 
 /// `admins` are the accounts with the platform role `Admin`, each with its credentials.
 fn decide(admins: Vec<(Account, Option<Secret>)>) -> BootstrapDecision {
-    let told = |secret: &Option<Secret>| {
+    let is_disclosed = |secret: &Option<Secret>| {
         secret
             .as_ref()
             .is_some_and(|secret| !secret.annotations().contains_key(well_known::CREDENTIALS_UNDISCLOSED))
     };
-    if admins.iter().any(|(_, credentials)| told(credentials)) {
+    if admins.iter().any(|(_, credentials)| is_disclosed(credentials)) {
         return BootstrapDecision::Skip;
     }
     if admins.is_empty() {
@@ -174,11 +174,11 @@ async fn create_administrator(client: &kube::Client, max_nodes: i64) -> Result<A
 async fn write_credentials(
     client: &kube::Client,
     account: &Account,
-    kept: String,
+    password_hash: String,
     now: Timestamp,
 ) -> Result<(), Error> {
     let secrets = credential_store::api(client.clone());
-    let mut secret = Credentials::new(Some(kept.clone()), now).to_secret(&account.id);
+    let mut secret = Credentials::new(Some(password_hash.clone()), now).to_secret(&account.id);
     secret.annotations_mut().insert(well_known::CREDENTIALS_UNDISCLOSED.to_owned(), "true".to_owned());
     match secrets.create(&post_params(), &secret).await {
         // Left by a start that was interrupted: that password was never disclosed.
@@ -186,7 +186,7 @@ async fn write_credentials(
             let before = secrets.get(&Credentials::secret_name(&account.id)).await?;
             let mut credentials =
                 Credentials::from_secret(&before).unwrap_or_else(|| Credentials::new(None, now));
-            credentials.password_hash = Some(kept);
+            credentials.password_hash = Some(password_hash);
             credentials.raise_epoch(now);
             let after = Secret { data: credentials.to_secret(&account.id).data, ..before };
             secrets.replace(&Credentials::secret_name(&account.id), &post_params(), &after).await?;

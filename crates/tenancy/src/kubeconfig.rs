@@ -85,16 +85,20 @@ impl Tenancy {
         let maps = |namespace: &str| Api::<ConfigMap>::namespaced(self.0.clients.platform(), namespace);
         let field = |map: Option<ConfigMap>, key: &str| map?.data?.remove(key);
         let info = field(maps("kube-public").get_opt("cluster-info").await?, "kubeconfig");
-        let said = info.as_deref().and_then(parse_cluster_info);
-        let server =
-            self.0.settings.kube_url.clone().or_else(|| said.as_ref().map(|said| said.server.clone()));
+        let cluster_info = info.as_deref().and_then(parse_cluster_info);
+        let server = self
+            .0
+            .settings
+            .kube_url
+            .clone()
+            .or_else(|| cluster_info.as_ref().map(|said| said.server.clone()));
         let server = server.ok_or_else(|| {
             Error::Conflict(
                 "the cluster does not say its address: an administrator can, by [kube] external_url"
                     .to_owned(),
             )
         })?;
-        let mut authority = said.and_then(|said| said.ca_data);
+        let mut authority = cluster_info.and_then(|said| said.ca_data);
         if authority.is_none() {
             // Kubernetes publishes this ConfigMap in every namespace.
             let root = field(maps(SYSTEM_NAMESPACE).get_opt("kube-root-ca.crt").await?, "ca.crt");

@@ -80,7 +80,7 @@ impl Tenancy {
     ) -> Result<OpenYurtLogin, Error> {
         let account = self.verify_credentials(login, secret, from).await?;
         let expired = account.is_expired(self.0.clock.now());
-        let mut told = OpenYurtLogin {
+        let mut response = OpenYurtLogin {
             kube_config: String::new(),
             node_add_script: String::new(),
             validity_days: account.valid_days,
@@ -97,18 +97,18 @@ impl Tenancy {
             session: None,
         };
         if expired {
-            return Ok(told);
+            return Ok(response);
         }
         match self.issue_credentials(&account, join).await {
             Ok((session, kube_config, node_add_script)) => {
-                (told.kube_config, told.node_add_script) = (kube_config, node_add_script);
-                told.session = Some(session);
+                (response.kube_config, response.node_add_script) = (kube_config, node_add_script);
+                response.session = Some(session);
             }
             // It expired during the login.
-            Err(Error::AccountExpired) => told.expired = true,
+            Err(Error::AccountExpired) => response.expired = true,
             Err(error) => return Err(error),
         }
-        Ok(told)
+        Ok(response)
     }
 
     /// Creates a session, a kubeconfig and a join script.

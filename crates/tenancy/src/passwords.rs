@@ -58,12 +58,13 @@ impl Hasher {
     }
 
     /// Whether `password` matches the stored hash. With `None` always false, after the same time.
-    pub async fn verify(&self, password: &Password, kept: Option<&str>) -> Result<bool, Error> {
-        let (password, known) = (password.clone(), kept.is_some());
-        let kept = kept.unwrap_or(DUMMY_HASH).to_owned();
+    pub async fn verify(&self, password: &Password, password_hash: Option<&str>) -> Result<bool, Error> {
+        let (password, known) = (password.clone(), password_hash.is_some());
+        let password_hash = password_hash.unwrap_or(DUMMY_HASH).to_owned();
         let fits = self.run_blocking(move || {
-            let kept = PasswordHash::new(&kept).map_err(|error| Error::Internal(error.to_string().into()))?;
-            Ok::<_, Error>(argon2id().verify_password(password.expose().as_bytes(), &kept).is_ok())
+            let parsed_hash = PasswordHash::new(&password_hash)
+                .map_err(|error| Error::Internal(error.to_string().into()))?;
+            Ok::<_, Error>(argon2id().verify_password(password.expose().as_bytes(), &parsed_hash).is_ok())
         });
         Ok(fits.await?? && known)
     }

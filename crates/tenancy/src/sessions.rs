@@ -19,7 +19,7 @@ use crate::credential_store::random_bytes;
 pub(crate) mod keys;
 
 /// The name of the cookie.
-pub const COOKIE: &str = "longshore_session";
+pub const COOKIE_NAME: &str = "longshore_session";
 /// The header that unsafe requests with a cookie carry.
 pub const CSRF_HEADER: &str = "x-csrf-token";
 
@@ -124,18 +124,18 @@ impl SessionKey {
 
     /// The CSRF token: unsafe requests must carry it in addition to the cookie.
     pub fn csrf_token(&self, id: &SessionId) -> String {
-        URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, csrf_text(id).as_bytes()))
+        URL_SAFE_NO_PAD.encode(hmac::sign(&self.0, csrf_message(id).as_bytes()))
     }
 
     /// Whether `given` is the CSRF token of this session. Compares in constant time.
-    pub fn is_csrf_token(&self, id: &SessionId, given: &str) -> bool {
+    pub fn verify_csrf_token(&self, id: &SessionId, given: &str) -> bool {
         let given = if given.len() <= MAX_COOKIE_LEN { URL_SAFE_NO_PAD.decode(given).ok() } else { None };
-        given.is_some_and(|given| hmac::verify(&self.0, csrf_text(id).as_bytes(), &given).is_ok())
+        given.is_some_and(|given| hmac::verify(&self.0, csrf_message(id).as_bytes(), &given).is_ok())
     }
 }
 
 /// The signed text of a CSRF token. No payload contains a colon, so neither signature is valid in place of the other.
-fn csrf_text(id: &SessionId) -> String {
+fn csrf_message(id: &SessionId) -> String {
     format!("csrf:{id}")
 }
 
@@ -172,13 +172,13 @@ mod tests {
     fn csrf_token_is_valid_for_one_session() {
         let key = SessionKey::new(&[1; 32]);
         let (mine, theirs) = (session(), session());
-        assert!(key.is_csrf_token(&mine.id, &key.csrf_token(&mine.id)));
-        assert!(!key.is_csrf_token(&mine.id, &key.csrf_token(&theirs.id)));
-        assert!(!SessionKey::new(&[2; 32]).is_csrf_token(&mine.id, &key.csrf_token(&mine.id)));
+        assert!(key.verify_csrf_token(&mine.id, &key.csrf_token(&mine.id)));
+        assert!(!key.verify_csrf_token(&mine.id, &key.csrf_token(&theirs.id)));
+        assert!(!SessionKey::new(&[2; 32]).verify_csrf_token(&mine.id, &key.csrf_token(&mine.id)));
         let cookie = key.sign(&mine);
         let (payload, tag) = cookie.split_once('.').unwrap();
         for wrong in ["", tag, payload, &format!("{}A", key.csrf_token(&mine.id)), &"A".repeat(10_000)] {
-            assert!(!key.is_csrf_token(&mine.id, wrong), "{wrong}");
+            assert!(!key.verify_csrf_token(&mine.id, wrong), "{wrong}");
         }
         assert_eq!(key.verify(&format!("{payload}.{}", key.csrf_token(&mine.id))), None);
     }
@@ -207,7 +207,7 @@ mod tests {
         #[test]
         fn no_text_panics_the_parsers(text in "\\PC{0,80}", parts in "[0-9.]{0,40}") {
             let key = SessionKey::new(&[1; 32]);
-            let _ = (key.verify(&text), key.is_csrf_token(&session().id, &text), parts.parse::<SessionId>());
+            let _ = (key.verify(&text), key.verify_csrf_token(&session().id, &text), parts.parse::<SessionId>());
         }
 
         #[test]

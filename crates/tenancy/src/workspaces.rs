@@ -328,7 +328,11 @@ fn name_in_use(name: &str) -> Error {
 }
 
 /// Fails if the actor was authorised as a member, and has a lower role or none in the workspace that is being changed.
-fn check_membership_is_current(actor: &Actor, name: &WorkspaceName, workspace: &Workspace) -> Result<(), Error> {
+fn check_membership_is_current(
+    actor: &Actor,
+    name: &WorkspaceName,
+    workspace: &Workspace,
+) -> Result<(), Error> {
     let Some((id, authorised)) = actor.user_id().zip(actor.memberships.get(name)) else { return Ok(()) };
     if !actor.platform_roles.is_empty() || is_personal(workspace) {
         return Ok(());
@@ -336,7 +340,9 @@ fn check_membership_is_current(actor: &Actor, name: &WorkspaceName, workspace: &
     let member = workspace.spec.members.iter().find(|member| member.user == id.as_str());
     match member.and_then(|member| member.role.parse::<WorkspaceRole>().ok()) {
         Some(role) if role <= *authorised => Ok(()),
-        Some(_) => Err(Error::Conflict(format!("the caller's role in workspace `{name}` has changed; try again"))),
+        Some(_) => {
+            Err(Error::Conflict(format!("the caller's role in workspace `{name}` has changed; try again")))
+        }
         None => Err(workspace_not_found(name)),
     }
 }

@@ -69,13 +69,22 @@ mod tests {
             source("crates/kube-access/src/lease/scoped.rs", "impl Lease<'_> { pub async fn run() {} }"),
             source("crates/kube-access/src/cache/mod.rs", "roles! {\n    Role {\n"),
         ];
-        let glossary = |path: &str| format!("# Glossary\n\n| term | item |\n|---|---|\n| a | b | `{path}` |\n");
-        for path in
-            ["kube_access::Top", "kube_access::lease::Lease", "kube_access::lease::Lease::run", "kube_access::cache::Role"]
-        {
+        let glossary =
+            |path: &str| format!("# Glossary\n\n| term | item |\n|---|---|\n| a | b | `{path}` |\n");
+        for path in [
+            "kube_access::Top",
+            "kube_access::lease::Lease",
+            "kube_access::lease::Lease::run",
+            "kube_access::cache::Role",
+        ] {
             assert!(check(&glossary(path), &sources).is_empty(), "{path}");
         }
-        for path in ["kube_access::lease::Gone", "kube_access::Lease", "kube_access::lease::Lease::stop", "lease::Lease"] {
+        for path in [
+            "kube_access::lease::Gone",
+            "kube_access::Lease",
+            "kube_access::lease::Lease::stop",
+            "lease::Lease",
+        ] {
             let complaint = format!("docs/glossary.md:5: there is no item `{path}`");
             assert_eq!(check(&glossary(path), &sources), [complaint]);
         }

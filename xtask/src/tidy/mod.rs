@@ -39,7 +39,8 @@ pub fn tidy(project: &Project) -> Result<()> {
     complaints.extend(layers::check(&metadata));
     complaints.extend(licences::check(&metadata));
     complaints.extend(banned::check(&built));
-    let terms = fs::read_to_string(project.root.join("docs/glossary.md")).context("cannot read the glossary")?;
+    let terms =
+        fs::read_to_string(project.root.join("docs/glossary.md")).context("cannot read the glossary")?;
     complaints.extend(glossary::check(&terms, &files));
     complaints.extend(check_generated(project)?);
     if complaints.is_empty() {

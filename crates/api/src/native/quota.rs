@@ -59,9 +59,9 @@ impl QuotaView {
 }
 
 /// Sums amounts by resource. An amount that is not a quantity counts as zero; the cluster never reports one.
-fn sum_quantities<'a>(parts: impl Iterator<Item = &'a ResourceQuantities>) -> ResourceQuantities {
+fn sum_quantities<'a>(quantities: impl Iterator<Item = &'a ResourceQuantities>) -> ResourceQuantities {
     let mut sums = BTreeMap::<&str, Quantity>::new();
-    for (name, amount) in parts.flatten() {
+    for (name, amount) in quantities.flatten() {
         let amount = Quantity::parse(amount).unwrap_or_default();
         let sum = sums.get(name.as_str()).map_or(amount.clone(), |sum| sum.add(&amount));
         sums.insert(name, sum);

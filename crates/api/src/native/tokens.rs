@@ -78,10 +78,11 @@ pub async fn create(
     }
     let scopes = scopes.iter().map(|word| word.to_string()).collect();
     let request = TokenRequest { name: name.to_string(), scopes, days: *days };
-    let made = call.api.tenancy.create_token(call.actor()?, &request).await?;
-    let id = made.record.id.clone();
-    let told = CreatedToken { record: (&*made.record).into(), token: made.text.expose().to_owned() };
-    Ok(JsonResponse::new(told).no_store().audit_object(&id))
+    let created = call.api.tenancy.create_token(call.actor()?, &request).await?;
+    let id = created.record.id.clone();
+    let response =
+        CreatedToken { record: (&*created.record).into(), token: created.text.expose().to_owned() };
+    Ok(JsonResponse::new(response).no_store().audit_object(&id))
 }
 
 /// `DELETE tokens/{token}`

@@ -119,15 +119,15 @@ async fn log_in<B>(
         check_subdomain(pool).map_err(|error| Problem::invalid(format!("`pool`: {error}")))?;
     }
     let join = JoinOptions { pool: pool.map(str::to_owned) };
-    let told = call.api.tenancy.openyurt_login(login, secret, call.client_ip(), join).await;
-    let told = told.map_err(|error| Problem::from(error).with_audit_object(account.clone()))?;
-    let OpenYurtLogin { session, .. } = &told;
+    let result = call.api.tenancy.openyurt_login(login, secret, call.client_ip(), join).await;
+    let console_login = result.map_err(|error| Problem::from(error).with_audit_object(account.clone()))?;
+    let OpenYurtLogin { session, .. } = &console_login;
     // Login CSRF: a page of another site must not open a session without the user's knowledge.
     let cookie = session.as_ref().filter(|_| !call.is_cross_site).map(|session| {
         let seconds = session.expires.duration_since(call.api.clock.now()).as_secs();
         session_cookie_header(&session.cookie, seconds, call.api.settings.is_secure())
     });
-    let view = JsonResponse::new(LoginView::new(told)).no_store();
+    let view = JsonResponse::new(LoginView::new(console_login)).no_store();
     let view = match account {
         Some(AuditObject(id)) => view.audit_object(&id),
         None => view,
@@ -139,20 +139,20 @@ async fn log_in<B>(
 }
 
 impl LoginView {
-    fn new(told: OpenYurtLogin) -> Self {
+    fn new(login: OpenYurtLogin) -> Self {
         let time = |time: Option<Timestamp>| time.map(|time| time.to_string()).unwrap_or_default();
         Self {
             spec: LoginSpec {
-                kube_config: told.kube_config,
-                node_add_script: told.node_add_script,
-                valid_period: told.validity_days,
-                max_node_num: told.max_node_num,
-                namespace: told.namespace,
+                kube_config: login.kube_config,
+                node_add_script: login.node_add_script,
+                valid_period: login.validity_days,
+                max_node_num: login.max_node_num,
+                namespace: login.namespace,
             },
             status: LoginStatus {
-                node_num: told.node_num,
-                effective_time: time(told.effective_time),
-                expired: told.expired,
+                node_num: login.node_num,
+                effective_time: time(login.effective_time),
+                expired: login.expired,
             },
         }
     }

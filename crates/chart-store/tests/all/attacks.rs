@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use chart_store::{ChartSource, ChartStore, Digest, LoadedChart, RepoScope};
+use chart_store::{ChartReader, ChartSource, ChartStore, Digest, LoadedChart};
 use domain::ErrorKind;
 use domain::clock::SystemClock;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -22,8 +22,8 @@ fn new_chart_store(world: &TestCluster) -> ChartStore {
     ChartStore::new(world.platform_client(), client(), Arc::new(SystemClock))
 }
 
-fn workspace_scope(workspace: &str) -> RepoScope {
-    RepoScope::Workspace(workspace.to_owned())
+fn workspace_scope(workspace: &str) -> ChartReader {
+    ChartReader::Workspace(workspace.to_owned())
 }
 
 fn web_chart(repo: &str) -> ChartSource {

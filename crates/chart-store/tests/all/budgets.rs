@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chart_store::packages::{MIN_CHARGE, PackageLimits, PackageReferences, WorkspaceIdentities};
 use chart_store::work::pool_limits;
-use chart_store::{AccountLookup, ChartError, ChartSource, ChartStore, PackageStore, RepoScope, Subject};
+use chart_store::{AccountLookup, ChartError, ChartReader, ChartSource, ChartStore, PackageStore, Subject};
 use domain::ErrorKind;
 use domain::clock::SystemClock;
 use flate2::Compression;
@@ -128,10 +128,10 @@ async fn work_of_all_workspaces_of_an_account_is_one_flow() {
         pool,
     )
     .with_accounts(Arc::new(AccountByPrefix));
-    let reserve = |name: &str| charts.work(&RepoScope::Workspace(name.to_owned())).reserve(6 << 20);
+    let reserve = |name: &str| charts.work(&ChartReader::Workspace(name.to_owned())).reserve(6 << 20);
     let first = reserve("greedy-1").unwrap();
     assert!(reserve("greedy-2").is_err(), "the account has 10 MiB");
-    let platform = charts.work(&RepoScope::PlatformFor("greedy-3".to_owned())).reserve(6 << 20);
+    let platform = charts.work(&ChartReader::PlatformFor("greedy-3".to_owned())).reserve(6 << 20);
     assert!(platform.is_err(), "its releases are of the account");
     let others = ["other-1", "admins", "more"].map(|name| reserve(name).unwrap());
     drop(first);
@@ -285,9 +285,10 @@ async fn run_concurrent_fetches(
             )
         })
         .collect();
-    let readers = ["acme", "evil"].map(|name| RepoScope::Workspace(name.to_owned()));
+    let readers = ["acme", "evil"].map(|name| ChartReader::Workspace(name.to_owned()));
     let source = ChartSource::Archive(bomb.clone());
-    let checks = repos.iter().map(|repo| async { charts.check(repo).await.map_err(|error| error.kind()) });
+    let checks =
+        repos.iter().map(|repo| async { charts.check_index(repo).await.map_err(|error| error.kind()) });
     let uploads = (0..count).map(|n| {
         let (source, reader) = (&source, &readers[n % 2]);
         async move { charts.fetch(source, reader).await.map(drop).map_err(|error| error.kind()) }
@@ -341,7 +342,7 @@ async fn concurrent_indexes_and_uploads_stay_within_the_memory_budget() {
     assert!(done > 0, "{done} done, {refused} refused");
     assert_eq!((pool.bytes().held, pool.slots().used), (0, 0));
     // The load leaves nothing behind: another tenant works.
-    let good = RepoScope::Workspace("good".to_owned());
+    let good = ChartReader::Workspace("good".to_owned());
     charts.fetch(&ChartSource::Archive(large_chart_archive("web", "1.0.0", 1 << 20)), &good).await.unwrap();
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use chart_store::{ChartSource, ChartStore, RepoScope};
+use chart_store::{ChartReader, ChartSource, ChartStore};
 use domain::ErrorKind;
 use domain::clock::SystemClock;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -64,16 +64,16 @@ async fn stored_chart_is_not_fetched_again() {
     let spec = json!({"url": served.address, "credentialRef": {"name": "login"}});
     world.apply([credentials_secret(""), helm_repo("here", spec)]).await;
     let charts = new_chart_store(&world, client());
-    let fetched = charts.fetch(&web_chart("here"), &RepoScope::Platform).await.unwrap();
-    let name = charts.store(&fetched, PackageOrigin::RepoCache, &RepoScope::Platform).await.unwrap();
+    let fetched = charts.fetch(&web_chart("here"), &ChartReader::Platform).await.unwrap();
+    let name = charts.store(&fetched, PackageOrigin::RepoCache, &ChartReader::Platform).await.unwrap();
     assert_eq!(served.requests().len(), 2);
 
     // A restarted server fetches the index again and has the packages.
     let after = self::new_chart_store(&world, client());
-    let again = after.fetch(&web_chart("here"), &RepoScope::Platform).await.unwrap();
+    let again = after.fetch(&web_chart("here"), &ChartReader::Platform).await.unwrap();
     assert_eq!(again.digest, fetched.digest);
     assert_eq!(served.requests(), [format!("GET /index.yaml {LOGIN}")]);
-    let by_name = after.fetch(&ChartSource::Package(name), &RepoScope::Platform).await.unwrap();
+    let by_name = after.fetch(&ChartSource::Package(name), &ChartReader::Platform).await.unwrap();
     assert_eq!(by_name.bytes, fetched.bytes);
     assert_eq!(served.requests(), [""; 0]);
 }
@@ -86,9 +86,9 @@ async fn repeated_fetches_of_one_chart_make_few_api_calls() {
     world.apply([credentials_secret(""), helm_repo("here", spec)]).await;
     let charts = ChartStore::new(fault.wrap(world.platform_client()), client(), Arc::new(SystemClock));
     for _ in 0..100 {
-        let fetched = charts.fetch(&web_chart("here"), &RepoScope::Platform).await.unwrap();
-        let name = charts.store(&fetched, PackageOrigin::RepoCache, &RepoScope::Platform).await.unwrap();
-        charts.fetch(&ChartSource::Package(name), &RepoScope::Platform).await.unwrap();
+        let fetched = charts.fetch(&web_chart("here"), &ChartReader::Platform).await.unwrap();
+        let name = charts.store(&fetched, PackageOrigin::RepoCache, &ChartReader::Platform).await.unwrap();
+        charts.fetch(&ChartSource::Package(name), &ChartReader::Platform).await.unwrap();
     }
     assert_eq!((served.requests().len(), fault.writes()), (2, 3));
     // Each fetch reads the repository object again, and little else.
@@ -107,7 +107,7 @@ async fn repository_of_another_workspace_is_not_found() {
         ])
         .await;
     let charts = new_chart_store(&world, client());
-    let reader = |name: &str| RepoScope::Workspace(name.to_owned());
+    let reader = |name: &str| ChartReader::Workspace(name.to_owned());
     charts.fetch(&web_chart("theirs"), &reader("acme")).await.unwrap();
     served.requests();
     let said = charts.fetch(&web_chart("theirs"), &reader("evil")).await.unwrap_err();
@@ -126,11 +126,11 @@ async fn private_address_is_refused_by_default() {
     let (world, served) = (TestCluster::new().await, password_protected_repo().await);
     world.apply([helm_repo("here", json!({"url": served.address}))]).await;
     let charts = new_chart_store(&world, FetchClient::new(Dialer::new(EgressPolicy::default())));
-    let said = charts.fetch(&web_chart("here"), &RepoScope::Platform).await.unwrap_err();
+    let said = charts.fetch(&web_chart("here"), &ChartReader::Platform).await.unwrap_err();
     assert_eq!(said.kind(), ErrorKind::Forbidden);
     let oci =
         ChartSource::Oci { reference: "oci://127.0.0.1:1/web:1.0.0".to_owned(), version: String::new() };
-    assert_eq!(charts.fetch(&oci, &RepoScope::Platform).await.unwrap_err().kind(), ErrorKind::Forbidden);
+    assert_eq!(charts.fetch(&oci, &ChartReader::Platform).await.unwrap_err().kind(), ErrorKind::Forbidden);
     assert_eq!(served.requests(), [""; 0]);
 }
 
@@ -143,11 +143,11 @@ async fn registry_is_usable_as_a_repository() {
     let spec = json!({"url": format!("oci://{}/charts/", served.host), "insecure": true, "credentialRef": {"name": "login"}});
     world.apply([credentials_secret(""), helm_repo("registry", spec)]).await;
     let charts = new_chart_store(&world, client());
-    let fetched = charts.fetch(&web_chart("registry"), &RepoScope::Platform).await.unwrap();
+    let fetched = charts.fetch(&web_chart("registry"), &ChartReader::Platform).await.unwrap();
     assert_eq!(fetched.version(), "1.5.0");
     let up =
         ChartSource::Repo { repo: "registry".to_owned(), chart: "../x".to_owned(), version: String::new() };
-    assert_eq!(charts.fetch(&up, &RepoScope::Platform).await.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(charts.fetch(&up, &ChartReader::Platform).await.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[tokio::test]
@@ -163,9 +163,9 @@ async fn inline_index_is_used_without_a_request() {
         ])
         .await;
     let charts = new_chart_store(&world, client());
-    charts.fetch(&web_chart("by-hand"), &RepoScope::Platform).await.unwrap();
+    charts.fetch(&web_chart("by-hand"), &ChartReader::Platform).await.unwrap();
     assert_eq!(served.requests(), ["GET /web.tgz -"]);
-    let said = charts.fetch(&web_chart("damaged"), &RepoScope::Platform).await.unwrap_err();
+    let said = charts.fetch(&web_chart("damaged"), &ChartReader::Platform).await.unwrap_err();
     assert_eq!(said.to_string(), "the repository `damaged` cannot be used: its `data` is no base64");
 }
 
@@ -173,8 +173,10 @@ async fn inline_index_is_used_without_a_request() {
 async fn suspended_repository_is_not_fetched() {
     let (world, served) = (TestCluster::new().await, password_protected_repo().await);
     world.apply([helm_repo("here", json!({"url": served.address, "suspend": true}))]).await;
-    let said =
-        new_chart_store(&world, client()).fetch(&web_chart("here"), &RepoScope::Platform).await.unwrap_err();
+    let said = new_chart_store(&world, client())
+        .fetch(&web_chart("here"), &ChartReader::Platform)
+        .await
+        .unwrap_err();
     assert_eq!(
         (said.kind(), &*said.to_string()),
         (ErrorKind::Precondition, "the repository `here` is suspended")
@@ -186,7 +188,7 @@ async fn suspended_repository_is_not_fetched() {
 async fn uploaded_archive_is_loaded_within_limits() {
     let world = TestCluster::new().await;
     let charts = new_chart_store(&world, client());
-    let load = async |bytes: Bytes| charts.fetch(&ChartSource::Archive(bytes), &RepoScope::Platform).await;
+    let load = async |bytes: Bytes| charts.fetch(&ChartSource::Archive(bytes), &ChartReader::Platform).await;
     assert_eq!(load(chart_archive("web", "1.0.0")).await.unwrap().name(), "web");
     assert_eq!(load(Bytes::from(vec![0; (10 << 20) + 1])).await.unwrap_err().kind(), ErrorKind::TooLarge);
     assert_eq!(load(Bytes::from_static(b"no chart")).await.unwrap_err().kind(), ErrorKind::Invalid);

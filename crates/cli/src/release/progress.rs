@@ -29,7 +29,7 @@ impl StderrProgress {
     }
 
     fn line(&self, step: ProgressEvent) -> Option<String> {
-        let mut said = self.last_reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_reasons = self.last_reasons.lock().unwrap_or_else(PoisonError::into_inner);
         match step {
             ProgressEvent::Applying { .. }
             | ProgressEvent::Removing { .. }
@@ -46,7 +46,7 @@ impl StderrProgress {
             }
             ProgressEvent::Ready { id } => {
                 // An object that was ready from the start is not printed.
-                said.remove(&id).map(|_| self.styled(&id, Colour::Green, "ready"))
+                last_reasons.remove(&id).map(|_| self.styled(&id, Colour::Green, "ready"))
             }
             ProgressEvent::Failed { id, reason } => {
                 Some(format!("{} {reason}", self.styled(&id, Colour::Red, "failed:")))
@@ -54,11 +54,11 @@ impl StderrProgress {
             ProgressEvent::Waiting { id, reason, event } => {
                 let event = event.map(|event| format!(" ({event})")).unwrap_or_default();
                 let why = format!("{reason}{event}");
-                if said.get(&id) == Some(&why) {
+                if last_reasons.get(&id) == Some(&why) {
                     return None;
                 }
                 let line = format!("{} {why}", self.styled(&id, Colour::Yellow, "waits:"));
-                said.insert(id, why);
+                last_reasons.insert(id, why);
                 Some(line)
             }
         }

@@ -84,8 +84,8 @@ impl NodeAttributes {
         )
     }
 
-    pub fn from_object(told: &node::NodeObject) -> Self {
-        let PartialObject { metadata, spec, .. } = told;
+    pub fn from_object(object: &node::NodeObject) -> Self {
+        let PartialObject { metadata, spec, .. } = object;
         let pairs = |pairs: &Option<BTreeMap<String, String>>| pairs.clone().unwrap_or_default();
         Self::from_parts(pairs(&metadata.labels), pairs(&metadata.annotations), spec.taints.clone())
     }

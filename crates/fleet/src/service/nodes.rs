@@ -16,25 +16,25 @@ use crate::{Error, Fleet};
 impl Fleet {
     /// Sets whether a node keeps its pods while it is disconnected from the cluster.
     pub async fn set_autonomy(&self, actor: &Actor, node: &str, enabled: bool) -> Result<(), Error> {
-        let told = self.get_node_for_change(actor, node).await?;
+        let current = self.get_node_for_change(actor, node).await?;
         let value = if enabled { "true" } else { "false" };
-        self.patch_node(&told, node, &json!({"annotations": {AUTONOMY: value}})).await
+        self.patch_node(&current, node, &json!({"annotations": {AUTONOMY: value}})).await
     }
 
     /// Sets or removes a node's desired pool.
     pub async fn move_node(&self, actor: &Actor, node: &str, pool: Option<&str>) -> Result<(), Error> {
-        let told = self.get_node_for_change(actor, node).await?;
+        let current = self.get_node_for_change(actor, node).await?;
         if let Some(name) = pool {
             let pool = self.get_pool(name).await?;
             let owner = tenant_of(&pool.metadata);
             authorize_change(actor, owner, POOL, name)?;
-            if owner.is_some_and(|owner| tenant_of(&told.metadata) != Some(owner)) {
+            if owner.is_some_and(|owner| tenant_of(&current.metadata) != Some(owner)) {
                 return Err(Error::Conflict(format!(
                     "node pool `{name}` belongs to somebody whose node `{node}` is not"
                 )));
             }
         }
-        self.patch_node(&told, node, &json!({"labels": {DESIRED_POOL: pool}})).await
+        self.patch_node(&current, node, &json!({"labels": {DESIRED_POOL: pool}})).await
     }
 
     fn node_api(&self) -> Api<NodeObject> {
@@ -46,15 +46,15 @@ impl Fleet {
         if !is_valid_name(name) {
             return Err(not_found(NODE, name));
         }
-        let told = self.node_api().get_opt(name).await?.ok_or_else(|| not_found(NODE, name))?;
-        authorize_change(actor, tenant_of(&told.metadata), NODE, name)?;
-        Ok(told)
+        let node = self.node_api().get_opt(name).await?.ok_or_else(|| not_found(NODE, name))?;
+        authorize_change(actor, tenant_of(&node.metadata), NODE, name)?;
+        Ok(node)
     }
 
     /// Patches the node, with a precondition on its UID.
-    async fn patch_node(&self, told: &NodeObject, name: &str, metadata: &Value) -> Result<(), Error> {
+    async fn patch_node(&self, node: &NodeObject, name: &str, metadata: &Value) -> Result<(), Error> {
         let mut patch = json!({ "metadata": metadata });
-        patch["metadata"]["uid"] = told.metadata.uid.clone().into();
+        patch["metadata"]["uid"] = node.metadata.uid.clone().into();
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let written = self.node_api().patch(name, &params, &Patch::Merge(&patch)).await;
         written.map(drop).map_err(|error| write_error(error, NODE, name))

@@ -111,7 +111,7 @@ fn apply_tags(
                 Some(_) => {
                     let text =
                         format!("Warning: Tag '{tag}' for chart {} returned non-bool value", dependency.name);
-                    warnings.push(ValuesWarning::structured(
+                    warnings.push(ValuesWarning::warn_record(
                         graph.profile,
                         ("dependencies.go:94", &text),
                         "returned non-bool value",
@@ -146,7 +146,7 @@ fn apply_conditions(
                         "Warning: Condition path '{condition}' for chart {} returned non-bool value",
                         dependency.name
                     );
-                    warnings.push(ValuesWarning::structured(
+                    warnings.push(ValuesWarning::warn_record(
                         graph.profile,
                         ("dependencies.go:63", &text),
                         "returned non-bool value",

@@ -124,12 +124,12 @@ impl ImportMapping {
         if self.is_export {
             let text = format!("Warning: ImportValues missing table: {error}");
             let helm4 = "ImportValues missing table";
-            ValuesWarning::structured(profile, ("dependencies.go:286", &text), helm4, &[("error", &error)])
+            ValuesWarning::warn_record(profile, ("dependencies.go:286", &text), helm4, &[("error", &error)])
         } else {
             let text = format!("Warning: ImportValues missing table from chart {dependency}: {error}");
             let helm4 = "ImportValues missing table from chart";
             let attributes = [("chart", dependency), ("error", &error)];
-            ValuesWarning::structured(profile, ("dependencies.go:269", &text), helm4, &attributes)
+            ValuesWarning::warn_record(profile, ("dependencies.go:269", &text), helm4, &attributes)
         }
     }
 }

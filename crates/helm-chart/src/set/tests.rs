@@ -15,7 +15,7 @@ type ExpectedResult = Result<&'static str, &'static str>;
 
 /// A line, Helm 3's result, and Helm 4's where it differs.
 #[rustfmt::skip]
-const LINES: &[(SetFlag, &str, ExpectedResult, Option<ExpectedResult>)] = &[
+const CASES: &[(SetFlag, &str, ExpectedResult, Option<ExpectedResult>)] = &[
     (Typed, "a=1", Ok(r#"{"a":1,"f":1.5,"l":["x",{"z":0},[1]],"m":{"k":"v"},"n":null,"s":"text"}"#), None),
     (Typed, "a=", Ok(r#"{"a":"","f":1.5,"l":["x",{"z":0},[1]],"m":{"k":"v"},"n":null,"s":"text"}"#), None),
     (Typed, "a", Err(r#"key "a" has no value"#), None),
@@ -79,33 +79,33 @@ const LINES: &[(SetFlag, &str, ExpectedResult, Option<ExpectedResult>)] = &[
     (Json, "m.k=[1,{}]", Ok(r#"{"f":1.5,"l":["x",{"z":0},[1]],"m":{"k":[1,{}]},"n":null,"s":"text"}"#), None),
 ];
 
-fn base() -> Members {
+fn base_values() -> Members {
     match json::parse(BASE) {
         Ok(Data::Map(members)) => members,
         other => panic!("{other:?}"),
     }
 }
 
-fn apply_to_base(kind: SetFlag, line: &str, profile: Profile) -> Result<String, String> {
-    let mut values = base();
-    let mut open = |name: &str| {
+fn apply_to_base(flag: SetFlag, line: &str, profile: Profile) -> Result<String, String> {
+    let mut values = base_values();
+    let mut read_file = |name: &str| {
         if name.starts_with("bad") {
             Err(format!("no file {name}").into())
         } else {
             Ok(format!("<{name}>").into())
         }
     };
-    apply(kind, line, &mut values, profile, &mut open).map_err(|error| error.to_string())?;
+    apply(flag, line, &mut values, profile, &mut read_file).map_err(|error| error.to_string())?;
     Ok(json::write(&Data::Map(values), JsonStyle::Raw).unwrap())
 }
 
 #[test]
 fn apply_matches_helm() {
-    for (kind, line, helm3, helm4) in LINES {
+    for (kind, line, helm3, helm4) in CASES {
         for (profile, told) in [(Profile::Helm3, *helm3), (Profile::Helm4, helm4.unwrap_or(*helm3))] {
-            let ours = apply_to_base(*kind, line, profile);
-            let ours = ours.as_ref().map(|text| text.trim_end()).map_err(String::as_str);
-            assert_eq!(ours, told, "{kind:?} {line:?} {profile:?}");
+            let result = apply_to_base(*kind, line, profile);
+            let actual = result.as_ref().map(|text| text.trim_end()).map_err(String::as_str);
+            assert_eq!(actual, told, "{kind:?} {line:?} {profile:?}");
         }
     }
 }

@@ -381,7 +381,7 @@ impl Merger<'_> {
 
     fn warn(&mut self, place: &str, text: &str) -> Result<(), Str> {
         self.budget.allocate(text.len())?;
-        self.warnings.push(ValuesWarning::logged(self.profile, place, text));
+        self.warnings.push(ValuesWarning::from_text(self.profile, place, text));
         Ok(())
     }
 

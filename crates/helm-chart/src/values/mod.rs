@@ -30,7 +30,7 @@ pub(crate) use coalesce::{
 pub use explain::{ExplainedValue, UserValuesLayer, ValueOrigin, explain};
 pub use layers::{ValuesSource, layers, overlay, user_values};
 pub use read::read;
-pub use warning::{LogAttribute, ValuesWarning, quoted};
+pub use warning::{LogAttribute, ValuesWarning, slog_quote};
 
 use crate::chart::Chart;
 use crate::schema;

@@ -17,15 +17,15 @@ pub type LogAttribute<'a> = (&'a str, &'a str);
 
 impl ValuesWarning {
     /// A line logged by Helm; Helm 3 includes the source location.
-    pub fn logged(profile: Profile, place: &str, text: &str) -> Self {
+    pub fn from_text(profile: Profile, source_location: &str, text: &str) -> Self {
         Self::from_line(match profile {
-            Profile::Helm3 => format!("{place}: {text}"),
-            Profile::Helm4 => format!("level=INFO msg={}", quoted(text)),
+            Profile::Helm3 => format!("{source_location}: {text}"),
+            Profile::Helm4 => format!("level=INFO msg={}", slog_quote(text)),
         })
     }
 
     /// A warning that Helm 4 logs as a message with attributes.
-    pub fn structured(
+    pub fn warn_record(
         profile: Profile,
         helm3: (&str, &str),
         helm4: &str,
@@ -35,7 +35,12 @@ impl ValuesWarning {
     }
 
     /// Like [`ValuesWarning::structured`], at info level.
-    pub fn informed(profile: Profile, helm3: (&str, &str), helm4: &str, attributes: &[LogAttribute]) -> Self {
+    pub fn info_record(
+        profile: Profile,
+        helm3: (&str, &str),
+        helm4: &str,
+        attributes: &[LogAttribute],
+    ) -> Self {
         Self::with_level(profile, "INFO", helm3, helm4, attributes)
     }
 
@@ -49,9 +54,9 @@ impl ValuesWarning {
         Self::from_line(match profile {
             Profile::Helm3 => format!("{place}: {text}"),
             Profile::Helm4 => attributes.iter().fold(
-                format!("level={level} msg={}", quoted(helm4)),
+                format!("level={level} msg={}", slog_quote(helm4)),
                 |mut line, (key, value)| {
-                    let _ = write!(line, " {key}={}", quoted(value));
+                    let _ = write!(line, " {key}={}", slog_quote(value));
                     line
                 },
             ),
@@ -68,7 +73,7 @@ impl ValuesWarning {
 }
 
 /// Quotes a string as Go's `slog` does: unquoted if it is a plain word.
-pub fn quoted(text: &str) -> String {
-    let bare = |c: char| is_printable(c) && !matches!(c, ' ' | '"' | '=' | '\u{fffd}');
-    if !text.is_empty() && text.chars().all(bare) { text.to_owned() } else { quote(text) }
+pub fn slog_quote(text: &str) -> String {
+    let is_plain = |c: char| is_printable(c) && !matches!(c, ' ' | '"' | '=' | '\u{fffd}');
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { quote(text) }
 }

@@ -48,25 +48,26 @@ pub fn newest_deployed(history: &[RevisionStatus]) -> Option<i64> {
 /// The revision to roll back to after a failure: the newest deployed or superseded one. A superseded revision may
 /// have failed once, but only a successful revision supersedes it.
 pub fn newest_successful(history: &[RevisionStatus]) -> Option<i64> {
-    let good = |&&(_, status): &&RevisionStatus| matches!(status, Status::Deployed | Status::Superseded);
-    history.iter().rev().find(good).map(|&(revision, _)| revision)
+    let is_successful =
+        |&&(_, status): &&RevisionStatus| matches!(status, Status::Deployed | Status::Superseded);
+    history.iter().rev().find(is_successful).map(|&(revision, _)| revision)
 }
 
-fn newest_with_status(history: &[RevisionStatus], wanted: Status) -> Option<i64> {
-    history.iter().rev().find(|(_, status)| *status == wanted).map(|&(revision, _)| revision)
+fn newest_with_status(history: &[RevisionStatus], expected: Status) -> Option<i64> {
+    history.iter().rev().find(|(_, status)| *status == expected).map(|&(revision, _)| revision)
 }
 
 /// Revisions whose objects may be in the cluster: the deployed one and all later failed ones. Helm considers the
 /// deployed one only and loses the objects of the others.
 pub fn revisions_with_objects(history: &[RevisionStatus]) -> &[RevisionStatus] {
-    let since_gone = history
+    let after_uninstall = history
         .iter()
         .rposition(|(_, status)| *status == Status::Uninstalled)
         .map_or(0, |gone| gone.saturating_add(1));
-    let recent = &history[since_gone..];
-    let at = |wanted| recent.iter().rposition(|(_, status)| *status == wanted);
-    let from = at(Status::Deployed).or_else(|| at(Status::Superseded)).unwrap_or(0);
-    &recent[from..]
+    let recent = &history[after_uninstall..];
+    let newest_index = |wanted| recent.iter().rposition(|(_, status)| *status == wanted);
+    let start = newest_index(Status::Deployed).or_else(|| newest_index(Status::Superseded)).unwrap_or(0);
+    &recent[start..]
 }
 
 #[cfg(test)]

@@ -250,12 +250,15 @@ impl<'o> Operation<'o> {
         let outdated = self.prunable_entries(history).await?;
         if let Some(trust) = self.helm.trust.as_ref().filter(|_| origin == Origin::Own) {
             let gone: BTreeSet<i64> = outdated.iter().map(|entry| entry.meta.revision).collect();
-            let kept = history.entries.iter().map(|entry| entry.meta.revision);
-            let kept: Vec<i64> = kept.filter(|revision| !gone.contains(revision)).collect();
-            trust.ledger.insert(record, restored, &kept).await.map_err(|error| match error {
-                LedgerError::Superseded => Error::ChangedConcurrently { name: self.name.to_owned() },
-                LedgerError::Unavailable(why) => Error::Ledger(why),
-            })?;
+            let retained_revisions = history.entries.iter().map(|entry| entry.meta.revision);
+            let retained_revisions: Vec<i64> =
+                retained_revisions.filter(|revision| !gone.contains(revision)).collect();
+            trust.ledger.insert(record, restored, &retained_revisions).await.map_err(
+                |error| match error {
+                    LedgerError::Superseded => Error::ChangedConcurrently { name: self.name.to_owned() },
+                    LedgerError::Unavailable(why) => Error::Ledger(why),
+                },
+            )?;
         }
         for entry in outdated {
             self.storage.delete(&entry.meta).await?;
@@ -490,15 +493,15 @@ impl RevisionRun<'_> {
     pub async fn set_deployed(&mut self, history: &History, description: &str) -> Result<(), StorageError> {
         let revision = self.stored.record.version;
         self.operation.supersede(history, revision).await?;
-        let said = self.operation.options.description.as_deref().unwrap_or(description);
-        self.stored.record.set_status(Status::Deployed, said);
+        let effective_description = self.operation.options.description.as_deref().unwrap_or(description);
+        self.stored.record.set_status(Status::Deployed, effective_description);
         self.stored = self.operation.storage.update(&self.stored).await?;
         Ok(())
     }
 
     /// Marks this revision as failed. `said` becomes its description.
-    pub async fn set_failed(&mut self, said: &str) -> Result<(), StorageError> {
-        self.stored.record.set_status(Status::Failed, self.mask.mask_text(said));
+    pub async fn set_failed(&mut self, message: &str) -> Result<(), StorageError> {
+        self.stored.record.set_status(Status::Failed, self.mask.mask_text(message));
         self.stored = self.operation.storage.update(&self.stored).await?;
         Ok(())
     }
@@ -508,12 +511,13 @@ impl RevisionRun<'_> {
     pub async fn clean_up_superseded(&self) -> Error {
         let Operation { name, namespace, options: run, .. } = self.operation;
         let overtaken = Error::ChangedConcurrently { name: (*name).to_owned() };
-        let told = match self.operation.recorded_objects().await {
+        let recorded = match self.operation.recorded_objects().await {
             Ok(told) => told,
             Err(error) => return error,
         };
-        let untold = |object: &&Object| !told.contains(&inventory::namespaced_id(object, namespace));
-        let written: Vec<Object> = self.objects.iter().filter(untold).cloned().collect();
+        let is_unrecorded =
+            |object: &&Object| !recorded.contains(&inventory::namespaced_id(object, namespace));
+        let written: Vec<Object> = self.objects.iter().filter(is_unrecorded).cloned().collect();
         let removal = self.operation.remove_options();
         match kube_apply::remove(self.target, &written, &removal, run.progress).await {
             Ok(_) => overtaken,

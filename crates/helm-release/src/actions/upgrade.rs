@@ -162,22 +162,22 @@ impl Operation<'_> {
         }
         let mask = course.mask.clone();
         let record = Box::new(course.stored.record);
-        let said = |said| Error::Failed { said, kind, record };
+        let failed = |said| Error::Failed { said, kind, record };
         if ask.cleanup_on_fail
             && let Err(error) =
                 remove(&self.target, created, &self.cleanup_options(), self.options.progress).await
         {
-            return said(format!(
+            return failed(format!(
                 "an error occurred while cleaning up resources. original upgrade error: {why}: unable to cleanup \
                  resources: {}",
                 mask.mask_text(&error.to_string())
             ));
         }
         if !ask.atomic {
-            return said(why);
+            return failed(why);
         }
         let Some(revision) = history::newest_successful(&history.revisions()) else {
-            return said(format!(
+            return failed(format!(
                 "unable to find a previously successful release when attempting to rollback. original upgrade error: \
                  {why}"
             ));
@@ -191,7 +191,7 @@ impl Operation<'_> {
             options: run,
         };
         let operation = Operation::new(self.helm, self.namespace, self.name, &rollback.options);
-        said(match Box::pin(operation.rollback(&rollback)).await {
+        failed(match Box::pin(operation.rollback(&rollback)).await {
             Ok(_) => format!(
                 "release {} failed, and has been rolled back due to rollback-on-failure being set: {why}",
                 self.name

@@ -115,17 +115,17 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    pub(super) fn scan_anchor(&mut self, what: YamlTokenKind) -> Result<Token<'a>, YamlSyntaxError> {
+    pub(super) fn scan_anchor(&mut self, kind: YamlTokenKind) -> Result<Token<'a>, YamlSyntaxError> {
         let line = self.line;
         self.skip();
         self.require(1)?;
         let name = self.take_word()?;
-        let ended = self.is_blank_or_end(0)
+        let is_terminated = self.is_blank_or_end(0)
             || matches!(self.byte(0), b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`');
-        if name.is_empty() || !ended {
+        if name.is_empty() || !is_terminated {
             return Err(self.problem("did not find expected alphabetic or numeric character"));
         }
-        Ok(Token { kind: what, line, text: name.into(), suffix: None })
+        Ok(Token { kind, line, text: name.into(), suffix: None })
     }
 
     pub(super) fn scan_tag(&mut self) -> Result<Token<'a>, YamlSyntaxError> {
@@ -157,7 +157,7 @@ impl<'a> Scanner<'a> {
         Ok(Token { kind: YamlTokenKind::Tag, line, text: handle.into(), suffix: Some(suffix.into()) })
     }
 
-    fn scan_tag_handle(&mut self, directive: bool) -> Result<&'a str, YamlSyntaxError> {
+    fn scan_tag_handle(&mut self, is_directive: bool) -> Result<&'a str, YamlSyntaxError> {
         self.require(1)?;
         let start = self.at;
         if self.byte(0) != b'!' {
@@ -168,16 +168,16 @@ impl<'a> Scanner<'a> {
         let name = self.take_word()?;
         if self.byte(0) == b'!' {
             self.skip();
-        } else if directive && !name.is_empty() {
+        } else if is_directive && !name.is_empty() {
             return Err(self.problem("did not find expected '!'"));
         }
         Ok(self.text.get(start..self.at).unwrap_or_default())
     }
 
     /// Scans a tag URI or suffix. `head` was scanned as a handle but begins the suffix; its leading `!` is dropped.
-    fn scan_tag_uri(&mut self, head: Option<&str>) -> Result<String, YamlSyntaxError> {
-        let mut uri = head.and_then(|head| head.get(1..)).unwrap_or_default().as_bytes().to_vec();
-        let mut found = head.is_some();
+    fn scan_tag_uri(&mut self, scanned: Option<&str>) -> Result<String, YamlSyntaxError> {
+        let mut uri = scanned.and_then(|head| head.get(1..)).unwrap_or_default().as_bytes().to_vec();
+        let mut has_content = scanned.is_some();
         self.require(1)?;
         while is_word(self.byte(0)) || b";/?:@&=+$,.!~*'()[]%".contains(&self.byte(0)) {
             if self.byte(0) == b'%' {
@@ -187,9 +187,9 @@ impl<'a> Scanner<'a> {
                 self.skip();
             }
             self.require(1)?;
-            found = true;
+            has_content = true;
         }
-        if !found {
+        if !has_content {
             return Err(self.problem("did not find expected tag URI"));
         }
         Ok(String::from_utf8_lossy(&uri).into_owned())
@@ -197,8 +197,8 @@ impl<'a> Scanner<'a> {
 
     /// Scans one character that is written as percent-escaped bytes.
     fn scan_uri_escapes(&mut self, uri: &mut Vec<u8>) -> Result<(), YamlSyntaxError> {
-        let mut left = None;
-        while left != Some(0) {
+        let mut remaining = None;
+        while remaining != Some(0) {
             self.require(3)?;
             let (Some(high), Some(low)) = (hex(self.byte(1)), hex(self.byte(2))) else {
                 return Err(self.problem("did not find URI escaped octet"));
@@ -207,7 +207,7 @@ impl<'a> Scanner<'a> {
                 return Err(self.problem("did not find URI escaped octet"));
             }
             let octet = high << 4 | low;
-            left = Some(match left {
+            remaining = Some(match remaining {
                 None => match octet {
                     0..=0x7F => 0,
                     0xC0..=0xDF => 1,

@@ -91,8 +91,8 @@ impl<P> Default for ObjectStore<P> {
 
 impl<P> ObjectStore<P> {
     /// Inserts or updates an object, and notifies subscribers if its UID or version changed.
-    pub(super) fn apply(&mut self, heard: IncomingObject<P>) {
-        let IncomingObject { key, uid, version, object } = heard;
+    pub(super) fn apply(&mut self, incoming: IncomingObject<P>) {
+        let IncomingObject { key, uid, version, object } = incoming;
         let now = CachedObject {
             uid: fingerprint(uid.as_deref()),
             version: version_number(version.as_deref()),
@@ -112,10 +112,10 @@ impl<P> ObjectStore<P> {
     }
 
     /// Compares by version, which is meaningful only for versions that are numbers.
-    pub(super) fn freshness(&self, heard: &IncomingObject<P>) -> Freshness {
-        match self.objects.get(&heard.key) {
+    pub(super) fn freshness(&self, incoming: &IncomingObject<P>) -> Freshness {
+        match self.objects.get(&incoming.key) {
             None => Freshness::Unknown,
-            Some(known) if known.version < version_number(heard.version.as_deref()) => Freshness::Newer,
+            Some(known) if known.version < version_number(incoming.version.as_deref()) => Freshness::Newer,
             Some(_) => Freshness::Stale,
         }
     }
@@ -140,9 +140,9 @@ impl<P> ObjectStore<P> {
     }
 
     /// Applies an object of a list and removes its key from `unheard`.
-    pub(super) fn apply_listed(&mut self, heard: IncomingObject<P>, unheard: &mut BTreeSet<ObjectKey>) {
-        unheard.remove(&heard.key);
-        self.apply(heard);
+    pub(super) fn apply_listed(&mut self, incoming: IncomingObject<P>, unheard: &mut BTreeSet<ObjectKey>) {
+        unheard.remove(&incoming.key);
+        self.apply(incoming);
     }
 
     /// Removes the objects that a complete list did not contain.

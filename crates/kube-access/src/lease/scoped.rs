@@ -34,10 +34,10 @@ impl LeaseElection {
     /// Not cancel-safe: if the future is dropped, the Lease stays held until it expires.
     pub async fn run_scoped<W: Future>(
         &self,
-        patience: Duration,
+        acquire_timeout: Duration,
         work: impl FnOnce() -> W,
     ) -> Result<Result<W::Output, LeaseLost>, AcquireError> {
-        let mut term = self.acquire_within(patience).await?;
+        let mut term = self.acquire_within(acquire_timeout).await?;
         let done = match self.run_and_renew(&mut term, work()).await {
             Ok(done) => done,
             Err(lost) => return Ok(Err(lost)),
@@ -46,7 +46,7 @@ impl LeaseElection {
         Ok(Ok(done))
     }
 
-    async fn acquire_within(&self, patience: Duration) -> Result<LeaseTerm, AcquireError> {
+    async fn acquire_within(&self, acquire_timeout: Duration) -> Result<LeaseTerm, AcquireError> {
         let missed = |error| match error {
             LeaseCallError::Api(source) => AcquireError::Api { lease: self.name.clone(), source },
             LeaseCallError::Timeout => AcquireError::Timeout { lease: self.name.clone() },
@@ -56,20 +56,20 @@ impl LeaseElection {
             return Ok(term);
         }
         let begun = Instant::now();
-        let seen = self.observer.as_ref().map(|sightings| sightings.observed(&self.namespace, &self.name));
-        let mut seen = seen.unwrap_or_else(ObservedLease::absent);
+        let cached = self.observer.as_ref().map(|sightings| sightings.observed(&self.namespace, &self.name));
+        let mut observed = cached.unwrap_or_else(ObservedLease::absent);
         let mut first: Option<LeaseSpec> = None;
         loop {
-            match self.try_acquire(&mut seen).await.map_err(missed)? {
+            match self.try_acquire(&mut observed).await.map_err(missed)? {
                 AcquireAttempt::Acquired(term) => return Ok(term),
                 AcquireAttempt::Conflict => {}
                 AcquireAttempt::Held { version, left } => {
-                    let lives = first.is_some() && first != seen.spec;
-                    if lives && begun.elapsed() >= patience {
-                        let holder = seen.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+                    let lives = first.is_some() && first != observed.spec;
+                    if lives && begun.elapsed() >= acquire_timeout {
+                        let holder = observed.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
                         return Err(AcquireError::Held { lease: self.name.clone(), holder });
                     }
-                    first = first.or_else(|| seen.spec.clone());
+                    first = first.or_else(|| observed.spec.clone());
                     self.wait_for_change(&version, left.min(RENEW_INTERVAL)).await;
                 }
             }

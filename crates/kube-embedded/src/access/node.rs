@@ -76,17 +76,18 @@ pub fn is_tenant_node(store: &Store, user: &User) -> bool {
 ///
 /// A tenant's node does not register itself: its Node exists before its certificate, and the platform creates it again if it was deleted by
 /// mistake. Without a Node the machine may still get its own Node, to find that it was deleted, and delete its Lease.
-pub fn revocation(store: &Store, node: &str, asked: &Attributes) -> Option<&'static str> {
+pub fn revocation(store: &Store, node: &str, attributes: &Attributes) -> Option<&'static str> {
     let tenant = tenant_of(store, node)?;
     if store.get("namespaces", "", &tenant).is_none_or(|namespace| namespace.is_deleting) {
         return Some("the account of this node is gone");
     }
-    let of_itself = asked.name == node && asked.subresource.is_empty();
-    let is_farewell = match (asked.group.as_str(), asked.resource.as_str(), asked.verb.as_str()) {
-        ("", "nodes", "get") => of_itself,
-        ("coordination.k8s.io", "leases", "delete") => of_itself && asked.namespace == LEASES,
-        _ => false,
-    };
+    let of_itself = attributes.name == node && attributes.subresource.is_empty();
+    let is_farewell =
+        match (attributes.group.as_str(), attributes.resource.as_str(), attributes.verb.as_str()) {
+            ("", "nodes", "get") => of_itself,
+            ("coordination.k8s.io", "leases", "delete") => of_itself && attributes.namespace == LEASES,
+            _ => false,
+        };
     (!is_farewell && store.get("nodes", "", node).is_none()).then_some("the Node of this name is gone")
 }
 
@@ -121,24 +122,26 @@ fn deny(why: &str) -> NodeDecision {
 }
 
 /// Decides whether `node` may make the request `asked`. A refusal falls through to RBAC.
-pub fn decide(store: &Store, node: &str, asked: &Attributes) -> NodeDecision {
+pub fn decide(store: &Store, node: &str, attributes: &Attributes) -> NodeDecision {
     if node.is_empty() {
         return Err(format!("unknown node for user {}", crate::go::quote(PREFIX)));
     }
-    if !asked.is_resource() {
-        return decide_by_role(asked);
+    if !attributes.is_resource() {
+        return decide_by_role(attributes);
     }
-    let question = NodeRequest { store, node, attributes: asked };
-    match (asked.group.as_str(), asked.resource.as_str()) {
+    let question = NodeRequest { store, node, attributes };
+    match (attributes.group.as_str(), attributes.resource.as_str()) {
         ("", "secrets") => question.check_read(RelatedKind::Secret),
         ("", "configmaps") => question.check_read(RelatedKind::ConfigMap),
-        ("", "persistentvolumeclaims") if asked.subresource == "status" => match asked.verb.as_str() {
-            "update" | "patch" => question.check_related(RelatedKind::PersistentVolumeClaim),
-            _ => deny("can only get/update/patch this type"),
-        },
+        ("", "persistentvolumeclaims") if attributes.subresource == "status" => {
+            match attributes.verb.as_str() {
+                "update" | "patch" => question.check_related(RelatedKind::PersistentVolumeClaim),
+                _ => deny("can only get/update/patch this type"),
+            }
+        }
         ("", "persistentvolumeclaims") => question.check_get(RelatedKind::PersistentVolumeClaim),
         ("", "persistentvolumes") => question.check_get(RelatedKind::PersistentVolume),
-        ("", "serviceaccounts") if asked.verb == "get" && asked.subresource.is_empty() => {
+        ("", "serviceaccounts") if attributes.verb == "get" && attributes.subresource.is_empty() => {
             question.check_read(RelatedKind::ServiceAccount)
         }
         ("", "serviceaccounts") => question.check_token(),
@@ -157,19 +160,19 @@ pub fn decide(store: &Store, node: &str, asked: &Attributes) -> NodeDecision {
         ("storage.k8s.io", "volumeattachments")
         | ("resource.k8s.io", "resourceclaims" | "resourceslices")
         | ("certificates.k8s.io", "podcertificaterequests") => question.check_unrelated(),
-        _ => decide_by_role(asked),
+        _ => decide_by_role(attributes),
     }
 }
 
 /// Checks the default role `system:node`, whatever the stored one says.
-fn decide_by_role(asked: &Attributes) -> NodeDecision {
+fn decide_by_role(attributes: &Attributes) -> NodeDecision {
     static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
     let rules = RULES.get_or_init(|| {
         let is_node =
             |role: &&Value| role["kind"] == "ClusterRole" && role["metadata"]["name"] == "system:node";
         bootstrap::defaults().iter().find(is_node).map(Rule::from_role).unwrap_or_default()
     });
-    if rules.iter().any(|rule| rule.allows(asked)) { Ok(()) } else { deny("") }
+    if rules.iter().any(|rule| rule.allows(attributes)) { Ok(()) } else { deny("") }
 }
 
 struct NodeRequest<'a> {

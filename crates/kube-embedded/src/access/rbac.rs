@@ -141,26 +141,27 @@ impl Authorizer {
     }
 
     /// Decides whether `user` may make the request `asked`.
-    pub fn decide(&self, user: &User, asked: &Attributes) -> Decision {
+    pub fn decide(&self, user: &User, attributes: &Attributes) -> Decision {
         if user.in_group(MASTERS) {
             return Decision { allowed: true, reason: Arc::from("") };
         }
         let Some(name) = node::node_of(user) else {
-            return self.decisions.decide(&self.compiled_policy(), user, asked);
+            return self.decisions.decide(&self.compiled_policy(), user, attributes);
         };
-        if let Some(why) = node::revocation(&self.store, name, asked) {
+        if let Some(why) = node::revocation(&self.store, name, attributes) {
             return Decision { allowed: false, reason: Arc::from(why) };
         }
-        match node::decide(&self.store, name, asked) {
+        match node::decide(&self.store, name, attributes) {
             Ok(()) => Decision { allowed: true, reason: Arc::from("") },
             Err(why) => {
-                let by_role = self.decisions.decide(&self.compiled_policy(), user, asked);
+                let by_role = self.decisions.decide(&self.compiled_policy(), user, attributes);
                 if by_role.allowed {
                     return by_role;
                 }
                 let reasons = [why.as_str(), &by_role.reason];
-                let told: Vec<&str> = reasons.into_iter().filter(|reason| !reason.is_empty()).collect();
-                Decision { allowed: false, reason: told.join("\n").into() }
+                let denial_reasons: Vec<&str> =
+                    reasons.into_iter().filter(|reason| !reason.is_empty()).collect();
+                Decision { allowed: false, reason: denial_reasons.join("\n").into() }
             }
         }
     }
@@ -258,11 +259,11 @@ impl CompiledPolicy {
         (self.cluster.generation, self.local.get(namespace).map_or(0, |scope| scope.generation))
     }
 
-    fn evaluate(&self, user: &User, asked: &Attributes) -> Decision {
+    fn evaluate(&self, user: &User, attributes: &Attributes) -> Decision {
         let mut errors = ResolutionErrors::default();
-        for (binding, subject) in self.bindings_for(user, &asked.namespace) {
+        for (binding, subject) in self.bindings_for(user, &attributes.namespace) {
             match &binding.role {
-                Ok(role) if role.rules().allow(asked) => {
+                Ok(role) if role.rules().allow(attributes) => {
                     let reason = format!("RBAC: allowed by {} to {subject}", binding.spec.source);
                     return Decision { allowed: true, reason: reason.into() };
                 }
@@ -295,25 +296,28 @@ impl DecisionKey {
 }
 
 impl DecisionCache {
-    fn decide(&self, rules: &CompiledPolicy, user: &User, asked: &Attributes) -> Decision {
-        let size = DecisionKey::size(user, asked);
+    fn decide(&self, rules: &CompiledPolicy, user: &User, attributes: &Attributes) -> Decision {
+        let size = DecisionKey::size(user, attributes);
         if size > MAX_CACHE_KEY_BYTES {
-            return rules.evaluate(user, asked);
+            return rules.evaluate(user, attributes);
         }
-        let generations = rules.generations(&asked.namespace);
-        let hash = self.hasher.hash_one((&user.name, &user.groups, asked));
+        let generations = rules.generations(&attributes.namespace);
+        let hash = self.hasher.hash_one((&user.name, &user.groups, attributes));
         if let Some(known) = self.entries.read().by_hash.get(&hash)
             && known.generations == generations
             && known.key.user == user.name
             && known.key.groups == user.groups
-            && known.key.attributes == *asked
+            && known.key.attributes == *attributes
         {
             return known.decision.clone();
         }
-        let decision = rules.evaluate(user, asked);
+        let decision = rules.evaluate(user, attributes);
         let size = size + decision.reason.len() + CACHE_ENTRY_OVERHEAD;
-        let question =
-            DecisionKey { user: user.name.clone(), groups: user.groups.clone(), attributes: asked.clone() };
+        let question = DecisionKey {
+            user: user.name.clone(),
+            groups: user.groups.clone(),
+            attributes: attributes.clone(),
+        };
         let mut known = self.entries.write();
         if known.bytes + size > MAX_CACHE_BYTES {
             *known = CachedDecisions::default();
@@ -406,28 +410,28 @@ fn parse_subject(subject: &Value, binding_namespace: &str) -> (SubjectName, Stri
 }
 
 /// Returns the message `User "jane" cannot list resource "configmaps" in API group "" in the namespace "x"`.
-pub fn forbidden_message(user: &User, asked: &Attributes) -> String {
+pub fn forbidden_message(user: &User, attributes: &Attributes) -> String {
     let who = quote(&user.name);
-    let message = if asked.is_resource() {
-        let place = if asked.namespace.is_empty() {
+    let message = if attributes.is_resource() {
+        let place = if attributes.namespace.is_empty() {
             "at the cluster scope".to_owned()
         } else {
-            format!("in the namespace {}", quote(&asked.namespace))
+            format!("in the namespace {}", quote(&attributes.namespace))
         };
-        let (resource, group) = (quote(&asked.combined_resource()), quote(&asked.group));
-        format!("User {who} cannot {} resource {resource} in API group {group} {place}", asked.verb)
+        let (resource, group) = (quote(&attributes.combined_resource()), quote(&attributes.group));
+        format!("User {who} cannot {} resource {resource} in API group {group} {place}", attributes.verb)
     } else {
-        format!("User {who} cannot {} path {}", asked.verb, quote(&asked.path))
+        format!("User {who} cannot {} path {}", attributes.verb, quote(&attributes.path))
     };
     // Escapes HTML, as Kubernetes does.
     message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// Returns the 403 error for `asked`; `reason` is that of the decision.
-pub fn forbidden_error(user: &User, asked: &Attributes, reason: &str) -> ApiError {
-    let message = forbidden_message(user, asked);
+pub fn forbidden_error(user: &User, attributes: &Attributes, reason: &str) -> ApiError {
+    let message = forbidden_message(user, attributes);
     let why = if reason.is_empty() { message } else { format!("{message}: {reason}") };
-    ApiError::forbidden(&asked.group, &asked.resource, &asked.name, why)
+    ApiError::forbidden(&attributes.group, &attributes.resource, &attributes.name, why)
 }
 
 /// Returns the name in the field selector of a list or watch: the term `metadata.name=<name>`. Rules with `resourceNames` allow such

@@ -153,14 +153,18 @@ impl IndexedRules {
     }
 
     /// Whether a rule allows the request.
-    pub fn allow(&self, asked: &Attributes) -> bool {
-        if !asked.is_resource() {
-            return self.url_rules.iter().filter_map(|at| self.rules.get(*at)).any(|rule| rule.allows(asked));
+    pub fn allow(&self, attributes: &Attributes) -> bool {
+        if !attributes.is_resource() {
+            return self
+                .url_rules
+                .iter()
+                .filter_map(|at| self.rules.get(*at))
+                .any(|rule| rule.allows(attributes));
         }
         let words = self.rules_without_names.len();
         let mut left = vec![0; words];
         self.verbs.add(&self.rules, "*", &mut left);
-        self.verbs.add(&self.rules, &asked.verb, &mut left);
+        self.verbs.add(&self.rules, &attributes.verb, &mut left);
         let mut scratch = vec![0; words];
         let mut narrow = |add: &dyn Fn(&mut [u64])| {
             scratch.fill(0);
@@ -171,11 +175,11 @@ impl IndexedRules {
         };
         narrow(&|found| {
             self.groups.add(&self.rules, "*", found);
-            self.groups.add(&self.rules, &asked.group, found);
-        }) && narrow(&|found| self.add_resources(asked, found))
+            self.groups.add(&self.rules, &attributes.group, found);
+        }) && narrow(&|found| self.add_resources(attributes, found))
             && narrow(&|found| {
                 found.copy_from_slice(&self.rules_without_names);
-                self.names.add(&self.rules, &asked.name, found);
+                self.names.add(&self.rules, &attributes.name, found);
             })
     }
 

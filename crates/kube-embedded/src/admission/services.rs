@@ -183,9 +183,10 @@ impl AllocationRequest<'_> {
         if !needs_cluster_ip(service) || is_headless(service) {
             return Ok(());
         }
-        let asked: Vec<String> = texts(&service["spec"]["clusterIPs"]).map(ToOwned::to_owned).collect();
+        let requested_ips: Vec<String> =
+            texts(&service["spec"]["clusterIPs"]).map(ToOwned::to_owned).collect();
         // This cluster has one address family, so there is one address.
-        let address = if let Some(asked) = asked.first().filter(|asked| !asked.is_empty()) {
+        let address = if let Some(asked) = requested_ips.first().filter(|asked| !asked.is_empty()) {
             let wanted = ip::parse(asked)
                 .ok_or_else(|| internal_error(&format!("failed to parse service IP {asked:?}")))?;
             self.pool.allocate_address(wanted, self.dry_run).map_err(|words| {

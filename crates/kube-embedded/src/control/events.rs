@@ -344,18 +344,18 @@ impl EventCorrelator {
         } else {
             note.message.clone()
         };
-        let said = (about, note.component, note.event_type, note.reason, message);
+        let count_key = (about, note.component, note.event_type, note.reason, message);
         self.serial += 1;
         let unique = u64::try_from(now.as_nanosecond()).unwrap_or_default().wrapping_add(self.serial);
         let fresh = || (format!("{}.{unique:x}", note.involved_object.name), 0, now);
         // Events of the newer form are not counted.
         let (name, count, first) = match note.action {
             Some(_) => fresh(),
-            None => self.counts.get(&said).cloned().unwrap_or_else(fresh),
+            None => self.counts.get(&count_key).cloned().unwrap_or_else(fresh),
         };
         let count = count + 1;
         if note.action.is_none() {
-            self.counts.insert(said, (name.clone(), count, first));
+            self.counts.insert(count_key, (name.clone(), count, first));
         }
         Some(EventWrite { name, record: note, count, first, now })
     }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::lists::{ListHarness, cases};
-use super::samples::targets;
+use super::samples::list_fields;
 
 /// Environment variable with the order for the child process.
 const ORDER_ENV: &str = "LONGSHORE_HOSTILE_LISTS";
@@ -72,7 +72,7 @@ async fn requests_of_one_order() {
     let [fields, bytes, is_full] = order.split('/').collect::<Vec<_>>()[..] else { panic!("{order}") };
     let (bytes, is_full): (usize, bool) = (bytes.parse().unwrap(), is_full.parse().unwrap());
     let subject = ListHarness::open().await;
-    let all = targets();
+    let all = list_fields();
     for at in fields.split(',').map(|at| at.parse().unwrap()) {
         for case in cases(&subject, &all, at, is_full) {
             let count = case.count_for(bytes);

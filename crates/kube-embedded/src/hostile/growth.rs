@@ -25,12 +25,12 @@ impl AdminClient {
         let answer = self.0.send(request).await.unwrap();
         let code = answer.status().as_u16();
         let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
-        let took = cpu_time().saturating_sub(began);
-        (code, serde_json::from_slice(&body).unwrap_or_default(), took)
+        let elapsed = cpu_time().saturating_sub(began);
+        (code, serde_json::from_slice(&body).unwrap_or_default(), elapsed)
     }
 }
 
-async fn open() -> (Cluster, AdminClient) {
+async fn start_cluster() -> (Cluster, AdminClient) {
     let cluster = Cluster::open(Config { inline_bytes: usize::MAX, ..Config::default() }).await.unwrap();
     let admin = AdminClient(cluster.client(User::admin()));
     (cluster, admin)
@@ -38,26 +38,26 @@ async fn open() -> (Cluster, AdminClient) {
 
 /// Fails if every attempt exceeds [`MAX_TIME_RATIO`]. Ten small requests are timed together, because one is too short to measure.
 async fn assert_linear(small: usize, mut cost: impl AsyncFnMut(usize) -> Duration) {
-    let mut seen = Vec::new();
+    let mut measurements = Vec::new();
     for _ in 0..MAX_ATTEMPTS {
-        let mut few = Duration::ZERO;
+        let mut ten_small = Duration::ZERO;
         for _ in 0..10 {
-            few += cost(small).await;
+            ten_small += cost(small).await;
         }
-        let many = cost(10 * small).await;
-        if many < MAX_TIME_RATIO * few {
+        let one_large = cost(10 * small).await;
+        if one_large < MAX_TIME_RATIO * ten_small {
             return;
         }
-        seen.push((few, many));
+        measurements.push((ten_small, one_large));
     }
-    panic!("one request takes longer than ten with a tenth of the parts each: {seen:?}");
+    panic!("one request takes longer than ten with a tenth of the parts each: {measurements:?}");
 }
 
-fn definition() -> Value {
+fn thing_crd() -> Value {
     // The rule is never evaluated, but all elements are visited for it.
-    let ruled = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]});
+    let validated_integer = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]});
     let part = json!({"type": "object", "required": ["name"], "properties": {
-        "name": {"type": "string", "maxLength": 20}, "value": {"type": "integer"}, "ruled": ruled}});
+        "name": {"type": "string", "maxLength": 20}, "value": {"type": "integer"}, "ruled": validated_integer}});
     let parts = json!({"type": "array", "maxItems": 10_000, "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"], "items": part});
     let schema =
@@ -70,10 +70,10 @@ fn definition() -> Value {
 }
 
 #[tokio::test]
-async fn update_of_a_keyed_list_of_a_custom_resource_costs_time_linear_in_its_elements() {
-    let (cluster, admin) = open().await;
+async fn custom_resource_update_is_linear_in_keyed_list_elements() {
+    let (cluster, admin) = start_cluster().await;
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let (code, answer, _) = admin.send("POST", path, "application/json", &definition()).await;
+    let (code, answer, _) = admin.send("POST", path, "application/json", &thing_crd()).await;
     assert_eq!(code, 201, "{answer:#}");
     let things = "/apis/example.org/v1/namespaces/default/things";
     while admin.send("GET", things, "application/json", &Value::Null).await.0 == 404 {
@@ -100,8 +100,8 @@ async fn update_of_a_keyed_list_of_a_custom_resource_costs_time_linear_in_its_el
 }
 
 #[tokio::test]
-async fn scale_of_an_object_with_many_managers_costs_time_linear_in_their_number() {
-    let (cluster, admin) = open().await;
+async fn scale_update_is_linear_in_field_managers() {
+    let (cluster, admin) = start_cluster().await;
     let mut number = 0;
     // Unchanged replicas keep all managers; changed replicas remove the field from all of them.
     for replicas in [1, 2] {

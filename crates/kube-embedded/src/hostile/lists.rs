@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::child;
-use super::samples::{self, EXISTING, Fill, ListField, RequestKind, SampleRequest, VARIANTS, targets};
+use super::samples::{self, EXISTING, Fill, ListField, RequestKind, SampleRequest, VARIANTS, list_fields};
 use crate::access::User;
 use crate::cluster::{Cluster, Config};
 use crate::schema::builtin;
@@ -62,9 +62,9 @@ impl ListHarness {
         let cluster = Cluster::open(config).await.unwrap();
         let mut subject = Self { client: cluster.client(User::admin()), existing: HashSet::new() };
         for resource in builtin::resources().iter().filter(|resource| resource.has_verb("create")) {
-            let mut object = samples::base(resource);
+            let mut object = samples::valid_object(resource);
             object["metadata"]["name"] = EXISTING.into();
-            let (path, body) = (samples::collection(resource), object.to_string().into_bytes());
+            let (path, body) = (samples::collection_path(resource), object.to_string().into_bytes());
             let request = SampleRequest { method: "POST", path, media: "application/json", body };
             if subject.send(request).await.code == 201 {
                 subject.existing.insert(resource.kind.to_string());
@@ -133,7 +133,7 @@ pub fn cases<'a>(subject: &ListHarness, all: &'a [ListField], at: usize, is_full
     let target = &all[at];
     let of_status = [
         (RequestKind::Status, Fill::Distinct),
-        (RequestKind::Status, Fill::Control),
+        (RequestKind::Status, Fill::ControlCharacters),
         (RequestKind::Status, Fill::Huge),
     ];
     let mut variants = match (target.is_status, is_full) {
@@ -175,7 +175,7 @@ async fn min_time(subject: &ListHarness, case: &ListCase<'_>, count: usize, repe
 /// Tests every `parts`th field from `part` on, so that several tests share the work.
 async fn check_shard(part: usize, parts: usize) {
     let subject = ListHarness::open().await;
-    let all = targets();
+    let all = list_fields();
     let mut steep = Vec::new();
     for at in (part..all.len()).step_by(parts) {
         for case in cases(&subject, &all, at, false) {
@@ -189,7 +189,7 @@ async fn check_shard(part: usize, parts: usize) {
 
 #[test]
 fn targets_include_fields_of_pods_services_metadata_and_status() {
-    let names: Vec<_> = targets().iter().map(ListField::name).collect();
+    let names: Vec<_> = list_fields().iter().map(ListField::name).collect();
     for name in [
         "Pod.spec.containers",
         "Pod.spec.containers[].ports",
@@ -208,7 +208,7 @@ fn targets_include_fields_of_pods_services_metadata_and_status() {
 #[tokio::test]
 async fn generated_requests_reach_validation() {
     let subject = ListHarness::open().await;
-    let all = targets();
+    let all = list_fields();
     let mut refused = Vec::new();
     let mut total = 0;
     for at in 0..all.len() {
@@ -246,8 +246,9 @@ fn assert_bounded(costs: &[child::RequestCost], time: Option<Duration>, memory: 
 
 #[test]
 fn sampled_requests_use_bounded_memory() {
-    let parts: Vec<_> =
-        (0..targets().len()).filter(|at| targets()[*at].hash().is_multiple_of(SAMPLE_INTERVAL)).collect();
+    let parts: Vec<_> = (0..list_fields().len())
+        .filter(|at| list_fields()[*at].hash().is_multiple_of(SAMPLE_INTERVAL))
+        .collect();
     let costs = child::run(&child::ChildOrder { fields: parts, bytes: SAMPLE_BYTES, is_full: false });
     assert!(costs.len() > 40, "{}", costs.len());
     assert_bounded(&costs, None, SAMPLE_MEMORY);
@@ -272,7 +273,7 @@ fn largest_requests_are_answered_in_bounded_time_and_memory() {
     let run =
         |at: usize, bytes: usize| child::run(&child::ChildOrder { fields: vec![at], bytes, is_full: true });
     let (mut costs, mut too_steep) = (Vec::new(), Vec::new());
-    for at in 0..targets().len() {
+    for at in 0..list_fields().len() {
         let full = run(at, FULL_BYTES);
         // A disturbed measurement is repeated.
         if !steep_requests(&full, &run(at, FULL_BYTES / 10)).is_empty() {

@@ -19,11 +19,11 @@ pub enum Fill {
     /// Required fields, with different names.
     Distinct,
     /// Required fields, all equal.
-    Alike,
+    Identical,
     /// All fields; booleans are true.
-    Complete,
+    AllFields,
     /// Strings of unprintable characters.
-    Control,
+    ControlCharacters,
     /// One element, with strings of unprintable characters as long as all elements together.
     Huge,
 }
@@ -45,9 +45,9 @@ pub enum RequestKind {
 
 /// All variants of a field in the full-size run.
 pub const VARIANTS: &[(RequestKind, Fill)] = &[
-    (RequestKind::Create, Fill::Alike),
-    (RequestKind::Create, Fill::Complete),
-    (RequestKind::Create, Fill::Control),
+    (RequestKind::Create, Fill::Identical),
+    (RequestKind::Create, Fill::AllFields),
+    (RequestKind::Create, Fill::ControlCharacters),
     (RequestKind::Create, Fill::Huge),
     (RequestKind::CreatePair, Fill::Distinct),
     (RequestKind::Replace, Fill::Distinct),
@@ -104,49 +104,49 @@ impl ListField {
     }
 
     /// Returns a dry run with `count` elements in this field.
-    pub fn request(&self, next: &Self, verb: RequestKind, fill: Fill, count: usize) -> SampleRequest {
-        let verb = if self.is_status { RequestKind::Status } else { verb };
-        let mut object = base(&self.resource);
-        if verb == RequestKind::CreatePair && next.resource.kind == self.resource.kind && !next.is_status {
+    pub fn request(&self, next: &Self, kind: RequestKind, fill: Fill, count: usize) -> SampleRequest {
+        let kind = if self.is_status { RequestKind::Status } else { kind };
+        let mut object = valid_object(&self.resource);
+        if kind == RequestKind::CreatePair && next.resource.kind == self.resource.kind && !next.is_status {
             next.fill(&mut object, count / 2, fill);
             self.fill(&mut object, count / 2, fill);
         } else {
             self.fill(&mut object, count, fill);
         }
-        let every = collection(&self.resource);
-        let created = |body: Value| SampleRequest {
+        let objects_path = collection_path(&self.resource);
+        let create_request = |body: Value| SampleRequest {
             method: "POST",
-            path: format!("{every}?dryRun=All"),
+            path: format!("{objects_path}?dryRun=All"),
             media: "application/json",
             body: body.to_string().into_bytes(),
         };
-        if matches!(verb, RequestKind::Create | RequestKind::CreatePair) {
-            return created(object);
+        if matches!(kind, RequestKind::Create | RequestKind::CreatePair) {
+            return create_request(object);
         }
-        let modified = |media, mut body: Value| {
+        let patch_request = |media, mut body: Value| {
             if body.is_object() {
                 body["metadata"]["name"] = EXISTING.into();
             }
-            let path = format!("{every}/{EXISTING}?dryRun=All&fieldManager=me");
+            let path = format!("{objects_path}/{EXISTING}?dryRun=All&fieldManager=me");
             SampleRequest { method: "PATCH", path, media, body: body.to_string().into_bytes() }
         };
-        match verb {
-            RequestKind::Create | RequestKind::CreatePair => created(object),
+        match kind {
+            RequestKind::Create | RequestKind::CreatePair => create_request(object),
             RequestKind::Apply => {
-                let path = format!("{every}/a?dryRun=All&fieldManager=me&force=true");
+                let path = format!("{objects_path}/a?dryRun=All&fieldManager=me&force=true");
                 let body = object.to_string().into_bytes();
                 SampleRequest { method: "PATCH", path, media: "application/apply-patch+yaml", body }
             }
             RequestKind::Replace => {
-                let replaced = modified("application/json", object);
+                let replaced = patch_request("application/json", object);
                 SampleRequest { method: "PUT", ..replaced }
             }
-            RequestKind::MergePatch => modified("application/merge-patch+json", object),
-            RequestKind::StrategicPatch => modified("application/strategic-merge-patch+json", object),
-            RequestKind::JsonPatch => modified("application/json-patch+json", operations(&object)),
+            RequestKind::MergePatch => patch_request("application/merge-patch+json", object),
+            RequestKind::StrategicPatch => patch_request("application/strategic-merge-patch+json", object),
+            RequestKind::JsonPatch => patch_request("application/json-patch+json", to_json_patch(&object)),
             RequestKind::Status => {
                 let body = json!({"status": object["status"]}).to_string().into_bytes();
-                let path = format!("{every}/{EXISTING}/status?dryRun=All");
+                let path = format!("{objects_path}/{EXISTING}/status?dryRun=All");
                 SampleRequest { method: "PATCH", path, media: "application/merge-patch+json", body }
             }
         }
@@ -182,23 +182,23 @@ impl ListField {
         };
         let sampler = Sampler { fill, text: &text };
         let count = if fill == Fill::Huge { 1 } else { count };
-        let number = |i: usize| if fill == Fill::Alike { 0 } else { i };
+        let element_number = |i: usize| if fill == Fill::Identical { 0 } else { i };
         *at = match ty.shape() {
             Shape::Map(map) => {
                 let value = ty.with_id(map.value);
                 Value::Object(
                     (0..count)
                         .map(|i| {
-                            let is_bad = matches!(fill, Fill::Control | Fill::Huge);
+                            let is_bad = matches!(fill, Fill::ControlCharacters | Fill::Huge);
                             let key = if is_bad { format!("{text}{i}") } else { format!("k{i}") };
-                            (key, sampler.value(value, "", number(i), 0))
+                            (key, sampler.value(value, "", element_number(i), 0))
                         })
                         .collect(),
                 )
             }
             Shape::List(list) => {
                 let element = ty.with_id(list.element);
-                (0..count).map(|i| sampler.value(element, "", number(i), 0)).collect()
+                (0..count).map(|i| sampler.value(element, "", element_number(i), 0)).collect()
             }
             other => unreachable!("a target is a list or a map, not {other:?}"),
         };
@@ -206,14 +206,14 @@ impl ListField {
 }
 
 /// The collection path of a kind.
-pub fn collection(resource: &Resource) -> String {
+pub fn collection_path(resource: &Resource) -> String {
     let Resource { group, version, name, namespaced, .. } = resource;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     if *namespaced { format!("{root}/namespaces/default/{name}") } else { format!("{root}/{name}") }
 }
 
 /// A JSON patch that sets the fields of `object`.
-fn operations(object: &Value) -> Value {
+fn to_json_patch(object: &Value) -> Value {
     let add = |path: String, value: &Value| json!({"op": "add", "path": path, "value": value});
     let mut operations = Vec::new();
     for (name, value) in object.as_object().into_iter().flatten() {
@@ -230,7 +230,7 @@ fn operations(object: &Value) -> Value {
 }
 
 /// Returns a valid object of a kind. Workloads and Services are written by hand: a generated one would fail early and skip later rules.
-pub fn base(resource: &Resource) -> Value {
+pub fn valid_object(resource: &Resource) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": "a"}]});
     let labels = json!({"app": "a"});
     let template = json!({"metadata": {"labels": labels}, "spec": pod});
@@ -270,7 +270,7 @@ struct Sampler<'a> {
 impl Sampler<'_> {
     /// The `i`th value of a type, with its required fields.
     fn value(&self, ty: TypeRef<'_>, field: &str, i: usize, depth: usize) -> Value {
-        let chosen = match field {
+        let fixed_value = match field {
             "protocol" => json!("TCP"),
             "operator" => json!("Exists"),
             "whenUnsatisfiable" => json!("DoNotSchedule"),
@@ -285,11 +285,11 @@ impl Sampler<'_> {
             "status" if matches!(ty.shape(), Shape::String) => json!("True"),
             _ => Value::Null,
         };
-        if !chosen.is_null() {
-            return chosen;
+        if !fixed_value.is_null() {
+            return fixed_value;
         }
         match ty.shape() {
-            Shape::String if matches!(self.fill, Fill::Control | Fill::Huge) => {
+            Shape::String if matches!(self.fill, Fill::ControlCharacters | Fill::Huge) => {
                 json!(format!("{}{i}", self.text))
             }
             Shape::String => json!(format!("n{i}")),
@@ -316,11 +316,11 @@ impl Sampler<'_> {
                     "fieldsV1",
                     "operator",
                 ];
-                let is_complete = self.fill == Fill::Complete && depth < 2;
-                let needed = |name: &str, required: bool| {
+                let is_complete = self.fill == Fill::AllFields && depth < 2;
+                let is_included = |name: &str, required: bool| {
                     is_complete || required || IDENTIFYING_FIELDS.contains(&name)
                 };
-                let fields = body.fields.iter().filter(|f| needed(&f.name, f.required));
+                let fields = body.fields.iter().filter(|f| is_included(&f.name, f.required));
                 let fields: Map<_, _> = fields
                     .map(|f| (f.name.to_string(), self.value(ty.with_id(f.ty), &f.name, i, depth + 1)))
                     .collect();
@@ -331,7 +331,7 @@ impl Sampler<'_> {
 }
 
 /// Returns every list and map field, once per type that contains it.
-pub fn targets() -> Vec<ListField> {
+pub fn list_fields() -> Vec<ListField> {
     fn walk(
         resource: &Resource,
         ty: TypeRef<'_>,

@@ -174,7 +174,7 @@ where
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let resource_path = target::parse_resource_path(path).filter(|found| !found.resource.is_empty());
-    let asked = match &resource_path {
+    let attributes = match &resource_path {
         Some(found) => attributes(target::verb(&parts.method, found, query.watch), found, &query),
         None => Attributes {
             verb: parts.method.as_str().to_ascii_lowercase(),
@@ -195,14 +195,14 @@ where
         audit.user = Some(caller.name.clone());
         audit.is_node = caller.in_group(NODES);
     }
-    let user = cluster.impersonation().resolve(cluster.authorizer(), caller, &parts.headers, &asked)?;
+    let user = cluster.impersonation().resolve(cluster.authorizer(), caller, &parts.headers, &attributes)?;
     if is_impersonated && audit.is_recording() {
         audit.impersonator = audit.user.replace(user.name.clone());
     }
     let flows = cluster.service_account_flows();
     let payer =
         FlowAssignment::for_request(cluster.governor(), flows, cluster.store(), &user, is_own, address);
-    let is_repeatable = is_repeatable(&asked);
+    let is_repeatable = is_repeatable(&attributes);
     let mut held = Vec::new();
     let request = AdmittedRequest {
         cluster,
@@ -210,7 +210,7 @@ where
         flow_assignment: payer,
         is_platform: is_own,
         user,
-        attributes: asked,
+        attributes,
         query,
         resource_path,
     };

@@ -211,9 +211,10 @@ fn budget_message(budget: &DisruptionBudget) -> String {
     let (name, status) = (&budget.metadata.name, &budget.status);
     let condition =
         status.conditions.iter().find(|condition| condition.r#type == disruption::DISRUPTION_ALLOWED);
-    let told = condition.filter(|condition| condition.status == "False" && !condition.message.is_empty());
+    let failed_condition =
+        condition.filter(|condition| condition.status == "False" && !condition.message.is_empty());
     let nothing = format!("The disruption budget {name} does not allow evicting pods currently");
-    match told {
+    match failed_condition {
         Some(told) if told.reason == disruption::SYNC_FAILED => {
             format!("{nothing} because it failed sync: {}", told.message)
         }

@@ -31,13 +31,13 @@ pub(super) async fn list_page(call: &ResourceRequest, selection: &Selection) -> 
     let store = call.cluster.store();
     let storage = &call.resource.storage;
     let namespace = selection.namespace.as_deref();
-    let asked = parse_version(&query.resource_version)?;
+    let requested_version = parse_version(&query.resource_version)?;
     let mut begun: Option<ContinueToken> = None;
     let version = if query.continue_token.is_empty() {
-        asked.map_or(Ok(()), |version| check_version_exists(store, version))?;
-        asked.filter(|&version| version != 0 && query.resource_version_match == "Exact")
+        requested_version.map_or(Ok(()), |version| check_version_exists(store, version))?;
+        requested_version.filter(|&version| version != 0 && query.resource_version_match == "Exact")
     } else {
-        if asked.is_some_and(|version| version != 0) {
+        if requested_version.is_some_and(|version| version != 0) {
             return Err(ApiError::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));

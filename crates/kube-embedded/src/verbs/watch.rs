@@ -132,14 +132,14 @@ pub fn open(call: &ResourceRequest) -> Result<WatchStream> {
     check_watch_options(&call.query)?;
     let selection = Selection::from_request(call)?;
     let store = call.cluster.store();
-    let asked = parse_version(&call.query.resource_version).map_err(|error| {
+    let requested_version = parse_version(&call.query.resource_version).map_err(|error| {
         // Unlike a list, which returns 400, a watch returns 500.
         let message = error.message.trim_start_matches("invalid resource version: ").to_owned();
         ApiError::new(500, "", message)
     })?;
-    let initial = call.query.send_initial_events.unwrap_or(asked.unwrap_or(0) == 0);
+    let initial = call.query.send_initial_events.unwrap_or(requested_version.unwrap_or(0) == 0);
     let lifetime = call.query.timeout_seconds.filter(|&s| s > 0).map_or(DEFAULT_TIMEOUT, Duration::from_secs);
-    let from = match asked {
+    let from = match requested_version {
         Some(version) if version > 0 && !initial => version,
         _ => store.version(),
     };

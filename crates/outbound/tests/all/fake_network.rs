@@ -13,8 +13,8 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use outbound::{
-    Access, Address, Connector, Dialer, EgressPolicy, FetchClient, FetchError, FetchRequest, FetchResponse,
-    Line, Resolver, Timeouts,
+    Access, Address, ByteStream, Connector, Dialer, EgressPolicy, FetchClient, FetchError, FetchRequest,
+    FetchResponse, Resolver, Timeouts,
 };
 use tokio::io::DuplexStream;
 
@@ -109,11 +109,11 @@ impl Resolver for FakeNetwork {
 }
 
 impl Connector for FakeNetwork {
-    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn Line>>> {
+    fn connect(&self, to: SocketAddr) -> BoxFuture<'_, io::Result<Box<dyn ByteStream>>> {
         self.dialled.lock().unwrap().push(to);
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         (self.handler)(to, theirs);
-        Box::pin(async move { Ok(Box::new(ours) as Box<dyn Line>) })
+        Box::pin(async move { Ok(Box::new(ours) as Box<dyn ByteStream>) })
     }
 }
 

@@ -167,12 +167,12 @@ impl CustomResourceWatches {
             }
         }
         let begun = self.start_watches(key, places, again);
-        let told = begun.into_iter().map(|mut told| async move {
+        let waits = begun.into_iter().map(|mut told| async move {
             // A watch that ended has no further state.
             let _ = told.wait_for(|told| !matches!(told.phase, WatchPhase::Syncing)).await;
         });
         // Slower watches report later.
-        let _ = timeout(SYNC_TIMEOUT, future::join_all(told)).await;
+        let _ = timeout(SYNC_TIMEOUT, future::join_all(waits)).await;
     }
 
     fn start_watches(
@@ -187,7 +187,7 @@ impl CustomResourceWatches {
         }
         all.stop_unused(key, |place| !places.contains(place));
         let mut begun = Vec::new();
-        let mut kept = Vec::new();
+        let mut watched = Vec::new();
         for place in places {
             let watching = match all.watches.remove(&place) {
                 Some(watching) if !watching.must_restart(again) => watching,
@@ -201,22 +201,22 @@ impl CustomResourceWatches {
             watching.releases.lock().insert(key.clone());
             begun.push(watching.state.subscribe());
             all.watches.insert(place.clone(), watching);
-            kept.push(place);
+            watched.push(place);
         }
-        if !kept.is_empty() {
-            all.watch_keys.insert(key.clone(), kept);
+        if !watched.is_empty() {
+            all.watch_keys.insert(key.clone(), watched);
         }
         begun
     }
 
-    fn start_watch(&self, place: &WatchKey, releases: ReleaseKeys) -> ResourceWatch {
-        let told = Arc::new(watch::Sender::new(WatchState::default()));
-        let Some(kind) = self.discovery.preferred(&place.group, &place.kind) else {
-            told.send_modify(|told| told.phase = WatchPhase::NotServed);
-            return ResourceWatch { releases, state: told, task: None };
+    fn start_watch(&self, key: &WatchKey, releases: ReleaseKeys) -> ResourceWatch {
+        let state = Arc::new(watch::Sender::new(WatchState::default()));
+        let Some(kind) = self.discovery.preferred(&key.group, &key.kind) else {
+            state.send_modify(|told| told.phase = WatchPhase::NotServed);
+            return ResourceWatch { releases, state, task: None };
         };
-        let client = self.clients.impersonating(&place.impersonation);
-        let api: Api<DynamicObject> = match &place.namespace {
+        let client = self.clients.impersonating(&key.impersonation);
+        let api: Api<DynamicObject> = match &key.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &kind.resource),
             None => Api::all_with(client, &kind.resource),
         };
@@ -228,7 +228,7 @@ impl CustomResourceWatches {
             }
         });
         let follower = ResourceFollower {
-            state: told.clone(),
+            state: state.clone(),
             releases: releases.clone(),
             changed: self.changed.clone(),
         };
@@ -243,7 +243,7 @@ impl CustomResourceWatches {
                     .set_phase(WatchPhase::Rejected("it cannot be watched".into()));
             }
         });
-        ResourceWatch { releases, state: told, task: Some(AbortOnDropHandle::new(task)) }
+        ResourceWatch { releases, state, task: Some(AbortOnDropHandle::new(task)) }
     }
 
     /// The readiness of a custom resource of a release.
@@ -253,8 +253,8 @@ impl CustomResourceWatches {
         let Some(watching) = place.and_then(|place| all.watches.get(place)) else {
             return Readiness::Unknown("too many kinds are watched already".into());
         };
-        let told = watching.state.borrow();
-        match (&told.phase, told.objects.get(id)) {
+        let state = watching.state.borrow();
+        match (&state.phase, state.objects.get(id)) {
             (WatchPhase::Syncing, None) => Readiness::Unknown("it has not been heard of yet".into()),
             (WatchPhase::NotServed, _) => Readiness::NotReady("the cluster serves no such kind".into()),
             (WatchPhase::Rejected(why), _) => Readiness::Unknown(why.clone()),
@@ -333,7 +333,7 @@ impl ResourceFollower {
     /// Runs until the API server rejects the watch. The cache logs it.
     async fn run(self, feed: WatchCache<ObservedResource>, discovery: Discovery, own: kube::Client) {
         let refused = feed.wait_until_rejected();
-        let told = async {
+        let follow = async {
             feed.wait_until_synced().await;
             feed.list().iter().for_each(|seen| self.apply(seen));
             self.set_phase(WatchPhase::Synced);
@@ -347,7 +347,7 @@ impl ResourceFollower {
         };
         let refused = tokio::select! {
             refused = refused => refused,
-            () = told => return,
+            () = follow => return,
         };
         drop(feed);
         if refused.code == 404 {
@@ -361,24 +361,24 @@ impl ResourceFollower {
         }
     }
 
-    fn apply(&self, seen: &ObservedResource) {
+    fn apply(&self, resource: &ObservedResource) {
         let changed = self.state.send_if_modified(|told| {
-            told.objects.insert(seen.id.clone(), seen.unready_reason.clone()).as_ref()
-                != Some(&seen.unready_reason)
+            told.objects.insert(resource.id.clone(), resource.unready_reason.clone()).as_ref()
+                != Some(&resource.unready_reason)
         });
         if changed {
-            self.requeue_release(seen);
+            self.requeue_release(resource);
         }
     }
 
-    fn remove(&self, seen: &ObservedResource) {
-        self.state.send_modify(|told| drop(told.objects.remove(&seen.id)));
-        self.requeue_release(seen);
+    fn remove(&self, resource: &ObservedResource) {
+        self.state.send_modify(|told| drop(told.objects.remove(&resource.id)));
+        self.requeue_release(resource);
     }
 
     /// Requeues the release that an object's annotations name, if it uses this watch.
-    fn requeue_release(&self, seen: &ObservedResource) {
-        if let Some(key) = seen.release.as_ref().filter(|key| self.releases.lock().contains(key)) {
+    fn requeue_release(&self, resource: &ObservedResource) {
+        if let Some(key) = resource.release.as_ref().filter(|key| self.releases.lock().contains(key)) {
             // The receiver lives as long as the release queue.
             let _ = self.changed.send(key.clone());
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chart_store::RepoScope;
+use chart_store::ChartReader;
 use domain::ErrorKind;
 use domain::actor::Impersonation;
 use helm_release::render::ReservedBytes;
@@ -88,9 +88,9 @@ impl ReleaseController {
             return Err(status_failure(ErrorKind::Unsupported, "Unsupported", message));
         };
         let reader = match (&spec.request_ref, self.tenants.workspace_of(namespace)) {
-            (None, Some(workspace)) => RepoScope::Workspace(workspace.to_string()),
-            (Some(_), Some(workspace)) => RepoScope::PlatformFor(workspace.to_string()),
-            _ => RepoScope::Platform,
+            (None, Some(workspace)) => ChartReader::Workspace(workspace.to_string()),
+            (Some(_), Some(workspace)) => ChartReader::PlatformFor(workspace.to_string()),
+            _ => ChartReader::Platform,
         };
         let chart = self.charts.get(&source, &reader).await;
         let chart =

@@ -58,7 +58,7 @@ impl ReleaseController {
         pass: &ReleaseContext<'_>,
         identity: &ReleaseIdentity,
         step: ReleaseAction,
-        wanted: DesiredRelease,
+        desired: DesiredRelease,
     ) -> Result<Action, ReconcileError> {
         if let ReleaseAction::Recover | ReleaseAction::FinishUninstall = step {
             return self.recover_interrupted(pass, &self.read_only_helm(pass, identity)).boxed().await;
@@ -78,13 +78,13 @@ impl ReleaseController {
             begun.release.clone(),
             &id,
             &identity.by,
-            wanted.sensitive.pointers(),
+            desired.sensitive.pointers(),
             reserved.clone(),
         ));
         let mut helm = self.helm_factory.helm_for_identity(&self.clients, identity, reserved, ledger.clone());
         let workspace = self.tenants.workspace_of(&pass.key.namespace);
         helm.flow = workspace.map(|workspace| flow_for_workspace(&*self.tenants, &workspace).into());
-        let done = self.deploy(&begun, identity, step, &wanted, &id, &helm).boxed().await;
+        let done = self.deploy(&begun, identity, step, &desired, &id, &helm).boxed().await;
         let now = self.clock.now();
         let begun = ReleaseContext { release: ledger.latest(), ..begun };
         let telling =
@@ -105,7 +105,7 @@ impl ReleaseController {
                 let inventory = external_inventory(&begun, &objects);
                 let deployment = DeployedRevision {
                     administered,
-                    ..deployed_revision(&begun, identity, wanted, &record, inventory, first)
+                    ..deployed_revision(&begun, identity, desired, &record, inventory, first)
                 };
                 self.finish_operation(&begun, &id, telling.deployed(deployment).readiness(standing).build())
                     .await?;
@@ -130,7 +130,7 @@ impl ReleaseController {
                 Ok(Action::RequeueAfter(OVERLOAD_RETRY_DELAY))
             }
             Err(error) => {
-                self.handle_failure(&begun, identity, &wanted, (&id, &helm, &ledger), &error).boxed().await
+                self.handle_failure(&begun, identity, &desired, (&id, &helm, &ledger), &error).boxed().await
             }
         }
     }
@@ -163,7 +163,7 @@ impl ReleaseController {
         pass: &ReleaseContext<'_>,
         identity: &ReleaseIdentity,
         step: ReleaseAction,
-        wanted: &DesiredRelease,
+        desired: &DesiredRelease,
         id: &str,
         helm: &Helm,
     ) -> Result<Record, Error> {
@@ -172,7 +172,7 @@ impl ReleaseController {
         let change = ReleasePostRenderer { spec, admission, renderer: &helm.renderer };
         let quotas = QuotaCheck(&self.clients);
         let run = || {
-            let sensitive = wanted.sensitive.texts().to_vec();
+            let sensitive = desired.sensitive.texts().to_vec();
             ActionOptions {
                 sensitive,
                 capacity_check: Some(&quotas),
@@ -186,9 +186,9 @@ impl ReleaseController {
         let inputs = DeployInputs {
             name: pass.key.name.to_string(),
             namespace: pass.key.namespace.to_string(),
-            chart: wanted.chart.prepared.clone(),
-            values: wanted.values.clone(),
-            labels: record_labels(pass, wanted, id),
+            chart: desired.chart.prepared.clone(),
+            values: desired.values.clone(),
+            labels: record_labels(pass, desired, id),
         };
         helm_options::deploy(helm, HelmAction::from_release_action(step), inputs, spec, run()).await
     }
@@ -215,13 +215,13 @@ impl ReleaseController {
         &self,
         pass: &ReleaseContext<'_>,
         identity: &ReleaseIdentity,
-        wanted: &DesiredRelease,
+        desired: &DesiredRelease,
         (id, helm, ledger): (&str, &Helm, &OperationLedger),
         error: &Error,
     ) -> Result<Action, ReconcileError> {
-        let message = wanted.sensitive.mask_text(&error.to_string());
+        let message = desired.sensitive.mask_text(&error.to_string());
         let failure = status_failure(error.kind(), failure_reason(error), message);
-        let attempted = pass.attempt_id(&wanted.spec_hash);
+        let attempted = pass.attempt_id(&desired.spec_hash);
         let status = pass.status();
         let attempts = if status.attempted_hash == attempted { status.attempts.saturating_add(1) } else { 1 };
         let remediation = pass.release.spec.remediation.clone().unwrap_or_default();
@@ -330,10 +330,10 @@ impl ReleaseController {
             match api.replace_status(&name, &PostParams::default(), &latest).await {
                 Err(kube::Error::Api(refused)) if refused.is_conflict() => {}
                 written => {
-                    let told = written.context(doing)?;
+                    let updated = written.context(doing)?;
                     self.release_expectations
-                        .record_write(begun.key.clone(), told.metadata.resource_version.as_deref());
-                    self.publish_status_event(begun.release.status.as_ref(), &told).await;
+                        .record_write(begun.key.clone(), updated.metadata.resource_version.as_deref());
+                    self.publish_status_event(begun.release.status.as_ref(), &updated).await;
                     return Ok(());
                 }
             }
@@ -375,16 +375,16 @@ pub(super) fn uninstall_options<'r>(pass: &ReleaseContext<'_>, run: ActionOption
 pub(super) fn deployed_revision(
     pass: &ReleaseContext<'_>,
     identity: &ReleaseIdentity,
-    wanted: DesiredRelease,
+    desired: DesiredRelease,
     record: &Record,
     inventory: Vec<InventoryEntry>,
     first: bool,
 ) -> DeployedRevision {
     DeployedRevision {
         version: pass.release.spec.version,
-        hash: wanted.hash,
-        spec_hash: wanted.spec_hash,
-        chart: wanted.chart.resolved,
+        hash: desired.hash,
+        spec_hash: desired.spec_hash,
+        chart: desired.chart.resolved,
         helm: helm_state(record),
         inventory,
         administered: None,
@@ -417,10 +417,10 @@ fn failure_reason(error: &Error) -> &'static str {
 }
 
 /// Labels of the record: chart package, spec hash, operation and version.
-fn record_labels(pass: &ReleaseContext<'_>, wanted: &DesiredRelease, id: &str) -> BTreeMap<String, String> {
+fn record_labels(pass: &ReleaseContext<'_>, desired: &DesiredRelease, id: &str) -> BTreeMap<String, String> {
     [
-        (CHART_PACKAGE.to_owned(), wanted.chart.resolved.package.clone()),
-        (SPEC_HASH.to_owned(), label_hash(&wanted.spec_hash).to_owned()),
+        (CHART_PACKAGE.to_owned(), desired.chart.resolved.package.clone()),
+        (SPEC_HASH.to_owned(), label_hash(&desired.spec_hash).to_owned()),
         (OPERATION.to_owned(), id.to_owned()),
         (VERSION_LABEL.to_owned(), pass.release.spec.version.to_string()),
     ]

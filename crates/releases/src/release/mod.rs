@@ -187,9 +187,9 @@ impl ReleaseController {
             }
         }
         self.reconcile_state.begin_preparation(pass.key);
-        let wanted = self.desired_release(pass, identity).boxed().await;
+        let desired = self.desired_release(pass, identity).boxed().await;
         self.reconcile_state.end_preparation(pass.key, &pass.release);
-        Ok(wanted)
+        Ok(desired)
     }
 
     /// Quarantines a release whose operations keep being interrupted by a crash, a panic or a deadline. The status names an operation
@@ -213,7 +213,7 @@ impl ReleaseController {
         pass: &mut ReleaseContext<'_>,
         identity: &ReleaseIdentity,
         spec_hash: &str,
-        wanted: Option<DesiredRelease>,
+        desired: Option<DesiredRelease>,
     ) -> Result<Action, ReconcileError> {
         let status = pass.status();
         let newest = self.helm_records.latest(pass.key);
@@ -227,7 +227,7 @@ impl ReleaseController {
         };
         let is_wanted =
             |newest: &LatestRevision| newest.has_spec_hash(spec_hash) && (!applies || was_made(newest));
-        let seen = Observation {
+        let observation = Observation {
             is_blocked: !self.unready_dependencies(pass).is_empty(),
             history: self.history_state(pass, &status),
             is_hash_unchanged: status.spec_hash == spec_hash && !applies,
@@ -237,9 +237,9 @@ impl ReleaseController {
             enforce: pass.release.spec.options.enforce,
             retry: retry_state(&status, &pass.attempt_id(spec_hash), pass.now),
         };
-        match operation::decide(&seen) {
+        match operation::decide(&observation) {
             choice @ (Decision::Run(_) | Decision::RecordDeployed) => {
-                let wanted = match wanted {
+                let desired = match desired {
                     Some(wanted) => wanted,
                     None => match self.prepare(pass, identity, true).await? {
                         Ok(wanted) => wanted,
@@ -247,12 +247,12 @@ impl ReleaseController {
                     },
                 };
                 match choice {
-                    Decision::Run(step) => self.execute(pass, identity, step, wanted).boxed().await,
-                    _ => self.record_deployed(pass, identity, wanted).await,
+                    Decision::Run(step) => self.execute(pass, identity, step, desired).boxed().await,
+                    _ => self.record_deployed(pass, identity, desired).await,
                 }
             }
             Decision::ObserveReadiness => {
-                self.reconcile_readiness(pass, identity, newest, wanted.is_some()).await
+                self.reconcile_readiness(pass, identity, newest, desired.is_some()).await
             }
             Decision::RecordVersion => {
                 self.update_status(
@@ -420,14 +420,17 @@ impl ReleaseController {
         if pass.release.status.as_ref() == Some(&status) {
             return Ok(pass.release.clone());
         }
-        let told = HelmRelease { status: Some(status), ..HelmRelease::clone(&pass.release) };
-        let name = told.name_any();
-        let told =
-            self.release_api(&pass.key.namespace).replace_status(&name, &PostParams::default(), &told).await;
-        let told = told.context(|| format!("write the status of release `{}`", pass.key))?;
-        self.release_expectations.record_write(pass.key.clone(), told.metadata.resource_version.as_deref());
-        self.publish_status_event(pass.release.status.as_ref(), &told).await;
-        Ok(Arc::new(told))
+        let release_with_status = HelmRelease { status: Some(status), ..HelmRelease::clone(&pass.release) };
+        let name = release_with_status.name_any();
+        let result = self
+            .release_api(&pass.key.namespace)
+            .replace_status(&name, &PostParams::default(), &release_with_status)
+            .await;
+        let updated = result.context(|| format!("write the status of release `{}`", pass.key))?;
+        self.release_expectations
+            .record_write(pass.key.clone(), updated.metadata.resource_version.as_deref());
+        self.publish_status_event(pass.release.status.as_ref(), &updated).await;
+        Ok(Arc::new(updated))
     }
 }
 

@@ -167,9 +167,9 @@ impl ReleaseController {
                 } else {
                     status_failure(error.kind(), "UninstallFailed", error.to_string())
                 };
-                let told =
+                let new_status =
                     begun.status_update().uninstall_failed(&failure, attempts >= MAX_ATTEMPTS, next).build();
-                self.update_status(&begun, told).await?;
+                self.update_status(&begun, new_status).await?;
                 Ok(Action::RequeueAfter(pause))
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chart_store::work::WorkBudget;
-use chart_store::{ChartError, RepoScope};
+use chart_store::{ChartError, ChartReader};
 use domain::Actor;
 use helm_chart::index::{ChartVersion, Index, MAX_ENTRY_LEN};
 use schemars::JsonSchema;
@@ -74,9 +74,9 @@ impl Releases {
         let seen = self.visible_repo(actor, repo).await?;
         let own = actor.memberships.keys().next();
         let reader = match (seen.spec.workspace, own) {
-            (workspace, _) if !workspace.is_empty() => RepoScope::Workspace(workspace),
-            (_, Some(own)) => RepoScope::Workspace(own.to_string()),
-            (_, None) => RepoScope::Platform,
+            (workspace, _) if !workspace.is_empty() => ChartReader::Workspace(workspace),
+            (_, Some(own)) => ChartReader::Workspace(own.to_string()),
+            (_, None) => ChartReader::Platform,
         };
         let store = self.inner().charts.store();
         Ok((store.index(repo, &reader).await?, store.work(&reader)))

@@ -143,12 +143,12 @@ impl Releases {
             return Err(Error::RepoAlreadyExists(object));
         }
         self.check_repo_limit(&workspace).await?;
-        let kept = self.store_credentials(&mut written, credentials).await?;
-        self.check_reachable(&written, check, kept.as_deref()).await?;
+        let stored_secret = self.store_credentials(&mut written, credentials).await?;
+        self.check_reachable(&written, check, stored_secret.as_deref()).await?;
         match self.repo_api().create(&PostParams::default(), &written).await {
             Ok(made) => Ok(RepoView::from_repo(&made)),
             Err(error) => {
-                self.delete_credentials(kept.as_deref()).await;
+                self.delete_credentials(stored_secret.as_deref()).await;
                 Err(match error {
                     kube::Error::Api(status) if status.is_already_exists() => {
                         Error::RepoAlreadyExists(object)
@@ -164,9 +164,9 @@ impl Releases {
         actor: &Actor,
         name: &str,
         changes: RepoUpdate,
-        seen: Option<&str>,
+        if_match: Option<&str>,
     ) -> Result<RepoView, Error> {
-        let mut repo = self.writable_repo(actor, name, seen).await?;
+        let mut repo = self.writable_repo(actor, name, if_match).await?;
         let RepoUpdate { url, description, suspended, credentials, check } = changes;
         let check = check && (url.is_some() || credentials.is_some());
         let before = repo.spec.credential_ref.take().map(|reference| reference.name);
@@ -212,7 +212,7 @@ impl Releases {
         if !check {
             return Ok(());
         }
-        let answered = self.inner().charts.store().check(repo).await;
+        let answered = self.inner().charts.store().check_index(repo).await;
         if answered.is_err() {
             self.delete_credentials(kept).await;
         }
@@ -266,8 +266,8 @@ impl Releases {
     }
 
     /// Deletes a repository. Releases of its charts stay, because their packages are stored.
-    pub async fn delete_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<(), Error> {
-        let repo = self.writable_repo(actor, name, seen).await?;
+    pub async fn delete_repo(&self, actor: &Actor, name: &str, if_match: Option<&str>) -> Result<(), Error> {
+        let repo = self.writable_repo(actor, name, if_match).await?;
         let uid_precondition = Preconditions { uid: repo.uid(), resource_version: None };
         let params = DeleteParams { preconditions: Some(uid_precondition), ..DeleteParams::default() };
         self.repo_api().delete(name, &params).await.map_err(repo_error)?;
@@ -289,12 +289,17 @@ impl Releases {
     }
 
     /// Reads a repository that the actor may change, and checks the precondition.
-    async fn writable_repo(&self, actor: &Actor, name: &str, seen: Option<&str>) -> Result<HelmRepo, Error> {
+    async fn writable_repo(
+        &self,
+        actor: &Actor,
+        name: &str,
+        if_match: Option<&str>,
+    ) -> Result<HelmRepo, Error> {
         let repo = self.visible_repo(actor, name).await?;
         let place =
             owner_workspace(&repo.spec.workspace).map_err(|()| Error::RepoNotFound(name.to_owned()))?;
         check_write(actor, place.as_ref())?;
-        match seen {
+        match if_match {
             Some(seen) if etag(&repo) != seen => Err(Error::PreconditionFailed(name.to_owned())),
             _ => Ok(repo),
         }

@@ -107,14 +107,14 @@ impl ReleaseController {
         request: &HelmRequest,
         release: Option<Arc<HelmRelease>>,
     ) -> Result<DispatchResult, ReconcileError> {
-        let wanted = release_spec::build_release(request);
+        let desired = release_spec::build_release(request);
         let api = self.release_api(&request.spec.namespace);
         let Some(release) = release else {
-            return match api.create(&PostParams::default(), &wanted).await {
+            return match api.create(&PostParams::default(), &desired).await {
                 Ok(made) => Ok(DispatchResult::Owned(Arc::new(made))),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {
                     let found =
-                        api.get_opt(&wanted.name_any()).await.context(|| "look at a release".to_owned())?;
+                        api.get_opt(&desired.name_any()).await.context(|| "look at a release".to_owned())?;
                     Ok(found.map_or_else(
                         || DispatchResult::Rejected("the release was there and is gone".to_owned()),
                         |found| check_owner(request, Arc::new(found)),
@@ -137,14 +137,14 @@ impl ReleaseController {
             };
         };
         let DispatchResult::Owned(release) = check_owner(request, release) else {
-            return Ok(DispatchResult::NameInUse(wanted.name_any()));
+            return Ok(DispatchResult::NameInUse(desired.name_any()));
         };
-        if release.metadata.deletion_timestamp.is_some() || release.spec == wanted.spec {
+        if release.metadata.deletion_timestamp.is_some() || release.spec == desired.spec {
             return Ok(DispatchResult::Owned(release));
         }
         // Conditional on the observed `resourceVersion`: after a concurrent write the next reconcile decides again.
         let mut changed = HelmRelease::clone(&release);
-        changed.spec = wanted.spec;
+        changed.spec = desired.spec;
         let name = release.name_any();
         let changed = api.replace(&name, &PostParams::default(), &changed).await;
         Ok(DispatchResult::Owned(Arc::new(changed.context(|| format!("change release `{name}`"))?)))
@@ -159,10 +159,11 @@ impl ReleaseController {
             return Ok(());
         }
         let name = request.name_any();
-        let told = HelmRequest { status: Some(status), ..request.clone() };
-        let told = self.request_api().replace_status(&name, &PostParams::default(), &told).await;
-        let told = told.context(|| format!("write the status of request `{name}`"))?;
-        self.request_expectations.record_write(name, told.metadata.resource_version.as_deref());
+        let request_with_status = HelmRequest { status: Some(status), ..request.clone() };
+        let result =
+            self.request_api().replace_status(&name, &PostParams::default(), &request_with_status).await;
+        let updated = result.context(|| format!("write the status of request `{name}`"))?;
+        self.request_expectations.record_write(name, updated.metadata.resource_version.as_deref());
         Ok(())
     }
 
@@ -242,8 +243,8 @@ fn rejection_message(error: &kube::Error) -> Option<String> {
         return None;
     }
     let is_of_object = matches!(status.code, 400 | 422) || status.message.contains("exceeded quota");
-    let told = is_of_object && !status.message.contains("admission webhook");
-    Some(if told { status.message.clone() } else { tenant_message(error).to_owned() })
+    let is_tenant_visible = is_of_object && !status.message.contains("admission webhook");
+    Some(if is_tenant_visible { status.message.clone() } else { tenant_message(error).to_owned() })
 }
 
 /// Ignores "not found" after a deletion.

@@ -78,21 +78,21 @@ fn copy_release_status(
     status: &mut HelmRequestStatus,
     request: &HelmRequest,
     release: &HelmRelease,
-    seen: &HelmReleaseStatus,
+    release_status: &HelmReleaseStatus,
 ) {
-    status.version = seen.version;
-    status.hash.clone_from(&seen.hash);
-    status.resources.clone_from(&seen.resources);
-    status.attempts = seen.attempts;
-    status.next_retry_time.clone_from(&seen.next_retry_time);
-    status.last_deployed.clone_from(&seen.last_deployed);
-    status.deploy_status.clone_from(&seen.deploy_status);
+    status.version = release_status.version;
+    status.hash.clone_from(&release_status.hash);
+    status.resources.clone_from(&release_status.resources);
+    status.attempts = release_status.attempts;
+    status.next_retry_time.clone_from(&release_status.next_retry_time);
+    status.last_deployed.clone_from(&release_status.last_deployed);
+    status.deploy_status.clone_from(&release_status.deploy_status);
     status.release = Some(ReleaseRef {
         cluster: request.spec.cluster.clone(),
         namespace: request.spec.namespace.clone(),
         name: release.name_any(),
         uid: release.uid().unwrap_or_default(),
-        helm_revision: seen.helm.as_ref().map_or(0, |helm| helm.revision),
+        helm_revision: release_status.helm.as_ref().map_or(0, |helm| helm.revision),
     });
 }
 

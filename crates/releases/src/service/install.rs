@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chart_store::{ChartSource, RepoScope};
+use chart_store::{ChartReader, ChartSource};
 use domain::Actor;
 use domain::roles::Capability;
 use helm_engine::names;
@@ -99,7 +99,7 @@ impl Releases {
         }
         self.check_not_terminating(workspace.as_str()).await?;
         self.check_request_limit(&workspace).await?;
-        let reader = RepoScope::Workspace(workspace.to_string());
+        let reader = ChartReader::Workspace(workspace.to_string());
         let chart = self.inner().charts.get(source, &reader).await?;
         let mut spec = HelmRequestSpec {
             release_name: name.clone(),

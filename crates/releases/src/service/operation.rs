@@ -156,12 +156,19 @@ fn overall_phase(steps: &[StepView], current: bool) -> OperationPhase {
 fn operation_steps(request: &HelmRequest, release: Option<&HelmRelease>, version: i64) -> Vec<StepView> {
     let step = |name, state| StepView { name, state, note: String::new(), at: None };
     let mut steps = vec![step("accepted", OperationPhase::Done)];
-    let told = request.status.as_ref().filter(|told| told.observed_generation == request.metadata.generation);
+    let current_status =
+        request.status.as_ref().filter(|told| told.observed_generation == request.metadata.generation);
     let dispatched = release.is_some_and(|release| release.spec.version >= version);
-    steps.push(match told.filter(|told| !dispatched && told.state == ReleaseState::Failed.as_str()) {
-        Some(told) => StepView { note: told.message.clone(), ..step("dispatched", OperationPhase::Failed) },
-        None => step("dispatched", if dispatched { OperationPhase::Done } else { OperationPhase::Queued }),
-    });
+    steps.push(
+        match current_status.filter(|told| !dispatched && told.state == ReleaseState::Failed.as_str()) {
+            Some(told) => {
+                StepView { note: told.message.clone(), ..step("dispatched", OperationPhase::Failed) }
+            }
+            None => {
+                step("dispatched", if dispatched { OperationPhase::Done } else { OperationPhase::Queued })
+            }
+        },
+    );
     let Some(release) = release else {
         steps.extend([step("deployed", OperationPhase::Queued), step("ready", OperationPhase::Queued)]);
         return steps;

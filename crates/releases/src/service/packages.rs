@@ -1,7 +1,7 @@
 //! Uploaded chart archives.
 
 use bytes::Bytes;
-use chart_store::RepoScope;
+use chart_store::ChartReader;
 use domain::ids::WorkspaceName;
 use domain::roles::Capability;
 use domain::{AccessScope, Actor, AuthorizationError};
@@ -63,11 +63,11 @@ impl Releases {
     }
 
     /// Removes workspaces that are being deleted from the readers. Fails if none is left.
-    async fn exclude_terminating(&self, readers: Vec<RepoScope>) -> Result<Vec<RepoScope>, Error> {
+    async fn exclude_terminating(&self, readers: Vec<ChartReader>) -> Result<Vec<ChartReader>, Error> {
         let (mut staying, mut leaving) = (Vec::new(), None);
         for reader in readers {
             let checked = match &reader {
-                RepoScope::Workspace(name) => self.check_not_terminating(name).await,
+                ChartReader::Workspace(name) => self.check_not_terminating(name).await,
                 _ => Ok(()),
             };
             match checked {
@@ -81,7 +81,7 @@ impl Releases {
 }
 
 /// The readers of an uploaded archive, who are charged for it.
-fn package_readers(actor: &Actor, workspace: Option<&str>) -> Result<Vec<RepoScope>, Error> {
+fn package_readers(actor: &Actor, workspace: Option<&str>) -> Result<Vec<ChartReader>, Error> {
     let may = |workspace: &WorkspaceName| {
         actor.authorize(Capability::ChangeReleases, AccessScope::Workspace(workspace))
     };
@@ -91,13 +91,13 @@ fn package_readers(actor: &Actor, workspace: Option<&str>) -> Result<Vec<RepoSco
             AuthorizationError::WorkspaceNotFound(name) => Error::WorkspaceNotAccessible(name.to_string()),
             other => other.into(),
         })?;
-        return Ok(vec![RepoScope::Workspace(name.to_owned())]);
+        return Ok(vec![ChartReader::Workspace(name.to_owned())]);
     }
     let platform = actor.authorize(Capability::ChangeReleases, AccessScope::Platform);
     if platform.is_ok() {
-        return Ok(vec![RepoScope::Everyone]);
+        return Ok(vec![ChartReader::Everyone]);
     }
     let own = actor.memberships.keys().filter(|workspace| may(workspace).is_ok());
-    let own: Vec<RepoScope> = own.map(|workspace| RepoScope::Workspace(workspace.to_string())).collect();
+    let own: Vec<ChartReader> = own.map(|workspace| ChartReader::Workspace(workspace.to_string())).collect();
     if own.is_empty() { Err(platform.err().map_or(Error::UserRequired, Error::from)) } else { Ok(own) }
 }

@@ -1,6 +1,6 @@
 //! Plans: the effect of a change before it is made. Nothing is written, and sensitive values are masked.
 
-use chart_store::{ChartSource, RepoScope};
+use chart_store::{ChartReader, ChartSource};
 use domain::actor::Impersonation;
 use domain::roles::Capability;
 use domain::{Actor, ErrorKind};
@@ -109,7 +109,7 @@ impl Releases {
         }
         let text = changes.apply_values(text)?;
         let values = values::read(text.as_bytes(), Profile::Helm4).map_err(|_| invalid_values())?;
-        let reader = RepoScope::Workspace(workspace.to_string());
+        let reader = ChartReader::Workspace(workspace.to_string());
         let chart = self.planned_chart(&changes, request.as_ref(), &reader).await?;
         let storage = self.inner().helm_factory.storage(&self.inner().clients, namespace);
         let entries = storage.entries(name).await?;
@@ -220,13 +220,13 @@ impl Releases {
         &self,
         changes: &ReleaseUpdate,
         request: Option<&HelmRequest>,
-        reader: &RepoScope,
+        reader: &ChartReader,
     ) -> Result<ReleaseChart, Error> {
         match (&changes.source, request) {
             (Some(source), _) => Ok(self.inner().charts.get(source, reader).await?),
             (None, Some(request)) => {
                 let source = ChartSource::Package(request.spec.chart.package.clone());
-                let reader = RepoScope::PlatformFor(request.spec.workspace.clone());
+                let reader = ChartReader::PlatformFor(request.spec.workspace.clone());
                 Ok(self.inner().charts.get(&source, &reader).await?)
             }
             (None, None) => Err(Error::Invalid("a new release needs a `chart`".to_owned())),

@@ -1,6 +1,6 @@
 //! Changes of a requested release: each creates a new version of the request.
 
-use chart_store::{ChartSource, RepoScope};
+use chart_store::{ChartReader, ChartSource};
 use domain::Actor;
 use domain::release::ReleaseState;
 use helm_release::Record;
@@ -103,16 +103,16 @@ impl Releases {
         mut request: HelmRequest,
         changes: ReleaseUpdate,
         act: &str,
-        asked: RequestPreconditions<'_>,
+        preconditions: RequestPreconditions<'_>,
     ) -> Result<ReleaseView, Error> {
-        let mark = asked.idempotency_key.map(|key| idempotency::idempotency_hash(actor, act, key));
+        let mark = preconditions.idempotency_key.map(|key| idempotency::idempotency_hash(actor, act, key));
         if idempotency::is_replay(&request, mark.as_ref()) {
             return Ok(ReleaseView::from_request(&request));
         }
-        check_if_match(&request, asked.if_match)?;
+        check_if_match(&request, preconditions.if_match)?;
         idempotency::set_idempotency_hash(&mut request, mark);
         let before = self.load_values(request.spec.values_ref.as_ref()).await?;
-        let grant = if asked.as_administrator {
+        let grant = if preconditions.as_administrator {
             let grant = administrator_grant(actor, request.spec.version.saturating_add(1))?;
             changes.check_administrator_content(Some(&request.spec), &before)?;
             Some(grant)
@@ -135,7 +135,7 @@ impl Releases {
             description,
         } = changes;
         if let Some(source) = source {
-            let reader = RepoScope::Workspace(request.spec.workspace.clone());
+            let reader = ChartReader::Workspace(request.spec.workspace.clone());
             let chart = self.inner().charts.get(&source, &reader).await?;
             request.spec.source = recorded_source(&source, &chart);
             request.spec.chart = chart.resolved;
@@ -164,21 +164,22 @@ impl Releases {
         namespace: &str,
         name: &str,
         revision: i64,
-        asked: RequestPreconditions<'_>,
+        preconditions: RequestPreconditions<'_>,
     ) -> Result<ReleaseView, Error> {
         let mut request = self.writable_request(actor, "update", namespace, name).await?;
-        let mark = asked.idempotency_key.map(|key| idempotency::idempotency_hash(actor, "rollback", key));
+        let mark =
+            preconditions.idempotency_key.map(|key| idempotency::idempotency_hash(actor, "rollback", key));
         if idempotency::is_replay(&request, mark.as_ref()) {
             return Ok(ReleaseView::from_request(&request));
         }
-        check_if_match(&request, asked.if_match)?;
+        check_if_match(&request, preconditions.if_match)?;
         idempotency::set_idempotency_hash(&mut request, mark);
         let no_revision = || Error::RevisionNotFound(name.to_owned(), revision);
         let storage = self.inner().helm_factory.storage(&self.inner().clients, namespace);
         let record = storage.get(name, revision).await?.ok_or_else(no_revision)?.record;
         let release = self.inner().releases.get_namespaced(namespace, name);
         let entry = release.as_deref().and_then(|release| ledger::find_entry(release, &record));
-        let grant = if asked.as_administrator {
+        let grant = if preconditions.as_administrator {
             let grant = administrator_grant(actor, request.spec.version.saturating_add(1))?;
             if !entry.is_some_and(|entry| entry.as_administrator) {
                 return Err(Error::NotAdministratorRevision(name.to_owned(), revision));
@@ -188,11 +189,11 @@ impl Releases {
             None
         };
         let version = entry.map(|entry| entry.version).filter(|version| *version > 0);
-        let kept = match version {
+        let version_snapshot = match version {
             Some(version) => self.load_version(&request.name_any(), version).await?,
             None => None,
         };
-        let Some((values, kept)) = kept else {
+        let Some((values, kept)) = version_snapshot else {
             // The record does not prove who provided its values.
             if grant.is_some() {
                 return Err(Error::NotAdministratorRevision(name.to_owned(), revision));
@@ -217,7 +218,7 @@ impl Releases {
         record: &Record,
     ) -> Result<ReleaseView, Error> {
         let (source, values) = chart_and_values(record)?;
-        let reader = RepoScope::Workspace(request.spec.workspace.clone());
+        let reader = ChartReader::Workspace(request.spec.workspace.clone());
         let chart = self.inner().charts.get(&source, &reader).await?;
         let spec = &mut request.spec;
         spec.source = recorded_source(&source, &chart);
@@ -234,10 +235,10 @@ impl Releases {
         actor: &Actor,
         namespace: &str,
         name: &str,
-        asked: RequestPreconditions<'_>,
+        preconditions: RequestPreconditions<'_>,
     ) -> Result<ReleaseView, Error> {
         let changes = ReleaseUpdate { paused: Some(true), ..ReleaseUpdate::default() };
-        self.set_flag(actor, (namespace, name), "pause", (|spec| spec.paused, changes), asked).await
+        self.set_flag(actor, (namespace, name), "pause", (|spec| spec.paused, changes), preconditions).await
     }
 
     /// Restores the replicas of a paused release.
@@ -246,10 +247,11 @@ impl Releases {
         actor: &Actor,
         namespace: &str,
         name: &str,
-        asked: RequestPreconditions<'_>,
+        preconditions: RequestPreconditions<'_>,
     ) -> Result<ReleaseView, Error> {
         let changes = ReleaseUpdate { paused: Some(false), ..ReleaseUpdate::default() };
-        self.set_flag(actor, (namespace, name), "recover", (|spec| !spec.paused, changes), asked).await
+        self.set_flag(actor, (namespace, name), "recover", (|spec| !spec.paused, changes), preconditions)
+            .await
     }
 
     /// Sets one flag of a release unless it is set already.
@@ -259,14 +261,14 @@ impl Releases {
         (namespace, name): (&str, &str),
         act: &str,
         (is_so, changes): (fn(&HelmRequestSpec) -> bool, ReleaseUpdate),
-        asked: RequestPreconditions<'_>,
+        preconditions: RequestPreconditions<'_>,
     ) -> Result<ReleaseView, Error> {
         let request = self.writable_request(actor, "update", namespace, name).await?;
         if is_so(&request.spec) {
             return Ok(ReleaseView::from_request(&request));
         }
-        let asked = RequestPreconditions { as_administrator: false, ..asked };
-        self.update_request(actor, request, changes, act, asked).await
+        let preconditions = RequestPreconditions { as_administrator: false, ..preconditions };
+        self.update_request(actor, request, changes, act, preconditions).await
     }
 
     /// Stops reconciling a release, including changes of its request, until it is resumed.
@@ -275,10 +277,11 @@ impl Releases {
         actor: &Actor,
         namespace: &str,
         name: &str,
-        asked: RequestPreconditions<'_>,
+        preconditions: RequestPreconditions<'_>,
     ) -> Result<ReleaseView, Error> {
         let changes = ReleaseUpdate { suspend: Some(true), ..ReleaseUpdate::default() };
-        self.set_flag(actor, (namespace, name), "suspend", (|spec| spec.suspend, changes), asked).await
+        self.set_flag(actor, (namespace, name), "suspend", (|spec| spec.suspend, changes), preconditions)
+            .await
     }
 
     /// Resumes reconciling a suspended release.
@@ -287,10 +290,11 @@ impl Releases {
         actor: &Actor,
         namespace: &str,
         name: &str,
-        asked: RequestPreconditions<'_>,
+        preconditions: RequestPreconditions<'_>,
     ) -> Result<ReleaseView, Error> {
         let changes = ReleaseUpdate { suspend: Some(false), ..ReleaseUpdate::default() };
-        self.set_flag(actor, (namespace, name), "resume", (|spec| !spec.suspend, changes), asked).await
+        self.set_flag(actor, (namespace, name), "resume", (|spec| !spec.suspend, changes), preconditions)
+            .await
     }
 
     /// Retries a failed release: the same spec as a new version, with the same identity.
@@ -299,10 +303,11 @@ impl Releases {
         actor: &Actor,
         namespace: &str,
         name: &str,
-        asked: RequestPreconditions<'_>,
+        preconditions: RequestPreconditions<'_>,
     ) -> Result<ReleaseView, Error> {
         let request = self.writable_request(actor, "update", namespace, name).await?;
-        let mark = asked.idempotency_key.map(|key| idempotency::idempotency_hash(actor, "retry", key));
+        let mark =
+            preconditions.idempotency_key.map(|key| idempotency::idempotency_hash(actor, "retry", key));
         let state = match self.inner().releases.get_namespaced(namespace, name) {
             Some(release) => release.status.as_ref().map(|status| status.state.clone()),
             None => request.status.as_ref().map(|status| status.state.clone()),
@@ -312,8 +317,8 @@ impl Releases {
         if !failed && !idempotency::is_replay(&request, mark.as_ref()) {
             return Err(Error::NotFailed(name.to_owned()));
         }
-        let asked = RequestPreconditions { as_administrator: false, ..asked };
-        self.update_request(actor, request, ReleaseUpdate::default(), "retry", asked).await
+        let preconditions = RequestPreconditions { as_administrator: false, ..preconditions };
+        self.update_request(actor, request, ReleaseUpdate::default(), "retry", preconditions).await
     }
 
     /// Deletes a release: the controller uninstalls it and removes its request. The result lists objects of an administrator that stay.

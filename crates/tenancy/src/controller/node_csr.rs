@@ -69,8 +69,8 @@ impl TenancyController {
         if let Some(node) = node_csr::renewing_node(&csr) {
             return self.reconcile_renewal(&csr, node).await;
         }
-        let asked = NodeCsr::from_csr(&csr);
-        let token = self.get_join_token(&asked).await?;
+        let parsed_csr = NodeCsr::from_csr(&csr);
+        let token = self.get_join_token(&parsed_csr).await?;
         if let Some((_, token)) = &token {
             self.grant_read_access(token, name).await?;
         }
@@ -81,7 +81,8 @@ impl TenancyController {
         let account = user.as_ref().and_then(Account::from_user);
         let (_, names) = self.get_node_names().await?;
         let now = self.clock.now();
-        let node = account.as_ref().and_then(|account| asked.node_and_program(account_namespace(account)));
+        let node =
+            account.as_ref().and_then(|account| parsed_csr.node_and_program(account_namespace(account)));
         let exists = match node {
             Some((node, _)) => self.get_node(node).await?.is_some(),
             None => false,
@@ -97,11 +98,11 @@ impl TenancyController {
             name_owner: owner.as_ref(),
             node_exists: exists,
         };
-        let ruling = self.apply_lifetime_limit(&asked, decide(&asked, &known, now)).await?;
+        let ruling = self.apply_lifetime_limit(&parsed_csr, decide(&parsed_csr, &known, now)).await?;
         match (ruling, user, token, account) {
             (CsrDecision::Approve { node, program }, Some(user), Some((secret, token)), Some(account)) => {
                 let (entry, pool) =
-                    (program.record_entry(&asked.uid), token.pool.clone().unwrap_or_default());
+                    (program.record_entry(&parsed_csr.uid), token.pool.clone().unwrap_or_default());
                 self.record_node(&user, &node, &token, &entry, now).await?;
                 self.record_token_use(secret, token, &node).await?;
                 let since = status.joined.iter().find(|joined| joined.name == node);
@@ -163,9 +164,9 @@ impl TenancyController {
         let status = user.as_ref().and_then(|user| user.status.clone()).unwrap_or_default();
         let standing = user.as_ref().zip(account.as_ref());
         let standing = standing.map(|(user, account)| node_account(user, account, &status.joined, now));
-        let asked = NodeCsr::from_csr(csr);
+        let parsed_csr = NodeCsr::from_csr(csr);
         match self
-            .apply_lifetime_limit(&asked, csr_renewal::decide(&asked, node, standing.as_ref(), now))
+            .apply_lifetime_limit(&parsed_csr, csr_renewal::decide(&parsed_csr, node, standing.as_ref(), now))
             .await?
         {
             CsrDecision::Approve { program, .. } => {

@@ -110,8 +110,8 @@ impl TenancyController {
         if let Some(id) = assigned_id(user) {
             return Ok((self.ensure_user_metadata(user, &id).await?, id));
         }
-        let wish = announced_id(user).filter(|id| !self.is_assigned_to_another_account(user, id));
-        let mut id = wish.unwrap_or_else(new_user_id);
+        let announced = announced_id(user).filter(|id| !self.is_assigned_to_another_account(user, id));
+        let mut id = announced.unwrap_or_else(new_user_id);
         let mut user = self.ensure_user_metadata(user, &id).await?;
         while !self.claim_service_account(&user, &id).await? {
             id = new_user_id();
@@ -257,14 +257,14 @@ impl TenancyController {
         }
         let conditions = |user: &User| user.status.clone().unwrap_or_default().conditions;
         let name = user.name_any();
-        let told = User { status: Some(status), ..user.clone() };
-        let told = self
+        let user_with_status = User { status: Some(status), ..user.clone() };
+        let updated = self
             .api::<User>()
-            .replace_status(&name, &PostParams::default(), &told)
+            .replace_status(&name, &PostParams::default(), &user_with_status)
             .await
             .context(|| format!("write the status of user `{name}`"))?;
-        self.publish_ready_event(&told, &conditions(user), &conditions(&told)).await;
-        Ok(told)
+        self.publish_ready_event(&updated, &conditions(user), &conditions(&updated)).await;
+        Ok(updated)
     }
 }
 

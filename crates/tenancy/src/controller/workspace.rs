@@ -133,23 +133,23 @@ impl TenancyController {
                 };
             }
         };
-        let wanted = namespace::desired_objects(
+        let desired = namespace::desired_objects(
             workspace,
             name,
             hard.as_ref().unwrap_or(&ResourceQuantities::new()),
             closed,
         );
-        let mut seen = self.objects.objects_in(name);
-        let deployer = seen.remove(&(OwnedKind::ServiceAccount, DEPLOYER.into()));
+        let mut observed = self.objects.objects_in(name);
+        let deployer = observed.remove(&(OwnedKind::ServiceAccount, DEPLOYER.into()));
         // A new namespace has none yet. In an old namespace the cache may lack it.
         if *deployers == DeployerAction::Keep {
-            seen.extend(deployer.map(|print| ((OwnedKind::ServiceAccount, DEPLOYER.into()), print)));
+            observed.extend(deployer.map(|print| ((OwnedKind::ServiceAccount, DEPLOYER.into()), print)));
         } else if (deployer.is_some() || recorded.is_some())
             && let Err(error) = self.delete(Some(name), OwnedKind::ServiceAccount, DEPLOYER).await
         {
             return NamespaceOutcome::Failed { uid: Some(uid), error };
         }
-        let repairs = repairs(seen, wanted, hard.is_some());
+        let repairs = repairs(observed, desired, hard.is_some());
         let (bindings, first): (Vec<_>, Vec<_>) =
             repairs.into_iter().partition(|repair| repair.kind() == OwnedKind::RoleBinding);
         // Members get access to a new namespace only once its limits exist. An old namespace has them, and removed members must lose
@@ -226,14 +226,14 @@ impl TenancyController {
         let known = self.objects.namespace(name);
         let account = self.directory.account_of_object(workspace);
         let security = self.pod_security(workspace).await?;
-        let wanted = namespace::desired_namespace(workspace, account.as_ref(), security, name);
+        let desired = namespace::desired_namespace(workspace, account.as_ref(), security, name);
         match ownership(workspace, recorded, known.as_ref()) {
             NamespaceOwnership::Owned(uid) => {
                 if let Some(found) = known
-                    && !found.has_labels_of(&wanted)
+                    && !found.has_labels_of(&desired)
                 {
                     let surplus = account.is_none() && !found.account.is_empty();
-                    self.update_namespace_labels(wanted, &uid, surplus).await?;
+                    self.update_namespace_labels(desired, &uid, surplus).await?;
                 }
                 Ok(NamespaceOwnership::Owned(uid))
             }
@@ -244,7 +244,7 @@ impl TenancyController {
                 self.observe_namespace(workspace, name).await
             }
             NamespaceOwnership::Absent => {
-                match self.api::<Namespace>().create(&PostParams::default(), &wanted).await {
+                match self.api::<Namespace>().create(&PostParams::default(), &desired).await {
                     Ok(made) => Ok(ownership(workspace, None, Some(&NamespaceMeta::from_namespace(&made)))),
                     Err(kube::Error::Api(status)) if status.is_already_exists() => {
                         self.observe_namespace(workspace, name).await
@@ -273,15 +273,15 @@ impl TenancyController {
     /// Corrects the labels of a namespace.
     async fn update_namespace_labels(
         &self,
-        mut wanted: Namespace,
+        mut desired: Namespace,
         uid: &str,
         has_surplus_account: bool,
     ) -> Result<(), ReconcileError> {
-        let name = wanted.name_any();
+        let name = desired.name_any();
         // The UID keeps another namespace of this name from being labelled.
-        wanted.metadata.uid = Some(uid.to_owned());
+        desired.metadata.uid = Some(uid.to_owned());
         let api = self.api::<Namespace>();
-        api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&wanted))
+        api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&desired))
             .await
             .context(|| format!("label namespace `{name}`"))?;
         if has_surplus_account {
@@ -340,14 +340,15 @@ impl TenancyController {
         }
         let name = workspace.name_any();
         let doing = || format!("write the status of workspace `{name}`");
-        let told = Workspace { status: Some(status(workspace, done, now)), ..workspace.clone() };
-        let told = self
+        let workspace_with_status =
+            Workspace { status: Some(status(workspace, done, now)), ..workspace.clone() };
+        let updated = self
             .api::<Workspace>()
-            .replace_status(&name, &PostParams::default(), &told)
+            .replace_status(&name, &PostParams::default(), &workspace_with_status)
             .await
             .context(doing)?;
         let conditions = |workspace: &Workspace| workspace.status.clone().unwrap_or_default().conditions;
-        self.publish_ready_event(&told, &conditions(workspace), &conditions(&told)).await;
+        self.publish_ready_event(&updated, &conditions(workspace), &conditions(&updated)).await;
         Ok(())
     }
 }
@@ -368,14 +369,19 @@ impl ObjectRepair {
 }
 
 /// The writes that turn the observed into the desired objects. Without a valid quota the old one stays.
-fn repairs(mut seen: ObjectHashes, wanted: Vec<OwnedObject>, has_valid_quota: bool) -> Vec<ObjectRepair> {
+fn repairs(
+    mut observed: ObjectHashes,
+    desired: Vec<OwnedObject>,
+    has_valid_quota: bool,
+) -> Vec<ObjectRepair> {
     let mut repairs = Vec::new();
-    for piece in wanted {
-        if seen.remove(&(piece.kind, piece.name().into())) != Some(piece.hash()) {
+    for piece in desired {
+        if observed.remove(&(piece.kind, piece.name().into())) != Some(piece.hash()) {
             repairs.push(ObjectRepair::Apply(Box::new(piece)));
         }
     }
-    let surplus = seen.into_keys().filter(|(kind, _)| has_valid_quota || *kind != OwnedKind::ResourceQuota);
+    let surplus =
+        observed.into_keys().filter(|(kind, _)| has_valid_quota || *kind != OwnedKind::ResourceQuota);
     repairs.extend(surplus.map(|(kind, name)| ObjectRepair::Delete(kind, name)));
     repairs
 }

@@ -19,8 +19,8 @@ use domain::roles::{Capability, WorkspaceRole};
 use domain::{AccessScope, Actor};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube_types::{Workspace, WorkspaceSpec};
 use kube_types::workspace::Invitation;
+use kube_types::{Workspace, WorkspaceSpec};
 use sha2::{Digest, Sha256};
 
 use super::{MAX_MEMBERS, add_member, check_is_shared, not_found};
@@ -274,7 +274,8 @@ impl Tenancy {
             let role = member.role.parse::<WorkspaceRole>();
             member.user == inviter && role.is_ok_and(|role| role.allows(Capability::ManageMembers))
         });
-        let is_platform_admin = account.platform_roles.iter().any(|role| role.allows(Capability::ManageMembers));
+        let is_platform_admin =
+            account.platform_roles.iter().any(|role| role.allows(Capability::ManageMembers));
         !account.is_disabled && !account.is_deleting && (is_member_admin || is_platform_admin)
     }
 

@@ -91,8 +91,8 @@ impl Denial {
 }
 
 /// Decides on a request.
-pub(crate) fn decide(asked: &NodeCsr, known: &CsrContext<'_>, now: Timestamp) -> CsrDecision {
-    match check_rules(asked, known, now) {
+pub(crate) fn decide(csr: &NodeCsr, known: &CsrContext<'_>, now: Timestamp) -> CsrDecision {
+    match check_rules(csr, known, now) {
         Ok((node, program)) => CsrDecision::Approve { node, program },
         Err(denial) => CsrDecision::Deny(denial),
     }
@@ -100,30 +100,30 @@ pub(crate) fn decide(asked: &NodeCsr, known: &CsrContext<'_>, now: Timestamp) ->
 
 /// Checks the rules in order. Returns the first violation.
 fn check_rules(
-    asked: &NodeCsr,
+    csr: &NodeCsr,
     known: &CsrContext<'_>,
     now: Timestamp,
 ) -> Result<(String, NodeProgram), Denial> {
     let token = known.token.ok_or(Denial::TokenGone)?;
     let account = known.account.as_ref().ok_or(Denial::AccountClosed)?;
-    let theirs = token_id_of_user(&asked.user) == Some(token.id.as_str())
+    let theirs = token_id_of_user(&csr.user) == Some(token.id.as_str())
         && token.owner == *account.id
-        && asked.groups.contains(&token_group(account.id));
+        && csr.groups.contains(&token_group(account.id));
     ensure(theirs, Denial::WrongRequester)?;
     ensure(account.is_open, Denial::AccountClosed)?;
-    ensure(asked.has_client_usages(), Denial::WrongUsages)?;
-    ensure(asked.has_allowed_lifetime(), Denial::TooLong)?;
-    let (node, program) = asked.node_and_program(account.namespace).ok_or(Denial::WrongSubject)?;
+    ensure(csr.has_client_usages(), Denial::WrongUsages)?;
+    ensure(csr.has_allowed_lifetime(), Denial::TooLong)?;
+    let (node, program) = csr.node_and_program(account.namespace).ok_or(Denial::WrongSubject)?;
     let record = account.joined.iter().find(|joined| joined.name == node);
     // A node that was admitted before names had a prefix keeps its name.
     ensure(record.is_some() || node_names::is_allowed_node_name(node, account.id), Denial::WrongName)?;
     let grant = Ok((node.to_owned(), program));
-    if record.is_some_and(|record| record.requests.contains(&program.record_entry(&asked.uid))) {
+    if record.is_some_and(|record| record.requests.contains(&program.record_entry(&csr.uid))) {
         // Recorded as granted, but not approved yet.
         return grant;
     }
     ensure(!token.is_expired(now), Denial::TokenGone)?;
-    ensure(now.duration_since(asked.created) <= MAX_REQUEST_AGE, Denial::TooOld)?;
+    ensure(now.duration_since(csr.created) <= MAX_REQUEST_AGE, Denial::TooOld)?;
     ensure(known.name_owner.is_none_or(|owner| owner == account.id), Denial::NameTaken)?;
     if let Some(record) = record {
         let again = record.requests.iter().any(|granted| granted.starts_with(program.prefix()));

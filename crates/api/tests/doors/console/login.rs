@@ -9,57 +9,57 @@ use serde_json::{Value, json};
 use super::send;
 use crate::test_server::{PASSWORD, TestCredential, TestResponse, TestServer, TestUser, request};
 
-async fn get(house: &TestServer, path: &str) -> TestResponse {
-    send(house, Method::GET, path, &TestCredential::Anonymous, None).await
+async fn get(server: &TestServer, path: &str) -> TestResponse {
+    send(server, Method::GET, path, &TestCredential::Anonymous, None).await
 }
 
-async fn post(house: &TestServer, body: Value) -> TestResponse {
-    send(house, Method::POST, "/login", &TestCredential::Anonymous, Some(body)).await
+async fn post(server: &TestServer, body: Value) -> TestResponse {
+    send(server, Method::POST, "/login", &TestCredential::Anonymous, Some(body)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn login_by_every_identifier_opens_a_session() {
-    let house = TestServer::new().await;
-    let person = house.create_user(1, &[]).await;
-    let TestUser { id, token } = &person;
+    let server = TestServer::new().await;
+    let user = server.create_user(1, &[]).await;
+    let TestUser { id, token } = &user;
     let form = format!("mobilephone=18300000001&token={token}");
     let posted = Request::post("/login")
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(Body::from(form))
         .unwrap();
-    let answers = [
-        get(&house, &format!("/login?email=P1%40example.com&token={token}")).await,
-        get(&house, &format!("/login?mobilePhone=18300000001&token={token}")).await,
-        get(&house, &format!("/login?name=user-18300000001&token={token}&kubeConfig=x")).await,
-        post(&house, json!({"email": "p1@example.com", "token": token})).await,
-        post(&house, json!({"phone": "18300000001", "password": PASSWORD, "kubeConfig": {"a": 1}})).await,
-        house.send(posted).await,
+    let responses = [
+        get(&server, &format!("/login?email=P1%40example.com&token={token}")).await,
+        get(&server, &format!("/login?mobilePhone=18300000001&token={token}")).await,
+        get(&server, &format!("/login?name=user-18300000001&token={token}&kubeConfig=x")).await,
+        post(&server, json!({"email": "p1@example.com", "token": token})).await,
+        post(&server, json!({"phone": "18300000001", "password": PASSWORD, "kubeConfig": {"a": 1}})).await,
+        server.send(posted).await,
     ];
-    for (place, answer) in answers.iter().enumerate() {
+    for (place, answer) in responses.iter().enumerate() {
         assert_eq!(answer.code(), 200, "{place}: {}", answer.text);
-        let told = answer.json();
-        assert_eq!(told["spec"]["namespace"], id.as_str());
-        assert_eq!((&told["spec"]["validPeriod"], &told["spec"]["maxNodeNum"]), (&json!(7), &json!(3)));
-        assert_eq!((&told["status"]["nodeNum"], &told["status"]["expired"]), (&json!(0), &json!(false)));
-        assert!(told["spec"]["kubeConfig"].as_str().unwrap().contains("current-context"), "{told}");
+        let login = answer.json();
+        assert_eq!(login["spec"]["namespace"], id.as_str());
+        assert_eq!((&login["spec"]["validPeriod"], &login["spec"]["maxNodeNum"]), (&json!(7), &json!(3)));
+        assert_eq!((&login["status"]["nodeNum"], &login["status"]["expired"]), (&json!(0), &json!(false)));
+        assert!(login["spec"]["kubeConfig"].as_str().unwrap().contains("current-context"), "{login}");
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
-        assert_eq!(keys(&told), "spec status");
-        assert_eq!(keys(&told["spec"]), "kubeConfig maxNodeNum namespace nodeAddScript validPeriod");
-        assert_eq!(keys(&told["status"]), "effectiveTime expired nodeNum");
+        assert_eq!(keys(&login), "spec status");
+        assert_eq!(keys(&login["spec"]), "kubeConfig maxNodeNum namespace nodeAddScript validPeriod");
+        assert_eq!(keys(&login["status"]), "effectiveTime expired nodeNum");
         assert_eq!(answer.headers[CACHE_CONTROL], "no-store");
         assert_eq!(answer.headers[REFERRER_POLICY], "no-referrer");
         assert_eq!(answer.headers.contains_key("deprecation"), place < 3, "{place}: in the query only");
         let cookie = answer.headers[SET_COOKIE].to_str().unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
         let cookie = cookie.split(';').next().unwrap().to_owned();
-        let session = house.get("session", &TestCredential::Session { cookie, csrf: String::new() }).await;
+        let session = server.get("session", &TestCredential::Session { cookie, csrf: String::new() }).await;
         assert_eq!(session.json()["user"]["id"], id.as_str());
     }
-    let records = house.audit.take();
+    let records = server.audit.take();
     let logins = records.iter().filter(|record| record.act.starts_with("console.login"));
-    let told: Vec<_> = logins.map(|record| (record.object.as_deref(), record.result)).collect();
+    let audited: Vec<_> = logins.map(|record| (record.object.as_deref(), record.result)).collect();
     assert_eq!(
-        told,
+        audited,
         vec![(Some(id.as_str()), AuditOutcome::Done); 6],
         "each is in the trail, those by GET too"
     );
@@ -67,18 +67,18 @@ async fn login_by_every_identifier_opens_a_session() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_logins_are_indistinguishable_and_throttled() {
-    let house = TestServer::new().await;
-    let person = house.create_user(1, &[]).await;
-    let other = house.create_user(2, &[]).await;
-    let rows = [
-        get(&house, "/login?email=nobody%40example.com&token=lsh_a_b").await,
-        get(&house, &format!("/login?email=p1%40example.com&token={}", other.token)).await,
-        get(&house, "/login?email=p1%40example.com&token=").await,
-        post(&house, json!({"phone": "18300000001", "token": ""})).await,
-        post(&house, json!({"phone": "18300000099", "password": ""})).await,
+    let server = TestServer::new().await;
+    let user = server.create_user(1, &[]).await;
+    let other = server.create_user(2, &[]).await;
+    let responses = [
+        get(&server, "/login?email=nobody%40example.com&token=lsh_a_b").await,
+        get(&server, &format!("/login?email=p1%40example.com&token={}", other.token)).await,
+        get(&server, "/login?email=p1%40example.com&token=").await,
+        post(&server, json!({"phone": "18300000001", "token": ""})).await,
+        post(&server, json!({"phone": "18300000099", "password": ""})).await,
     ];
     let msg = "there is no such account, or the secret is wrong";
-    for (place, answer) in rows.iter().enumerate() {
+    for (place, answer) in responses.iter().enumerate() {
         assert_eq!(answer.code(), 401, "{place}: {}", answer.text);
         assert_eq!(
             answer.json(),
@@ -95,12 +95,12 @@ async fn failed_logins_are_indistinguishable_and_throttled() {
         "/login?email=a%40b.c&token=x&password=y",
         "/login?email=a%40b.c&token=x&validPeriod=3",
     ] {
-        assert_eq!(get(&house, wrong).await.code(), 400, "{wrong}");
+        assert_eq!(get(&server, wrong).await.code(), 400, "{wrong}");
     }
-    assert_eq!(post(&house, json!({"email": "a@b.c", "token": "x", "password": "y"})).await.code(), 400);
+    assert_eq!(post(&server, json!({"email": "a@b.c", "token": "x", "password": "y"})).await.code(), 400);
     let mut last = None;
     for _ in 0..6 {
-        last = Some(post(&house, json!({"name": person.id.as_str(), "token": "lsh_a_b"})).await);
+        last = Some(post(&server, json!({"name": user.id.as_str(), "token": "lsh_a_b"})).await);
     }
     let last = last.unwrap();
     assert_eq!((last.code(), last.json()["code"].as_str()), (429, Some("throttled")), "{}", last.text);
@@ -109,14 +109,14 @@ async fn failed_logins_are_indistinguishable_and_throttled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cross_site_login_opens_no_session() {
-    let house = TestServer::new().await;
-    let person = house.create_user(1, &[]).await;
-    let path = format!("/login?email=p1%40example.com&token={}", person.token);
+    let server = TestServer::new().await;
+    let user = server.create_user(1, &[]).await;
+    let path = format!("/login?email=p1%40example.com&token={}", user.token);
     for (site, opens) in [("cross-site", false), ("same-origin", true), ("none", true)] {
-        let mut asked = request(Method::GET, &path, &TestCredential::Anonymous, None);
-        asked.headers_mut().insert("sec-fetch-site", site.parse().unwrap());
-        let answer = house.send(asked).await;
-        assert_eq!((answer.code(), answer.headers.contains_key(SET_COOKIE)), (200, opens), "{site}");
+        let mut login_request = request(Method::GET, &path, &TestCredential::Anonymous, None);
+        login_request.headers_mut().insert("sec-fetch-site", site.parse().unwrap());
+        let response = server.send(login_request).await;
+        assert_eq!((response.code(), response.headers.contains_key(SET_COOKIE)), (200, opens), "{site}");
     }
 }
 
@@ -130,9 +130,9 @@ async fn login_by_get_is_refused_when_query_tokens_are_disabled() {
         hosts: Vec::new(),
         version: "test",
     };
-    let house = TestServer::with_settings(settings).await;
-    let person = house.create_user(1, &[]).await;
-    let by_get = get(&house, &format!("/login?email=p1%40example.com&token={}", person.token)).await;
+    let server = TestServer::with_settings(settings).await;
+    let user = server.create_user(1, &[]).await;
+    let by_get = get(&server, &format!("/login?email=p1%40example.com&token={}", user.token)).await;
     assert_eq!((by_get.code(), by_get.json()["code"].as_str()), (400, Some("invalid")), "{}", by_get.text);
-    assert_eq!(post(&house, json!({"email": "p1@example.com", "token": person.token})).await.code(), 200);
+    assert_eq!(post(&server, json!({"email": "p1@example.com", "token": user.token})).await.code(), 200);
 }

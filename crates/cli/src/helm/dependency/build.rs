@@ -28,14 +28,19 @@ pub(super) fn run(args: &DependencyBuildArgs) -> CommandResult {
 }
 
 /// Builds from the lock file, or from the chart's dependencies without one.
-fn build(path: &Path, profile: Profile, made: ArchiveTime, said: &mut String) -> Result<(), String> {
+fn build(
+    path: &Path,
+    profile: Profile,
+    archive_time: ArchiveTime,
+    output: &mut String,
+) -> Result<(), String> {
     let chart = load(path, profile)?;
-    let Some(locked) = &chart.lock else { return update_chart(path, &chart, profile, made, said) };
+    let Some(locked) = &chart.lock else { return update_chart(path, &chart, profile, archive_time, output) };
     let named = &chart.metadata.dependencies;
     check_paths(path, named)?;
     check_lock(&chart, named, locked, profile)?;
     reject_remote(&locked.dependencies)?;
-    populate_charts_folder(path, &mut locked.dependencies.clone(), profile, made, said)
+    populate_charts_folder(path, &mut locked.dependencies.clone(), profile, archive_time, output)
 }
 
 /// Resolves all dependencies, fills `charts/` and writes the lock file.
@@ -48,8 +53,8 @@ fn update_chart(
     path: &Path,
     chart: &Chart,
     profile: Profile,
-    made: ArchiveTime,
-    said: &mut String,
+    archive_time: ArchiveTime,
+    output: &mut String,
 ) -> Result<(), String> {
     let named = &chart.metadata.dependencies;
     if named.is_empty() {
@@ -58,7 +63,7 @@ fn update_chart(
     check_paths(path, named)?;
     reject_remote(named)?;
     let mut found = resolve(path, named, profile)?;
-    populate_charts_folder(path, &mut found, profile, made, said)?;
+    populate_charts_folder(path, &mut found, profile, archive_time, output)?;
     let digest = digest(named, &found)?;
     if chart.lock.as_ref().is_some_and(|lock| *lock.digest == *digest) {
         return Ok(());
@@ -127,7 +132,7 @@ fn check_lock(chart: &Chart, named: &[Dependency], locked: &Lock, profile: Profi
         ));
     }
     let text = "warning: a valid Helm v3 hash was not found. Checking against Helm v2 hash...";
-    eprintln!("{}", ValuesWarning::logged(profile, "manager.go:122", text).line());
+    eprintln!("{}", ValuesWarning::from_text(profile, "manager.go:122", text).line());
     let text = lock::helm2_digest_text(named).map_err(|error| error.to_string())?;
     if format!("sha256:{}", helm_host::sha256(text.as_bytes())) == *locked.digest {
         return Ok(());
@@ -192,8 +197,8 @@ fn populate_charts_folder(
     path: &Path,
     dependencies: &mut [Dependency],
     profile: Profile,
-    made: ArchiveTime,
-    said: &mut String,
+    archive_time: ArchiveTime,
+    output: &mut String,
 ) -> Result<(), String> {
     let charts = path.join("charts");
     if charts.exists() && !charts.is_dir() {
@@ -201,16 +206,16 @@ fn populate_charts_folder(
     }
     fs::create_dir_all(&charts)
         .map_err(|error| format!("mkdir {}: {}", charts.display(), go_io_error(&error)))?;
-    let _ = writeln!(said, "Saving {} charts", dependencies.len());
+    let _ = writeln!(output, "Saving {} charts", dependencies.len());
     let mut packed = Vec::new();
     for dependency in dependencies.iter_mut() {
         if dependency.repository.is_empty() {
             let _ = writeln!(
-                said,
+                output,
                 "Dependency {} did not declare a repository. Assuming it exists in the charts directory",
                 dependency.name
             );
-            check_present(&charts, dependency, profile, said)?;
+            check_present(&charts, dependency, profile, output)?;
             continue;
         }
         match load_local_dependency(path, dependency, profile) {
@@ -218,25 +223,27 @@ fn populate_charts_folder(
                 dependency.version = chart.metadata.version.clone();
                 packed.push(chart);
             }
-            Err(why) => return Err(report_save_error(why, said)),
+            Err(why) => return Err(report_save_error(why, output)),
         }
     }
     // Nothing is written before all dependencies are found.
     let before = list_files(&charts)?;
     let mut written = BTreeSet::new();
     for chart in &mut packed {
-        written
-            .insert(save_archive(chart, &charts, profile, made).map_err(|why| report_save_error(why, said))?);
+        written.insert(
+            save_archive(chart, &charts, profile, archive_time)
+                .map_err(|why| report_save_error(why, output))?,
+        );
     }
-    said.push_str("Deleting outdated charts\n");
+    output.push_str("Deleting outdated charts\n");
     for file in before.iter().filter(|file| !written.contains(*file)) {
-        remove_outdated_archive(file, dependencies, profile, said);
+        remove_outdated_archive(file, dependencies, profile, output);
     }
     Ok(())
 }
 
-fn report_save_error(why: String, said: &mut String) -> String {
-    let _ = writeln!(said, "Save error occurred:  {why}");
+fn report_save_error(why: String, output: &mut String) -> String {
+    let _ = writeln!(output, "Save error occurred:  {why}");
     why
 }
 
@@ -244,7 +251,7 @@ fn check_present(
     charts: &Path,
     dependency: &Dependency,
     profile: Profile,
-    said: &mut String,
+    output: &mut String,
 ) -> Result<(), String> {
     let Dependency { name, version, .. } = dependency;
     let path = charts.join(&**name);
@@ -262,7 +269,7 @@ fn check_present(
         VersionMatch::Unsatisfied => {
             let why =
                 format!("dependency {name} at version {found} does not satisfy the constraint {version}");
-            Err(report_save_error(why, said))
+            Err(report_save_error(why, output))
         }
     }
 }
@@ -295,19 +302,20 @@ fn list_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Deletes an archive unless it belongs to a dependency without a repository.
-fn remove_outdated_archive(file: &Path, dependencies: &[Dependency], profile: Profile, said: &mut String) {
+fn remove_outdated_archive(file: &Path, dependencies: &[Dependency], profile: Profile, output: &mut String) {
     let shown = file.display();
     let chart = match helm_host::load_without_detection(file, profile) {
         Ok(loaded) => loaded.chart,
         Err(why) => {
-            let _ = writeln!(said, "Could not verify {shown} for deletion: {why} (Skipping)");
+            let _ = writeln!(output, "Could not verify {shown} for deletion: {why} (Skipping)");
             return;
         }
     };
     let name = &chart.metadata.name;
     let is_kept = dependencies.iter().any(|one| one.repository.is_empty() && one.name == *name);
     if !is_kept && let Err(error) = fs::remove_file(file) {
-        let _ = write!(said, "Could not delete {shown}: remove {shown}: {} (Skipping)", go_io_error(&error));
+        let _ =
+            write!(output, "Could not delete {shown}: remove {shown}: {} (Skipping)", go_io_error(&error));
     }
 }
 

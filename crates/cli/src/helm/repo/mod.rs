@@ -32,7 +32,7 @@ impl RepoArgs {
     /// The selected platform, or `None` for the repositories of this machine.
     pub fn platform(&self, world: &CommandEnv) -> Result<Option<Client>, PlatformError> {
         let PlatformArgs { server, ca: _, context, token } = &self.target;
-        let said = server.is_some() || context.is_some() || token.is_some();
+        let has_platform_flags = server.is_some() || context.is_some() || token.is_some();
         let here = match &self.command {
             RepoCommand::Add(args) => args.places.is_set(),
             RepoCommand::List(args) => args.places.is_set(),
@@ -40,13 +40,15 @@ impl RepoArgs {
             RepoCommand::Remove(args) => args.places.is_set(),
             RepoCommand::Index(_) => true,
         };
-        if self.local || here && !said {
+        if self.local || here && !has_platform_flags {
             return Ok(None);
         }
         match world.client(&self.target) {
             Ok(client) => Ok(Some(client)),
             // Without a platform, the local repositories are used.
-            Err(PlatformError::NoServer | PlatformError::NotSignedIn { .. }) if !said => Ok(None),
+            Err(PlatformError::NoServer | PlatformError::NotSignedIn { .. }) if !has_platform_flags => {
+                Ok(None)
+            }
             Err(failure) => Err(failure),
         }
     }

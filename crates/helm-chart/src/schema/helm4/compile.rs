@@ -156,7 +156,12 @@ fn resolve_reference(
         )),
         Resolution::External(address) if address.starts_with("urn:") => {
             let message = "unresolved URN reference ignored; using permissive schema";
-            warnings.push(ValuesWarning::structured(Profile::Helm4, ("", ""), message, &[("urn", &address)]));
+            warnings.push(ValuesWarning::warn_record(
+                Profile::Helm4,
+                ("", ""),
+                message,
+                &[("urn", &address)],
+            ));
             Ok(None)
         }
         Resolution::External(address) => Err(external_reference_error(&address)),

@@ -71,7 +71,7 @@ pub const FUNCTIONS: &[FunctionSignature] = &[
 ];
 
 /// Functions that only Helm 4 has. The generator picks them rarely, because Helm 3 rejects the whole template.
-pub const HELM_4: &[&str] = &[
+pub const HELM_4_FUNCTIONS: &[&str] = &[
     "durationDays",
     "durationMilliseconds",
     "durationRoundTo",
@@ -84,7 +84,7 @@ pub const HELM_4: &[&str] = &[
 
 /// Functions excluded from generation, with the reason.
 #[rustfmt::skip]
-pub const EXCLUDED: &[(&str, &[&str])] = &[
+pub const EXCLUDED_FUNCTIONS: &[(&str, &[&str])] = &[
     ("what they give is random", &[
         "randAlpha", "randAlphaNum", "randAscii", "randBytes", "randInt", "randNumeric", "shuffle", "uuidv4", "bcrypt", "htpasswd",
         "encryptAES", "genCA", "genCAWithKey", "genPrivateKey", "genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert",
@@ -102,7 +102,7 @@ pub const EXCLUDED: &[(&str, &[&str])] = &[
 
 /// Literals, paths and short expressions that yield a value of this kind.
 #[rustfmt::skip]
-pub fn leaves(sort: char) -> &'static [&'static str] {
+pub fn terminals(sort: char) -> &'static [&'static str] {
     match sort {
         's' => &[r#""""#, r#""a""#, r#""hello world""#, r#""Straße Ünïcode""#, r#""line one\nline two\n""#, "`raw \\n text`", r#""  spaced  ""#, r#""a,b,,c""#,
             r#""12""#, r#""-3.7""#, r#""0x1F""#, r#""true""#, r#""null""#, r#""a: b""#, r#""\xff\xfe""#, r#""tab\there""#, r#""<a href=\"x\">&'""#, r#""fooBar_baz-Qux""#, r#""日本語""#,

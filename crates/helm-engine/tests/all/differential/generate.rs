@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::catalogue::{FUNCTIONS, FunctionSignature, HELM_4, leaves};
+use super::catalogue::{FUNCTIONS, FunctionSignature, HELM_4_FUNCTIONS, terminals};
 use super::term::{self, Term};
 
 /// Xorshift random number generator.
@@ -223,7 +223,7 @@ impl Generator {
             return self.leaf(sort);
         }
         let mut chosen = self.rng.choose(&giving);
-        while HELM_4.contains(&chosen.0) && self.rng.percent(90) {
+        while HELM_4_FUNCTIONS.contains(&chosen.0) && self.rng.percent(90) {
             chosen = self.rng.choose(&giving);
         }
         let (name, params, _) = *chosen;
@@ -254,7 +254,7 @@ impl Generator {
         if sort == 'a' && self.has_dot && self.rng.percent(15) {
             return Term::leaf(".");
         }
-        Term::leaf(self.rng.choose(leaves(sort)))
+        Term::leaf(self.rng.choose(terminals(sort)))
     }
 
     /// Generates `include` or `tpl`.

@@ -46,7 +46,7 @@ pub fn decode(text: &[u8]) -> Option<PemBlock> {
         let after = after.get(END.len() - 1..)?;
         if let Some(begin) = memmem::rfind(before, BEGIN)
             && before[..begin].last().is_none_or(|&byte| byte == b'\n')
-            && let Some(block) = block(&before[begin + BEGIN.len()..], after)
+            && let Some(block) = parse_block(&before[begin + BEGIN.len()..], after)
         {
             return Some(block);
         }
@@ -55,18 +55,18 @@ pub fn decode(text: &[u8]) -> Option<PemBlock> {
 }
 
 /// Parses one block. `inside` is the text from the label to the last line break; `after` is the text after `-----END `.
-fn block(inside: &[u8], after: &[u8]) -> Option<PemBlock> {
+fn parse_block(inside: &[u8], after: &[u8]) -> Option<PemBlock> {
     let (first, mut inside) = split_line(inside);
     let label = first.strip_suffix(DASHES)?;
-    let mut headers = false;
+    let mut has_headers = false;
     while let (header, next) = split_line(inside)
         && header.contains(&b':')
     {
-        headers = true;
+        has_headers = true;
         inside = next;
     }
     // Headers end with an empty line.
-    if headers && inside.is_empty() {
+    if has_headers && inside.is_empty() {
         return None;
     }
     let after = after.strip_prefix(label)?.strip_prefix(DASHES)?;

@@ -15,10 +15,10 @@ enum SchemaPosition {
 
 /// Validates a schema; the errors are sorted.
 pub fn check(document: &Value, path: &Path) -> FieldErrors {
-    let mut walk = StructuralValidator { errors: FieldErrors::new() };
-    walk.node(document, SchemaPosition::Root, path, 0);
-    walk.completeness(document, document, path, path, 0);
-    let mut errors: Vec<FieldError> = walk.errors.into_iter().collect();
+    let mut validator = StructuralValidator { errors: FieldErrors::new() };
+    validator.validate_node(document, SchemaPosition::Root, path, 0);
+    validator.check_completeness(document, document, path, path, 0);
+    let mut errors: Vec<FieldError> = validator.errors.into_iter().collect();
     errors.sort_by_cached_key(ToString::to_string);
     errors.into()
 }
@@ -31,7 +31,7 @@ fn text<'v>(node: &'v Value, key: &str) -> &'v str {
     node[key].as_str().unwrap_or_default()
 }
 
-fn flag(node: &Value, key: &str) -> bool {
+fn is_true(node: &Value, key: &str) -> bool {
     node[key] == true
 }
 
@@ -39,24 +39,24 @@ fn list<'v>(node: &'v Value, key: &str) -> &'v [Value] {
     node[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn fields(node: &Value) -> impl Iterator<Item = (&String, &Value)> {
+fn property_schemas(node: &Value) -> impl Iterator<Item = (&String, &Value)> {
     node["properties"].as_object().into_iter().flatten()
 }
 
 impl StructuralValidator {
-    fn required(&mut self, path: &Path, words: &str) {
-        self.errors.push(FieldError::required(path, words));
+    fn required(&mut self, path: &Path, detail: &str) {
+        self.errors.push(FieldError::required(path, detail));
     }
 
-    fn forbidden(&mut self, path: &Path, words: &str) {
-        self.errors.push(FieldError::forbidden(path, words));
+    fn forbidden(&mut self, path: &Path, detail: &str) {
+        self.errors.push(FieldError::forbidden(path, detail));
     }
 
-    fn invalid(&mut self, path: &Path, value: impl Into<Value>, words: impl Into<String>) {
-        self.errors.push(FieldError::invalid(path, value, words));
+    fn invalid(&mut self, path: &Path, value: impl Into<Value>, detail: impl Into<String>) {
+        self.errors.push(FieldError::invalid(path, value, detail));
     }
 
-    fn node(&mut self, node: &Value, level: SchemaPosition, path: &Path, depth: usize) {
+    fn validate_node(&mut self, node: &Value, position: SchemaPosition, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
             return;
         }
@@ -65,26 +65,26 @@ impl StructuralValidator {
             self.required(&path.field("items"), "must be specified");
         }
         if node["items"].is_object() {
-            self.node(&node["items"], SchemaPosition::Item, &path.field("items"), depth + 1);
+            self.validate_node(&node["items"], SchemaPosition::Item, &path.field("items"), depth + 1);
         }
-        for (name, child) in fields(node) {
-            self.node(child, SchemaPosition::Field, &path.field("properties").key(name), depth + 1);
+        for (name, child) in property_schemas(node) {
+            self.validate_node(child, SchemaPosition::Field, &path.field("properties").key(name), depth + 1);
         }
         let additional = &node["additionalProperties"];
         if !additional.is_null() {
             let path = path.field("additionalProperties");
-            if level == SchemaPosition::Root {
+            if position == SchemaPosition::Root {
                 self.forbidden(&path, "must not be used at the root");
             }
             if additional.is_object() {
-                self.node(additional, SchemaPosition::Field, &path, depth + 1);
+                self.validate_node(additional, SchemaPosition::Field, &path, depth + 1);
             }
         }
         let (embedded, preserve) = (
-            flag(node, "x-kubernetes-embedded-resource"),
-            flag(node, "x-kubernetes-preserve-unknown-fields"),
+            is_true(node, "x-kubernetes-embedded-resource"),
+            is_true(node, "x-kubernetes-preserve-unknown-fields"),
         );
-        let int_or_string = flag(node, "x-kubernetes-int-or-string");
+        let int_or_string = is_true(node, "x-kubernetes-int-or-string");
         for (key, set) in
             [("x-kubernetes-preserve-unknown-fields", preserve), ("x-kubernetes-embedded-resource", embedded)]
         {
@@ -92,10 +92,10 @@ impl StructuralValidator {
                 self.invalid(&path.field(key), true, "must be false if x-kubernetes-int-or-string is true");
             }
         }
-        let either = json!([{"type": "integer"}, {"type": "string"}]);
-        let skip_any = node["anyOf"] == either;
-        let skip_first_all = node["allOf"][0]["anyOf"] == either;
-        self.restrictions(node, skip_any, skip_first_all, path, depth);
+        let int_or_string_any_of = json!([{"type": "integer"}, {"type": "string"}]);
+        let skip_any_of = node["anyOf"] == int_or_string_any_of;
+        let skip_first_all_of_any_of = node["allOf"][0]["anyOf"] == int_or_string_any_of;
+        self.check_restrictions(node, skip_any_of, skip_first_all_of_any_of, path, depth);
 
         if embedded && ty != "object" {
             let words = "must be object if x-kubernetes-embedded-resource is true";
@@ -105,7 +105,7 @@ impl StructuralValidator {
                 self.invalid(&path.field("type"), ty, words);
             }
         } else if ty.is_empty() && !int_or_string && !preserve {
-            let words = match level {
+            let words = match position {
                 SchemaPosition::Root => "must not be empty at the root",
                 SchemaPosition::Item => "must not be empty for specified array items",
                 SchemaPosition::Field => "must not be empty for specified object fields",
@@ -116,83 +116,88 @@ impl StructuralValidator {
             let words = "must not be used if x-kubernetes-embedded-resource is set";
             self.forbidden(&path.field("additionalProperties"), words);
         }
-        if level == SchemaPosition::Root && !ty.is_empty() && ty != "object" {
+        if position == SchemaPosition::Root && !ty.is_empty() && ty != "object" {
             self.invalid(&path.field("type"), ty, "must be object at the root");
         }
-        self.metadata(node, level, embedded, path);
-        if embedded && !preserve && fields(node).next().is_none() {
+        self.check_metadata(node, position, embedded, path);
+        if embedded && !preserve && property_schemas(node).next().is_none() {
             let words = "must not be empty if x-kubernetes-embedded-resource is true without \
                          x-kubernetes-preserve-unknown-fields";
             self.required(&path.field("properties"), words);
         }
     }
 
-    fn metadata(&mut self, node: &Value, level: SchemaPosition, embedded: bool, path: &Path) {
-        let resource = level == SchemaPosition::Root || embedded;
+    fn check_metadata(&mut self, node: &Value, position: SchemaPosition, embedded: bool, path: &Path) {
+        let is_resource = position == SchemaPosition::Root || embedded;
         let properties = &node["properties"];
-        let below = path.field("properties");
+        let properties_path = path.field("properties");
         for key in ["kind", "apiVersion"] {
-            if resource && properties[key].is_object() && text(&properties[key], "type") != "string" {
+            if is_resource && properties[key].is_object() && text(&properties[key], "type") != "string" {
                 let ty = text(&properties[key], "type").to_owned();
-                self.invalid(&below.key(key).field("type"), ty, "must be string");
+                self.invalid(&properties_path.key(key).field("type"), ty, "must be string");
             }
         }
         let Some(metadata) = properties["metadata"].as_object() else { return };
-        let below = below.key("metadata");
+        let metadata_path = properties_path.key("metadata");
         let ty = text(&properties["metadata"], "type");
-        if resource && ty != "object" {
-            self.invalid(&below.field("type"), ty, "must be object");
+        if is_resource && ty != "object" {
+            self.invalid(&metadata_path.field("type"), ty, "must be object");
         }
-        if level == SchemaPosition::Root && restricts_more_than_names(metadata) {
+        if position == SchemaPosition::Root && restricts_more_than_names(metadata) {
             let words = "must not specify anything other than name and generateName, but metadata is \
                          implicitly specified";
-            self.forbidden(&below, words);
+            self.forbidden(&metadata_path, words);
         }
     }
 
     /// Validates `anyOf`, `allOf`, `oneOf`, `not` and `pattern` of a schema.
-    fn restrictions(
+    fn check_restrictions(
         &mut self,
         node: &Value,
-        skip_any: bool,
-        skip_first_all: bool,
+        skip_any_of: bool,
+        skip_first_all_of_any_of: bool,
         path: &Path,
         depth: usize,
     ) {
-        if !skip_any {
+        if !skip_any_of {
             for (at, nested) in list(node, "anyOf").iter().enumerate() {
-                self.nested(nested, false, &path.field("anyOf").index(at), depth + 1);
+                self.check_nested(nested, false, &path.field("anyOf").index(at), depth + 1);
             }
         }
         for (at, nested) in list(node, "allOf").iter().enumerate() {
-            self.nested(nested, skip_first_all && at == 0, &path.field("allOf").index(at), depth + 1);
+            self.check_nested(
+                nested,
+                skip_first_all_of_any_of && at == 0,
+                &path.field("allOf").index(at),
+                depth + 1,
+            );
         }
         for (at, nested) in list(node, "oneOf").iter().enumerate() {
-            self.nested(nested, false, &path.field("oneOf").index(at), depth + 1);
+            self.check_nested(nested, false, &path.field("oneOf").index(at), depth + 1);
         }
         if node["not"].is_object() {
-            self.nested(&node["not"], false, &path.field("not"), depth + 1);
+            self.check_nested(&node["not"], false, &path.field("not"), depth + 1);
         }
-        let written = text(node, "pattern");
-        if !written.is_empty()
-            && let Err(why) = pattern::compile(written)
+        let pattern_text = text(node, "pattern");
+        if !pattern_text.is_empty()
+            && let Err(why) = pattern::compile(pattern_text)
         {
-            let words = format!("must be a valid regular expression, but isn't: {why}");
-            self.invalid(&path.field("pattern"), written, words);
+            let detail = format!("must be a valid regular expression, but isn't: {why}");
+            self.invalid(&path.field("pattern"), pattern_text, detail);
         }
     }
 
     /// Validates a schema inside `allOf`, `anyOf`, `oneOf` or `not`.
-    fn nested(&mut self, node: &Value, skip_any: bool, path: &Path, depth: usize) {
+    fn check_nested(&mut self, node: &Value, skip_any_of: bool, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
             return;
         }
-        self.restrictions(node, skip_any, false, path, depth);
+        self.check_restrictions(node, skip_any_of, false, path, depth);
         if node["items"].is_object() {
-            self.nested(&node["items"], false, &path.field("items"), depth + 1);
+            self.check_nested(&node["items"], false, &path.field("items"), depth + 1);
         }
-        for (name, child) in fields(node) {
-            self.nested(child, false, &path.field("properties").key(name), depth + 1);
+        for (name, child) in property_schemas(node) {
+            self.check_nested(child, false, &path.field("properties").key(name), depth + 1);
         }
         let rows = [
             ("type", "must be empty to be structural"),
@@ -221,7 +226,7 @@ impl StructuralValidator {
     }
 
     /// Checks that every field inside `allOf`, `anyOf`, `oneOf` or `not` is also specified outside them.
-    fn completeness(&mut self, node: &Value, structure: &Value, at: &Path, path: &Path, depth: usize) {
+    fn check_completeness(&mut self, node: &Value, structure: &Value, at: &Path, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
             return;
         }
@@ -240,12 +245,12 @@ impl StructuralValidator {
             self.required(at, &format!("because it is defined in {path}"));
             return;
         }
-        self.completeness(nested, structure, at, path, depth);
+        self.check_completeness(nested, structure, at, path, depth);
         if nested["items"].is_object() {
             let (at, path) = (at.field("items"), path.field("items"));
             self.check_specified(&nested["items"], &structure["items"], &at, &path, depth + 1);
         }
-        for (name, child) in fields(nested) {
+        for (name, child) in property_schemas(nested) {
             let (at, path) = (at.field("properties").key(name), path.field("properties").key(name));
             match structure["properties"].get(name) {
                 None => self.required(&at, &format!("because it is defined in {path}")),

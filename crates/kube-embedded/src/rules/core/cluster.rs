@@ -253,15 +253,15 @@ fn validate_node_update(new: &Value, old: &Value) -> FieldErrors {
 fn node_warnings(node: &Value) -> Vec<String> {
     let root = PathValue::root(node);
     let spec = root.get("spec");
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     if spec.has("configSource") {
-        told.push("spec.configSource: the feature is removed".to_owned());
+        warnings.push("spec.configSource: the feature is removed".to_owned());
     }
     if !spec.get("externalID").is_empty() {
-        told.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
+        warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
     }
-    told.extend(spec.get("podCIDRs").items().flat_map(|range| ip::cidr_warnings(&range)));
-    told
+    warnings.extend(spec.get("podCIDRs").items().flat_map(|range| ip::cidr_warnings(&range)));
+    warnings
 }
 
 /// Removes all fields except the name from the Secrets of a ServiceAccount.
@@ -310,18 +310,19 @@ fn validate_subsets(subsets: &PathValue) -> FieldErrors {
 
 fn endpoints_warnings(endpoints: &Value) -> Vec<String> {
     let root = PathValue::root(endpoints);
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     if root.nested("metadata.labels").key("endpoints.kubernetes.io/managed-by").text()
         == "endpoint-controller"
     {
-        return told;
+        return warnings;
     }
     for subset in root.get("subsets").items() {
         for field in ["addresses", "notReadyAddresses"] {
-            told.extend(subset.get(field).items().filter_map(|address| ip::ip_warning(&address.get("ip"))));
+            warnings
+                .extend(subset.get(field).items().filter_map(|address| ip::ip_warning(&address.get("ip"))));
         }
     }
-    told
+    warnings
 }
 
 #[cfg(test)]

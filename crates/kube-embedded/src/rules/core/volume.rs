@@ -444,10 +444,10 @@ fn validate_shrink(new: &Value, old: &Value, errs: &mut FieldErrors) {
 
 fn claim_warnings(claim: &Value) -> Vec<String> {
     let root = PathValue::root(claim);
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     let class = root.nested("metadata.annotations").key(CLASS_ANNOTATION);
     if class.exists() {
-        told.push(format!(
+        warnings.push(format!(
             "{}: deprecated since v1.8; use \"storageClassName\" attribute instead",
             class.path
         ));
@@ -456,10 +456,10 @@ fn claim_warnings(claim: &Value) -> Vec<String> {
         let amount = root.nested("spec.resources").get(field).key("storage");
         if amount.value.and_then(Quantity::from_value).is_some_and(|amount| !amount.is_whole()) {
             let (path, shown) = (&amount.path, amount.text());
-            told.push(format!("{path}: fractional byte value {shown:?} is invalid, must be an integer"));
+            warnings.push(format!("{path}: fractional byte value {shown:?} is invalid, must be an integer"));
         }
     }
-    told
+    warnings
 }
 
 fn volume_warnings(volume: &Value) -> Vec<String> {
@@ -473,7 +473,7 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
     ];
     let root = PathValue::root(volume);
     let annotations = root.nested("metadata.annotations");
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     for (key, words) in [
         (CLASS_ANNOTATION, "deprecated since v1.8; use \"storageClassName\" attribute instead"),
         (
@@ -482,19 +482,19 @@ fn volume_warnings(volume: &Value) -> Vec<String> {
         ),
     ] {
         if annotations.has(key) {
-            told.push(format!("{}: {words}", annotations.key(key).path));
+            warnings.push(format!("{}: {words}", annotations.key(key).path));
         }
     }
     let policy = root.nested("spec.persistentVolumeReclaimPolicy");
     if policy.text() == "Recycle" {
-        told.push(format!(
+        warnings.push(format!(
             "{}: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.",
             policy.path
         ));
     }
     let given = DEPRECATED_SINCE.iter().filter(|(field, _, _)| root.get("spec").has(field));
-    told.extend(given.map(|(_, shown, words)| format!("spec.{shown}: {words}")));
-    told
+    warnings.extend(given.map(|(_, shown, words)| format!("spec.{shown}: {words}")));
+    warnings
 }
 
 /// Adds the finalizer that protects a volume or a claim in use.

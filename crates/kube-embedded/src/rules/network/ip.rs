@@ -197,11 +197,11 @@ pub fn ip_warning(at: &PathValue) -> Option<String> {
 pub fn cidr_warnings(at: &PathValue) -> Vec<String> {
     let (path, text) = (&at.path, at.text());
     let Some(range) = Cidr::parse(text) else { return Vec::new() };
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     let canonical = range.canonical();
     if range.network_address() != range.ip {
         let alone = format!("{}/{}", range.ip, Cidr::bits(range.ip));
-        told.push(format!(
+        warnings.push(format!(
             "{path}: CIDR value {text:?} is ambiguous in this context (should be {canonical:?} or {alone:?}?)"
         ));
     }
@@ -209,15 +209,15 @@ pub fn cidr_warnings(at: &PathValue) -> Vec<String> {
     let zeros = prefix.len() > 1 && prefix.starts_with('0');
     let mapped = range.ip.is_ipv6() && range.ip.to_canonical().is_ipv4();
     if ip.parse::<IpAddr>().is_err() || zeros || mapped {
-        told.push(format!("{path}: non-standard CIDR value {text:?} is invalid: use {canonical:?}"));
+        warnings.push(format!("{path}: non-standard CIDR value {text:?} is invalid: use {canonical:?}"));
     }
     let shown = format!("{}/{}", range.ip, range.prefix);
-    if told.is_empty() && range.ip.is_ipv6() && shown != text {
-        told.push(format!(
+    if warnings.is_empty() && range.ip.is_ipv6() && shown != text {
+        warnings.push(format!(
             "{path}: IPv6 CIDR value {text:?} should be in RFC 5952 canonical format ({shown:?})"
         ));
     }
-    told
+    warnings
 }
 
 #[cfg(test)]

@@ -350,19 +350,19 @@ fn validate_hints(list: &PathValue, judge: fn(&str) -> Vec<String>, errs: &mut F
 
 fn slice_warnings(slice: &Value, old: Option<&Value>) -> Vec<String> {
     const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     if old.is_none() && text(&slice["addressType"]) == "FQDN" {
-        told.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
     }
     let manager = text(&slice["metadata"]["labels"][MANAGED_BY]);
     if manager.starts_with("endpointslice") && manager.ends_with("controller.k8s.io") {
-        return told;
+        return warnings;
     }
     let endpoints = PathValue::root(slice).get("endpoints").items();
-    told.extend(
+    warnings.extend(
         endpoints.flat_map(|e| e.get("addresses").items()).filter_map(|address| ip::ip_warning(&address)),
     );
-    told
+    warnings
 }
 
 fn validate_address(object: &Value) -> FieldErrors {

@@ -58,7 +58,7 @@ fn validate(cron: &Value, old: Option<&Value>) -> FieldErrors {
         errs.push(FieldError::required(&times.path, ""));
     } else {
         let had_zone = before.as_ref().is_some_and(|spec| spec.get("schedule").text().contains("TZ"));
-        if let Err(why) = schedule::check(times.text()) {
+        if let Err(why) = schedule::validate(times.text()) {
             errs.push(FieldError::invalid(&times.path, times.text(), why));
         }
         if times.text().contains("TZ") {

@@ -43,7 +43,7 @@ pub mod subresource;
 use super::KindRules;
 
 pub use self::claim_spec::validate_spec as validate_claim_spec;
-pub use self::schedule::check as check_schedule;
+pub use self::schedule::validate as check_schedule;
 
 pub const RULES: &[KindRules] = &[
     pod::RULES,

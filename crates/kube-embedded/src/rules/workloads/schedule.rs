@@ -11,7 +11,7 @@ struct FieldBounds {
     names: &'static [&'static str],
 }
 
-const FIELDS: [FieldBounds; 5] = [
+const FIELD_BOUNDS: [FieldBounds; 5] = [
     FieldBounds { min: 0, max: 59, names: &[] },
     FieldBounds { min: 0, max: 23, names: &[] },
     FieldBounds { min: 1, max: 31, names: &[] },
@@ -45,7 +45,7 @@ pub enum Schedule {
 }
 
 /// Validates a schedule. The error is Kubernetes' message.
-pub fn check(schedule: &str) -> Result<(), String> {
+pub fn validate(schedule: &str) -> Result<(), String> {
     Schedule::parse(schedule, TimeZone::UTC).map(drop)
 }
 
@@ -69,13 +69,13 @@ impl Schedule {
             return parse_descriptor(rest, zone);
         }
         let fields: Vec<_> = rest.split_whitespace().collect();
-        if fields.len() != FIELDS.len() {
+        if fields.len() != FIELD_BOUNDS.len() {
             return Err(format!("expected exactly 5 fields, found {}: [{}]", fields.len(), fields.join(" ")));
         }
         let mut bits = [0; 5];
         for (at, field) in fields.iter().enumerate() {
             for expr in field.split(',').filter(|range| !range.is_empty()) {
-                bits[at] |= parse_range(expr, &FIELDS[at])?;
+                bits[at] |= parse_range(expr, &FIELD_BOUNDS[at])?;
             }
         }
         Ok(Self::Fields(bits, zone))
@@ -94,10 +94,10 @@ impl Schedule {
         let midnight = |date: Date| Some(date.to_zoned(zone.clone()).ok()?.timestamp());
         let seconds = |seconds: i64| SignedDuration::from_secs(seconds);
         let minute = after.as_second().checked_add(60)?;
-        let mut at = Timestamp::from_second(minute - minute.rem_euclid(60)).ok()?;
-        let last_year = zone.to_datetime(at).year().checked_add(MAX_SEARCH_YEARS)?;
+        let mut candidate = Timestamp::from_second(minute - minute.rem_euclid(60)).ok()?;
+        let last_year = zone.to_datetime(candidate).year().checked_add(MAX_SEARCH_YEARS)?;
         loop {
-            let local = zone.to_datetime(at);
+            let local = zone.to_datetime(candidate);
             let date = local.date();
             let next = if date.year() > last_year {
                 return None;
@@ -106,23 +106,27 @@ impl Schedule {
             } else if !matches_day(bits, date) {
                 midnight(date.tomorrow().ok()?)?
             } else if !has(1, local.hour()) {
-                at.checked_add(seconds(60 * (60 - i64::from(local.minute())))).ok()?
+                candidate.checked_add(seconds(60 * (60 - i64::from(local.minute())))).ok()?
             } else if !has(0, local.minute()) {
-                at.checked_add(seconds(60)).ok()?
+                candidate.checked_add(seconds(60)).ok()?
             } else {
-                return Some(at);
+                return Some(candidate);
             };
             // Where midnight is skipped or repeated, the search still advances.
-            at = next.max(at.checked_add(seconds(60)).ok()?);
+            candidate = next.max(candidate.checked_add(seconds(60)).ok()?);
         }
     }
 }
 
 /// Day of the month and day of the week must both match if one of them is `*`; otherwise one of them.
 fn matches_day(bits: &[u64; 5], date: Date) -> bool {
-    let month = bits[2] & (1 << date.day()) != 0;
-    let week = bits[4] & (1 << date.weekday().to_sunday_zero_offset()) != 0;
-    if (bits[2] | bits[4]) & STAR_BIT != 0 { month && week } else { month || week }
+    let matches_month_day = bits[2] & (1 << date.day()) != 0;
+    let matches_weekday = bits[4] & (1 << date.weekday().to_sunday_zero_offset()) != 0;
+    if (bits[2] | bits[4]) & STAR_BIT != 0 {
+        matches_month_day && matches_weekday
+    } else {
+        matches_month_day || matches_weekday
+    }
 }
 
 /// Whether Go accepts this non-empty time zone name. Names are case-sensitive.
@@ -147,8 +151,8 @@ fn parse_descriptor(text: &str, zone: TimeZone) -> Result<Schedule, String> {
     };
     let Some(pause) = parse_duration(written) else {
         let number = !written.is_empty() && written.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-        let what = if number { "missing unit in" } else { "invalid" };
-        return Err(format!("failed to parse duration {text}: time: {what} duration {written:?}"));
+        let problem = if number { "missing unit in" } else { "invalid" };
+        return Err(format!("failed to parse duration {text}: time: {problem} duration {written:?}"));
     };
     // Whole seconds, and at least one.
     Ok(Schedule::Every(SignedDuration::from_secs(pause.as_secs().max(1))))
@@ -161,7 +165,7 @@ fn parse_duration(text: &str) -> Option<SignedDuration> {
         return Some(SignedDuration::ZERO);
     }
     let mut sum = 0.0;
-    let mut parts = 0;
+    let mut unit_count = 0;
     while !rest.is_empty() {
         let after = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let number = &rest[..rest.len() - after.len()];
@@ -177,12 +181,12 @@ fn parse_duration(text: &str) -> Option<SignedDuration> {
         };
         sum += number.parse::<f64>().ok()? * seconds;
         rest = &after[unit..];
-        parts += 1;
+        unit_count += 1;
     }
     let signed = if text.starts_with('-') { -sum } else { sum };
     // Go counts nanoseconds in 64 bits.
-    let fits = parts > 0 && sum < 9_223_372_036.0;
-    SignedDuration::try_from_secs_f64(signed).ok().filter(|_| fits)
+    let is_in_range = unit_count > 0 && sum < 9_223_372_036.0;
+    SignedDuration::try_from_secs_f64(signed).ok().filter(|_| is_in_range)
 }
 
 /// Parses a range such as `1-5/2` into a bit set.
@@ -235,12 +239,12 @@ fn parse_range(expr: &str, bounds: &FieldBounds) -> Result<u64, String> {
 }
 
 /// Parses a number or a name such as `jan`; `names[0]` stands for `first`.
-fn parse_number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
+fn parse_number(text: &str, names: &[&str], first_value: u64) -> Result<u64, String> {
     if let Some(at) = names.iter().position(|name| text.eq_ignore_ascii_case(name)) {
-        return Ok(first + at as u64);
+        return Ok(first_value + at as u64);
     }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let why = if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+    let problem = if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         "invalid syntax"
     } else {
         match text.parse::<i64>() {
@@ -251,7 +255,7 @@ fn parse_number(text: &str, names: &[&str], first: u64) -> Result<u64, String> {
             Err(_) => "value out of range",
         }
     };
-    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}"))
+    Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {problem}"))
 }
 
 #[cfg(test)]
@@ -265,7 +269,7 @@ mod tests {
         for good in
             ["* * * * *", "*/5 0-3,5 1 jan-mar MON", "@daily", "@every 1h30m", "? ? ? ? ?", "5/10 * * * *"]
         {
-            assert_eq!(check(good), Ok(()), "{good}");
+            assert_eq!(validate(good), Ok(()), "{good}");
         }
         for (bad, why) in [
             ("bad", "expected exactly 5 fields, found 1: [bad]"),
@@ -277,7 +281,7 @@ mod tests {
             ("1/2/3 * * * *", "too many slashes: 1/2/3"),
             ("@never", "unrecognized descriptor: @never"),
         ] {
-            assert_eq!(check(bad), Err(why.to_owned()), "{bad}");
+            assert_eq!(validate(bad), Err(why.to_owned()), "{bad}");
         }
     }
 
@@ -301,9 +305,9 @@ mod tests {
             ("30 2 * * *", "Europe/Berlin", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),
             ("TZ=Asia/Tokyo 0 9 * * *", "UTC", "2026-01-02T03:00:00Z", "2026-01-03T00:00:00Z"),
         ] {
-            let times = Schedule::parse(schedule, time_zone(zone).unwrap()).unwrap();
+            let parsed = Schedule::parse(schedule, time_zone(zone).unwrap()).unwrap();
             assert_eq!(
-                times.next_after(after.parse().unwrap()),
+                parsed.next_after(after.parse().unwrap()),
                 Some(expected.parse().unwrap()),
                 "{schedule} {after}"
             );
@@ -329,8 +333,8 @@ mod tests {
 
         #[test]
         fn no_text_panics(text in "\\PC*", fields in "(@every )?([-*/?,0-9a-zµ]{0,6} ?){0,7}") {
-            let _ = check(&text);
-            let _ = check(&fields);
+            let _ = validate(&text);
+            let _ = validate(&fields);
         }
     }
 }

@@ -266,7 +266,7 @@ fn port_warnings(spec: &PathValue, warnings: &mut Vec<String>) {
     let all: Vec<_> =
         podspec::containers(spec).flat_map(|container| container.get("ports").items()).collect();
     let mut by_number: HashMap<(i64, &str), Vec<usize>> = HashMap::new();
-    let mut told = 0;
+    let mut pair_count = 0;
     for (i, port) in all.iter().enumerate() {
         let (ip, host) = (port.get("hostIP"), port.get("hostPort").int());
         if !ip.is_empty() && host == 0 {
@@ -281,9 +281,9 @@ fn port_warnings(spec: &PathValue, warnings: &mut Vec<String>) {
         }
         let same =
             by_number.entry((port.get("containerPort").int(), port.get("protocol").text())).or_default();
-        let others = same.iter().map(|&at| &all[at]).take(MAX_PAIRS.saturating_sub(told));
+        let others = same.iter().map(|&at| &all[at]).take(MAX_PAIRS.saturating_sub(pair_count));
         for other in others {
-            told += 1;
+            pair_count += 1;
             let (other_ip, other_host) = (other.get("hostIP"), other.get("hostPort").int());
             let words = if ip.text() == other_ip.text() && host == other_host {
                 "duplicate"

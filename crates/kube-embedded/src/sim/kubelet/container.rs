@@ -120,7 +120,7 @@ pub(super) fn exit_code(status: &Value) -> Option<i64> {
 impl SimulatedContainer<'_> {
     /// Returns the next status at `now`; `old` is the stored one, null for a new container.
     pub fn advance(&self, old: &Value, now: Timestamp) -> ContainerUpdate {
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         let mut next = None;
         let mut count = old["restartCount"].as_i64().unwrap_or(0);
         let mut last = TerminatedState::from_json(&old["lastState"]["terminated"]);
@@ -137,19 +137,19 @@ impl SimulatedContainer<'_> {
                     }
                     count = count.saturating_add(1);
                     begun_now = true;
-                    told.extend(self.start_events());
+                    events.extend(self.start_events());
                     ContainerState::Running(now)
                 }
                 ContainerState::Waiting(reason, message) => {
                     if let Some(waiting) = self.waiting_state(now, &mut next) {
                         if (&reason, &message) != (&waiting.0, &waiting.1) {
-                            told.extend(self.waiting_events(&waiting));
+                            events.extend(self.waiting_events(&waiting));
                         }
                         state = ContainerState::Waiting(waiting.0, waiting.1);
                         break;
                     }
                     begun_now = true;
-                    told.extend(self.start_events());
+                    events.extend(self.start_events());
                     ContainerState::Running(now)
                 }
                 ContainerState::Running(since) => {
@@ -178,7 +178,7 @@ impl SimulatedContainer<'_> {
                     if count == 0 || ran_well {
                         count = count.saturating_add(1);
                         begun_now = true;
-                        told.extend(self.start_events());
+                        events.extend(self.start_events());
                         ContainerState::Running(now)
                     } else {
                         let pause = back_off(count).as_secs();
@@ -190,7 +190,7 @@ impl SimulatedContainer<'_> {
                         );
                         let telling =
                             format!("Back-off restarting failed container {} in pod {}", self.name, self.pod);
-                        told.push((true, "BackOff", telling));
+                        events.push((true, "BackOff", telling));
                         ContainerState::Waiting("CrashLoopBackOff".to_owned(), message)
                     }
                 }
@@ -198,7 +198,7 @@ impl SimulatedContainer<'_> {
         }
         let (is_ready, ready_at) = self.readiness(&state, now);
         let next = [next, ready_at].into_iter().flatten().min();
-        ContainerUpdate { status: self.status(&state, last.as_ref(), count, is_ready), next, events: told }
+        ContainerUpdate { status: self.status(&state, last.as_ref(), count, is_ready), next, events }
     }
 
     /// Returns the waiting reason and message, if the container cannot start.

@@ -18,7 +18,7 @@ const MAX_MEMORY: u64 = 1 << 30;
 /// Files of a chart as (name, content).
 pub type Files = Vec<(&'static str, String)>;
 
-const SUB: (&str, &str) = ("charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n");
+const SUBCHART_FILE: (&str, &str) = ("charts/sub/Chart.yaml", "apiVersion: v2\nname: sub\nversion: 1.0.0\n");
 
 fn chart_yaml(dependencies: &str) -> (&'static str, String) {
     ("Chart.yaml", format!("apiVersion: v2\nname: evil\nversion: 1.0.0\n{dependencies}"))
@@ -33,7 +33,11 @@ pub fn many_imports_chart() -> Files {
     });
     let dependency =
         format!("dependencies:\n- name: sub\n  version: 1.0.0\n  import-values: [{}]\n", imports.join(", "));
-    vec![chart_yaml(&dependency), (SUB.0, SUB.1.to_owned()), ("charts/sub/values.yaml", table)]
+    vec![
+        chart_yaml(&dependency),
+        (SUBCHART_FILE.0, SUBCHART_FILE.1.to_owned()),
+        ("charts/sub/values.yaml", table),
+    ]
 }
 
 /// Thousands of aliases of one subchart with a large table.
@@ -46,7 +50,11 @@ pub fn many_aliases_chart() -> Files {
         let _ = writeln!(table, "k{n}: 1");
         table
     });
-    vec![chart_yaml(&dependencies), (SUB.0, SUB.1.to_owned()), ("charts/sub/values.yaml", table)]
+    vec![
+        chart_yaml(&dependencies),
+        (SUBCHART_FILE.0, SUBCHART_FILE.1.to_owned()),
+        ("charts/sub/values.yaml", table),
+    ]
 }
 
 /// 30,000 values, none of which is among the schema's 10,000 choices. Each validation error repeats the choices.
@@ -71,16 +79,16 @@ fn patch_bomb() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn small_charts_and_patches_that_fill_the_memory_fail_alone() {
+async fn memory_bombs_fail_without_affecting_other_tenants() {
     let (cluster, server) = Cluster::with_platform().await;
     let attacker = PlatformUser::register(&server, &cluster).await;
     let victim = PlatformUser::register(&server, &cluster).await;
-    let good = upload_chart(&server, &victim, &victim.id, GREETING).await;
+    let victim_package = upload_chart(&server, &victim, &victim.id, GREETING).await;
     let kubeconfig = Kubeconfig::read_from(attacker.kubeconfig(&cluster).await).unwrap();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let kube = kube::Client::try_from(config.unwrap()).unwrap();
+    let attacker_client = kube::Client::try_from(config.unwrap()).unwrap();
     let namespace = &attacker.id;
-    let releases = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases");
+    let releases_path = format!("/apis/longshore.dev/v1alpha1/namespaces/{namespace}/helmreleases");
     server.memory();
 
     let attacks: [(&str, Files, Value, &str); 4] = [
@@ -96,17 +104,24 @@ async fn small_charts_and_patches_that_fill_the_memory_fail_alone() {
             "apiVersion": "longshore.dev/v1alpha1", "kind": "HelmRelease", "metadata": {"name": name},
             "spec": {"name": name, "source": {"package": package}, "patches": patches, "remediation": {"retries": 0}},
         });
-        let made = send_body(&kube, Method::POST, &releases, "application/json", release.to_string()).await;
-        assert_eq!(made.code, 201, "{}", made.text);
+        let response = send_body(
+            &attacker_client,
+            Method::POST,
+            &releases_path,
+            "application/json",
+            release.to_string(),
+        )
+        .await;
+        assert_eq!(response.code, 201, "{}", response.text);
     }
     // Another tenant is served during the attack.
-    let body = release_body(&victim.id, "web", &good, &json!({"greeting": "hello"}));
+    let body = release_body(&victim.id, "web", &victim_package, &json!({"greeting": "hello"}));
     assert_eq!(victim.call(Method::POST, "releases", Some(&body)).await.code, 201);
     wait_for_state(&server, &victim.token, &release_path(&victim.id, "web"), "active").await;
 
     for (name, _, _, limit) in &attacks {
         let failed = until(name, async || {
-            let release = get(&kube, &format!("{releases}/{name}")).await.text;
+            let release = get(&attacker_client, &format!("{releases_path}/{name}")).await.text;
             release.contains(limit).then_some(release)
         });
         let failed = failed.await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use chart_store::{ChartSource, RepoScope};
+use chart_store::{ChartReader, ChartSource};
 use domain::clock::SystemClock;
 use futures::{StreamExt, stream};
 use helm_release::actions::{ActionOptions, Propagation, Rollback, Uninstall, Upgrade, ValuesPolicy};
@@ -115,7 +115,7 @@ impl TestRound {
             [("values.yaml", "maps: a\n")].iter().chain(templates).copied().collect();
         let source = ChartSource::Archive(chart_archive("maps", "1.0.0", &files));
         let platform = start_releases(&world, &FaultInjector::healthy()).await;
-        let chart = platform.charts().get(&source, &RepoScope::Workspace(SHOP.to_owned())).await.unwrap();
+        let chart = platform.charts().get(&source, &ChartReader::Workspace(SHOP.to_owned())).await.unwrap();
         let discovery = Discovery::read(&world.admin_client()).await.unwrap();
         Self {
             world,

@@ -64,14 +64,14 @@ pub(super) struct UserObservation<'a> {
 }
 
 /// Computes the status.
-pub(super) fn status(user: &User, seen: &UserObservation<'_>, now: Timestamp) -> UserStatus {
+pub(super) fn status(user: &User, observation: &UserObservation<'_>, now: Timestamp) -> UserStatus {
     let mut status = user.status.clone().unwrap_or_default();
-    seen.id.as_str().clone_into(&mut status.tenant_id);
+    observation.id.as_str().clone_into(&mut status.tenant_id);
     status.observed_generation = user.metadata.generation;
-    status.nodes = seen.nodes.joined.iter().map(|joined| joined.name.clone()).collect();
-    status.joined.clone_from(&seen.nodes.joined);
-    status.node_num = i64::try_from(seen.nodes.reporting).unwrap_or(i64::MAX);
-    let mut findings = readiness_conditions(seen);
+    status.nodes = observation.nodes.joined.iter().map(|joined| joined.name.clone()).collect();
+    status.joined.clone_from(&observation.nodes.joined);
+    status.node_num = i64::try_from(observation.nodes.reporting).unwrap_or(i64::MAX);
+    let mut findings = readiness_conditions(observation);
     let complete = findings
         .iter()
         .filter(|finding| finding.condition_type != conditions::CREDENTIALS_ISSUED)
@@ -127,12 +127,13 @@ fn deletion_deadline(user: &User, began: Timestamp, grace: Duration) -> Option<(
     let status = user.status.as_ref().filter(|_| !user.spec.disabled)?;
     if status.effective_time.is_none() {
         let ours = !user.spec.platform_roles.is_empty();
-        let made = user.metadata.creation_timestamp.as_ref().map_or(began, |time| time.0).max(began);
-        return Some((made.checked_add(READY_TIMEOUT).ok()?, DeletionReason::NeverReady)).filter(|_| !ours);
+        let created = user.metadata.creation_timestamp.as_ref().map_or(began, |time| time.0).max(began);
+        return Some((created.checked_add(READY_TIMEOUT).ok()?, DeletionReason::NeverReady))
+            .filter(|_| !ours);
     }
-    let said =
+    let expired =
         find_condition(&status.conditions, conditions::EXPIRED).filter(|said| said.status == "True")?;
-    let over = said.last_transition_time.0.max(expiry(user)?);
+    let over = expired.last_transition_time.0.max(expiry(user)?);
     Some((over.checked_add(grace).ok()?, DeletionReason::Expired))
 }
 
@@ -162,8 +163,8 @@ fn expiry_conditions(end: Option<Timestamp>, now: Timestamp) -> [ConditionUpdate
 }
 
 /// The conditions about namespace, access, credentials and readiness.
-fn readiness_conditions(seen: &UserObservation<'_>) -> Vec<ConditionUpdate> {
-    let own = seen.workspace.filter(|workspace| *workspace.owner == *seen.id.as_str());
+fn readiness_conditions(observation: &UserObservation<'_>) -> Vec<ConditionUpdate> {
+    let own = observation.workspace.filter(|workspace| *workspace.owner == *observation.id.as_str());
     let workspace = |fact: fn(&WorkspaceRecord) -> bool| own.is_some_and(fact);
     let finding = |kind, holds, reason, message: &str| ConditionUpdate {
         condition_type: kind,
@@ -171,12 +172,13 @@ fn readiness_conditions(seen: &UserObservation<'_>) -> Vec<ConditionUpdate> {
         reason,
         message: message.to_owned(),
     };
-    let told = own.filter(|workspace| !workspace.is_ready).and_then(|workspace| workspace.message.as_ref());
-    let waiting = match told {
+    let workspace_message =
+        own.filter(|workspace| !workspace.is_ready).and_then(|workspace| workspace.message.as_ref());
+    let waiting = match workspace_message {
         Some(told) => format!("the personal workspace is not ready: {told}"),
         None => "the personal workspace is not ready".to_owned(),
     };
-    let namespace = match (seen.workspace, own) {
+    let namespace = match (observation.workspace, own) {
         _ if workspace(|own| own.namespaces_ready) => {
             finding(conditions::NAMESPACE_READY, true, "Provisioned", "the namespace is there")
         }
@@ -188,7 +190,7 @@ fn readiness_conditions(seen: &UserObservation<'_>) -> Vec<ConditionUpdate> {
         ),
         _ => finding(conditions::NAMESPACE_READY, false, NOT_YET_REASON, &waiting),
     };
-    let access = match (seen.access, seen.account_state) {
+    let access = match (observation.access, observation.account_state) {
         (ServiceAccountAccess::Granted, _) if workspace(|own| own.access_ready) => {
             finding(conditions::ACCESS_READY, true, "Bound", "roles and ServiceAccount are there")
         }
@@ -205,7 +207,7 @@ fn readiness_conditions(seen: &UserObservation<'_>) -> Vec<ConditionUpdate> {
             finding(conditions::ACCESS_READY, false, "Disabled", "the account is disabled")
         }
     };
-    let credentials = if seen.has_credentials {
+    let credentials = if observation.has_credentials {
         finding(conditions::CREDENTIALS_ISSUED, true, "Issued", "there are credentials")
     } else {
         let message = "nobody can sign in yet: an administrator can set a password";

@@ -14,7 +14,7 @@ pjRGdngOXIR/auI49ZotAiALw0I8CYZr3I2bKtHMaqCsHHjBmew9aQr2bv6ruEJ2
 -----END CERTIFICATE REQUEST-----
 ";
 /// A request of yurthub, with three organizations.
-const HUB_PEM: &str = "\
+const YURTHUB_PEM: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIIBMDCB1wIBADB1MRkwFwYDVQQKDBBvcGVueXVydDp5dXJ0aHViMRUwEwYDVQQK
 DAxzeXN0ZW06bm9kZXMxJDAiBgNVBAoMG29wZW55dXJ0OnRlbmFudDp1YWFhYWFh
@@ -26,7 +26,7 @@ IBoF3csUAuf5EHUdloWvJi9ocasGTUQIO/3lv2kWhgsPAiEAyffUXWI5bi9T4e6t
 -----END CERTIFICATE REQUEST-----
 ";
 /// With an organizational unit, which is not allowed.
-const UNIT_PEM: &str = "\
+const ORGANIZATIONAL_UNIT_PEM: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIH7MIGiAgEAMEAxFTATBgNVBAoMDHN5c3RlbTpub2RlczEKMAgGA1UECwwBeDEb
 MBkGA1UEAwwSc3lzdGVtOm5vZGU6ZWRnZS0xMFkwEwYHKoZIzj0CAQYIKoZIzj0D
@@ -100,9 +100,9 @@ fn csr_subject_identifies_exactly_one_node() {
     let table = [
         (KUBELET_PEM, KUBELET_SIGNER, Some(NodeProgram::Kubelet)),
         (KUBELET_PEM, CLIENT_SIGNER, None),
-        (HUB_PEM, CLIENT_SIGNER, Some(NodeProgram::Yurthub)),
-        (HUB_PEM, KUBELET_SIGNER, None),
-        (UNIT_PEM, KUBELET_SIGNER, None),
+        (YURTHUB_PEM, CLIENT_SIGNER, Some(NodeProgram::Yurthub)),
+        (YURTHUB_PEM, KUBELET_SIGNER, None),
+        (ORGANIZATIONAL_UNIT_PEM, KUBELET_SIGNER, None),
         (TWO_NAMES_PEM, KUBELET_SIGNER, None),
         (SAN_PEM, KUBELET_SIGNER, None),
         (NO_ORGANIZATION_PEM, KUBELET_SIGNER, None),
@@ -116,9 +116,9 @@ fn csr_subject_identifies_exactly_one_node() {
         ),
     ];
     for (pem, signer, expected) in table {
-        let asked = parse_csr(pem, signer);
-        let machine = asked.node_and_program("uaaaaaaaaaa");
-        assert_eq!(machine, expected.map(|program| ("edge-1", program)), "{pem}");
+        let csr = parse_csr(pem, signer);
+        let identity = csr.node_and_program("uaaaaaaaaaa");
+        assert_eq!(identity, expected.map(|program| ("edge-1", program)), "{pem}");
     }
     assert_eq!(parse_csr(FORGED_PEM, KUBELET_SIGNER).subject, None);
     assert_eq!(

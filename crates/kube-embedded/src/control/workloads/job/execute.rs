@@ -43,7 +43,7 @@ pub async fn execute_plan(
     context: &Context,
     object: &Arc<Object>,
     pods: &[Arc<Object>],
-    look: &JobObservation<'_>,
+    observation: &JobObservation<'_>,
     plan: &JobPlan,
 ) -> Result<Option<ApiError>, ReconcileError> {
     let mut status = plan.status.clone();
@@ -51,7 +51,7 @@ pub async fn execute_plan(
     match &plan.action {
         JobPodAction::Nothing => {}
         JobPodAction::Create(wanted) => {
-            let (made, refusal) = create(context, object, look, wanted).await;
+            let (made, refusal) = create(context, object, observation, wanted).await;
             status.active = status.active.saturating_sub(to_count(wanted.len().saturating_sub(made)));
             refused = refusal;
         }
@@ -62,7 +62,7 @@ pub async fn execute_plan(
         JobPodAction::DeleteRemaining(places) => remove(context, object, pods, places).await?,
     }
     let mut written = object.clone();
-    if status != look.job.status {
+    if status != observation.job.status {
         written = write(context, &written, &status).await?;
     }
     if let Some(turned) = plan.suspension_event {
@@ -82,7 +82,7 @@ pub async fn execute_plan(
     if let Some(verdict) = ended {
         let events = &context.events;
         if verdict.is_success {
-            if look.job.spec.completions.is_some_and(|wanted| status.succeeded > wanted) {
+            if observation.job.spec.completions.is_some_and(|wanted| status.succeeded > wanted) {
                 let message = "Too many succeeded pods running after completion count reached";
                 events.warning(COMPONENT, involved_object(object), "TooManySucceededPods", message);
             }

@@ -6,9 +6,9 @@ use std::fmt;
 
 /// Sorted, inclusive, non-adjacent intervals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Indexes(Vec<(i64, i64)>);
+pub struct CompletionIndexes(Vec<(i64, i64)>);
 
-impl Indexes {
+impl CompletionIndexes {
     /// Parses a list; indexes at or above `completions` are cut off, invalid parts are skipped.
     pub fn parse(text: &str, completions: i64) -> Self {
         let interval = |part: &str| {
@@ -38,7 +38,7 @@ impl Indexes {
         Self(merged)
     }
 
-    pub fn total(&self) -> i64 {
+    pub fn len(&self) -> i64 {
         self.0
             .iter()
             .fold(0, |sum, (first, last)| sum.saturating_add(last.saturating_sub(*first).saturating_add(1)))
@@ -49,8 +49,8 @@ impl Indexes {
     }
 
     pub fn contains(&self, index: i64) -> bool {
-        let at = self.0.partition_point(|(_, last)| *last < index);
-        self.0.get(at).is_some_and(|(first, _)| *first <= index)
+        let position = self.0.partition_point(|(_, last)| *last < index);
+        self.0.get(position).is_some_and(|(first, _)| *first <= index)
     }
 
     /// The number of common indexes.
@@ -73,15 +73,15 @@ impl Indexes {
         let mut missing = Vec::new();
         let mut next = 0;
         for (first, last) in self.0.iter().copied().chain([(completions, completions)]) {
-            let room = count.saturating_sub(missing.len());
-            missing.extend((next..first.min(completions)).take(room));
+            let remaining = count.saturating_sub(missing.len());
+            missing.extend((next..first.min(completions)).take(remaining));
             next = next.max(last.saturating_add(1));
         }
         missing
     }
 }
 
-impl fmt::Display for Indexes {
+impl fmt::Display for CompletionIndexes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (first, last)) in self.0.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
@@ -112,7 +112,7 @@ mod tests {
             ("1-7,9", 5, "1-4"),
             ("x,3,2-y,5", 10, "3,5"),
         ] {
-            assert_eq!(Indexes::parse(text, completions).to_string(), again, "{text}");
+            assert_eq!(CompletionIndexes::parse(text, completions).to_string(), again, "{text}");
         }
     }
 
@@ -120,13 +120,13 @@ mod tests {
         #[test]
         fn indexes_behave_as_sets(a in prop::collection::btree_set(0..30i64, 0..20),
                          b in prop::collection::btree_set(0..30i64, 0..20), count in 0..12usize) {
-            let (x, y) = (Indexes::from_indexes(a.clone()), Indexes::from_indexes(b.clone()));
+            let (x, y) = (CompletionIndexes::from_indexes(a.clone()), CompletionIndexes::from_indexes(b.clone()));
             let union: BTreeSet<_> = a.union(&b).copied().collect();
-            prop_assert_eq!(x.union(&y), Indexes::from_indexes(union));
-            prop_assert_eq!(usize::try_from(x.total()), Ok(a.len()));
+            prop_assert_eq!(x.union(&y), CompletionIndexes::from_indexes(union));
+            prop_assert_eq!(usize::try_from(x.len()), Ok(a.len()));
             prop_assert_eq!(usize::try_from(x.intersection_len(&y)), Ok(a.intersection(&b).count()));
             prop_assert!((0..30).all(|index| x.contains(index) == a.contains(&index)));
-            prop_assert_eq!(Indexes::parse(&x.to_string(), 30), x.clone());
+            prop_assert_eq!(CompletionIndexes::parse(&x.to_string(), 30), x.clone());
             let missing: Vec<_> = (0..25).filter(|index| !a.contains(index)).take(count).collect();
             prop_assert_eq!(x.first_missing(count, 25), missing);
         }

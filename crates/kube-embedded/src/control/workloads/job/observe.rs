@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::backoff::{Backoff, finished_at};
-use super::indexes::Indexes;
+use super::indexes::CompletionIndexes;
 use super::policy::{self, FailureEffect};
 use super::view::{FAILURE_TARGET, Job, JobStatus, SUCCESS_CRITERIA_MET};
 use crate::control::view::{Pod, PodStatus};
@@ -51,10 +51,10 @@ pub struct JobObservation<'a> {
 #[derive(Default)]
 pub struct IndexObservation {
     /// As in the status.
-    pub recorded: Indexes,
-    pub succeeded: Indexes,
+    pub recorded: CompletionIndexes,
+    pub succeeded: CompletionIndexes,
     /// `Some` if there is a backoff limit per index.
-    pub failed: Option<Indexes>,
+    pub failed: Option<CompletionIndexes>,
     /// By index: the failed pod that is retained until its successor exists, because it carries the failure count.
     pub last_failed: BTreeMap<i64, usize>,
 }
@@ -109,7 +109,7 @@ impl<'a> JobObservation<'a> {
         };
         if job.is_indexed() {
             let indexes = look.observe_indexes();
-            look.succeeded = indexes.succeeded.total();
+            look.succeeded = indexes.succeeded.len();
             look.indexes = Some(indexes);
         }
         look
@@ -124,9 +124,9 @@ impl<'a> JobObservation<'a> {
         let uncounted = |wanted: &dyn Fn(&Pod) -> bool| {
             let pods =
                 self.pods.iter().filter(|pod| is_tracked(pod) && has_valid_index(job, pod) && wanted(pod));
-            Indexes::from_indexes(pods.filter_map(|pod| index_of(pod)))
+            CompletionIndexes::from_indexes(pods.filter_map(|pod| index_of(pod)))
         };
-        let known = Indexes::parse(&job.status.completed_indexes, completions);
+        let known = CompletionIndexes::parse(&job.status.completed_indexes, completions);
         let succeeded = known.union(&uncounted(&|pod| pod.status.phase == "Succeeded"));
         let failed = job.spec.backoff_limit_per_index.map(|limit| {
             let text = job.status.failed_indexes.as_deref().unwrap_or_default();
@@ -138,14 +138,15 @@ impl<'a> JobObservation<'a> {
                         _ => annotated_failures(pod, INDEX_FAILURES_ANNOTATION) >= limit,
                     }
             };
-            Indexes::parse(text, completions).union(&uncounted(&over))
+            CompletionIndexes::parse(text, completions).union(&uncounted(&over))
         });
         let last_failed = failed.as_ref().map(|failed| self.last_failed(&succeeded.union(failed)));
         IndexObservation { recorded: known, succeeded, failed, last_failed: last_failed.unwrap_or_default() }
     }
 
-    fn last_failed(&self, done: &Indexes) -> BTreeMap<i64, usize> {
-        let running = Indexes::from_indexes(self.active.iter().filter_map(|at| index_of(&self.pods[*at])));
+    fn last_failed(&self, done: &CompletionIndexes) -> BTreeMap<i64, usize> {
+        let running =
+            CompletionIndexes::from_indexes(self.active.iter().filter_map(|at| index_of(&self.pods[*at])));
         let rank = |at: usize| (total_failures(&self.pods[at]), finished_at(&self.pods[at]));
         let mut last = BTreeMap::new();
         for (at, pod) in self.pods.iter().enumerate() {
@@ -189,12 +190,12 @@ impl<'a> JobObservation<'a> {
             return Some(JobOutcome::new(false, "DeadlineExceeded", message));
         }
         let indexes = self.indexes.as_ref()?;
-        if let Some(failed) = indexes.failed.as_ref().map(Indexes::total) {
+        if let Some(failed) = indexes.failed.as_ref().map(CompletionIndexes::len) {
             if spec.max_failed_indexes.is_some_and(|most| failed > most) {
                 let message = "Job has exceeded the specified maximal number of failed indexes";
                 return Some(JobOutcome::new(false, "MaxFailedIndexesExceeded", message));
             }
-            if failed > 0 && failed.saturating_add(indexes.succeeded.total()) >= self.completions() {
+            if failed > 0 && failed.saturating_add(indexes.succeeded.len()) >= self.completions() {
                 return Some(JobOutcome::new(false, "FailedIndexes", "Job has failed indexes"));
             }
         }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use jiff::Timestamp;
 
 use super::backoff::{Backoff, finished_at};
-use super::indexes::Indexes;
+use super::indexes::CompletionIndexes;
 use super::observe::{
     JobObservation, JobOutcome, failure_effect, has_failed, has_valid_index, index_of, is_terminating,
     is_tracked, to_count, total_failures,
@@ -54,21 +54,21 @@ pub struct JobPlan {
     pub requeue_at: Option<Timestamp>,
 }
 
-pub fn decide(look: &JobObservation<'_>) -> JobPlan {
-    let (job, now) = (look.job, truncate_to_seconds(look.now));
+pub fn decide(observation: &JobObservation<'_>) -> JobPlan {
+    let (job, now) = (observation.job, truncate_to_seconds(observation.now));
     let mut status = job.status.clone();
     status.uncounted();
     if status.start_time.is_none() && !job.spec.suspend {
         status.start_time = Some(now);
     }
-    let mut verdict = look.outcome(&status);
+    let mut verdict = observation.outcome(&status);
     let mut again = None;
     let managed = verdict.is_none() && !job.metadata.is_deleting();
     let step = match &verdict {
-        Some(_) => JobPodAction::DeleteRemaining(look.active.clone()),
+        Some(_) => JobPodAction::DeleteRemaining(observation.active.clone()),
         None if managed => {
-            let (step, wait) = manage(look);
-            again = [wait, look.deadline(&status)].into_iter().flatten().min();
+            let (step, wait) = manage(observation);
+            again = [wait, observation.deadline(&status)].into_iter().flatten().min();
             step
         }
         None => JobPodAction::Nothing,
@@ -78,12 +78,13 @@ pub fn decide(look: &JobObservation<'_>) -> JobPlan {
         JobPodAction::Create(pods) => (to_count(pods.len()), &[]),
         JobPodAction::DeleteExcess(pods) | JobPodAction::DeleteRemaining(pods) => (0, pods),
     };
-    status.active = to_count(look.active.len().saturating_sub(removed.len())).saturating_add(added);
-    status.terminating = Some(look.terminating.saturating_add(to_count(removed.len())));
-    status.ready = Some(look.count_ready(&look.active).saturating_sub(look.count_ready(removed)));
+    status.active = to_count(observation.active.len().saturating_sub(removed.len())).saturating_add(added);
+    status.terminating = Some(observation.terminating.saturating_add(to_count(removed.len())));
+    status.ready =
+        Some(observation.count_ready(&observation.active).saturating_sub(observation.count_ready(removed)));
     let mut turned = None;
     if verdict.is_none() {
-        let enough = look.succeeded >= job.spec.completions.unwrap_or(1);
+        let enough = observation.succeeded >= job.spec.completions.unwrap_or(1);
         if enough && status.active == 0 {
             let message = "Reached expected number of succeeded pods";
             verdict = Some(JobOutcome::new(true, "CompletionsReached", message));
@@ -91,7 +92,7 @@ pub fn decide(look: &JobObservation<'_>) -> JobPlan {
             turned = suspend_or_resume(&mut status, job.spec.suspend, now);
         }
     }
-    let (let_go, all) = record_finished(look, verdict.as_ref(), &mut status);
+    let (let_go, all) = record_finished(observation, verdict.as_ref(), &mut status);
     if let Some(verdict) = &verdict {
         let kind = if verdict.is_success { SUCCESS_CRITERIA_MET } else { FAILURE_TARGET };
         status.set_condition(kind, true, (&verdict.reason, &verdict.message), now);
@@ -101,7 +102,7 @@ pub fn decide(look: &JobObservation<'_>) -> JobPlan {
         status,
         untrack: let_go,
         outcome: verdict.filter(|_| all),
-        backoff: look.backoff,
+        backoff: observation.backoff,
         suspension_event: turned,
         requeue_at: again,
     }
@@ -121,41 +122,41 @@ fn suspend_or_resume(status: &mut JobStatus, suspend: bool, now: Timestamp) -> O
 }
 
 /// Returns which pods to create or delete, and when more may be created if not now.
-fn manage(look: &JobObservation<'_>) -> (JobPodAction, Option<Timestamp>) {
-    let spec = &look.job.spec;
-    let active = to_count(look.active.len());
+fn manage(observation: &JobObservation<'_>) -> (JobPodAction, Option<Timestamp>) {
+    let spec = &observation.job.spec;
+    let active = to_count(observation.active.len());
     if spec.suspend {
-        return (delete_excess(look, look.active.len()), None);
+        return (delete_excess(observation, observation.active.len()), None);
     }
     let wanted = match spec.completions {
         // After the first success the remaining pods run to completion, and none is replaced.
-        None if look.succeeded > 0 => active,
+        None if observation.succeeded > 0 => active,
         None => spec.parallelism,
-        Some(completions) => completions.saturating_sub(look.succeeded).clamp(0, spec.parallelism),
+        Some(completions) => completions.saturating_sub(observation.succeeded).clamp(0, spec.parallelism),
     };
-    let step = delete_excess(look, usize::try_from(active.saturating_sub(wanted)).unwrap_or(0));
+    let step = delete_excess(observation, usize::try_from(active.saturating_sub(wanted)).unwrap_or(0));
     if step != JobPodAction::Nothing {
         return (step, None);
     }
-    let awaited = if look.job.replaces_only_finished() { look.terminating } else { 0 };
+    let awaited = if observation.job.replaces_only_finished() { observation.terminating } else { 0 };
     let missing = usize::try_from(wanted.saturating_sub(awaited).saturating_sub(active))
         .unwrap_or(0)
         .min(MAX_PODS_PER_RECONCILE);
     if missing == 0 {
         return (JobPodAction::Nothing, None);
     }
-    let wait = |until: Option<Timestamp>| until.filter(|until| look.now < *until);
+    let wait = |until: Option<Timestamp>| until.filter(|until| observation.now < *until);
     let per_index = spec.backoff_limit_per_index.is_some();
-    if !per_index && let Some(until) = wait(look.backoff.ends_at()) {
+    if !per_index && let Some(until) = wait(observation.backoff.ends_at()) {
         return (JobPodAction::Nothing, Some(until));
     }
-    if look.indexes.is_none() {
+    if observation.indexes.is_none() {
         return (JobPodAction::Create(vec![None; missing]), None);
     }
-    let mut indexes = free_indexes(look, missing);
+    let mut indexes = free_indexes(observation, missing);
     let mut waits = Vec::new();
     if per_index {
-        indexes.retain(|index| match wait(index_backoff(look, *index).ends_at()) {
+        indexes.retain(|index| match wait(index_backoff(observation, *index).ends_at()) {
             Some(until) => {
                 waits.push(until);
                 false
@@ -177,7 +178,7 @@ fn free_indexes(look: &JobObservation<'_>, count: usize) -> Vec<i64> {
     let awaited =
         |pod: &super::Pod| pod.is_active() || look.job.replaces_only_finished() && is_terminating(pod);
     let taken = look.pods.iter().filter(|pod| awaited(pod)).filter_map(|pod| index_of(pod));
-    let taken = Indexes::from_indexes(taken).union(&indexes.succeeded);
+    let taken = CompletionIndexes::from_indexes(taken).union(&indexes.succeeded);
     let taken = indexes.failed.as_ref().map_or(taken.clone(), |failed| taken.union(failed));
     taken.first_missing(count, look.job.spec.completions.unwrap_or(0))
 }
@@ -286,7 +287,7 @@ fn record_finished(
         }
     }
     if let Some(seen) = &look.indexes {
-        status.succeeded = seen.succeeded.total();
+        status.succeeded = seen.succeeded.len();
         status.completed_indexes = seen.succeeded.to_string();
         status.failed_indexes = seen.failed.as_ref().map(ToString::to_string);
     }

@@ -2,7 +2,7 @@
 
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::indexes::Indexes;
+use super::indexes::CompletionIndexes;
 use super::view::{FailurePolicy, OnExitCodes, OnPodCondition, SuccessPolicy};
 use crate::control::view::{Condition, ContainerStatus, Meta, Pod};
 
@@ -68,7 +68,7 @@ fn matching_condition(pod: &Pod, patterns: &[OnPodCondition]) -> Option<String> 
 /// The message if the success policy is met.
 pub fn success_message(
     policy: Option<&SuccessPolicy>,
-    succeeded: &Indexes,
+    succeeded: &CompletionIndexes,
     completions: i64,
 ) -> Option<String> {
     if succeeded.is_empty() {
@@ -76,12 +76,12 @@ pub fn success_message(
     }
     let at = policy?.rules.iter().position(|rule| match &rule.succeeded_indexes {
         Some(text) => {
-            let asked = Indexes::parse(text, completions);
+            let asked = CompletionIndexes::parse(text, completions);
             let shared = asked.intersection_len(succeeded);
             !asked.is_empty()
-                && (shared == asked.total() || rule.succeeded_count.is_some_and(|count| shared >= count))
+                && (shared == asked.len() || rule.succeeded_count.is_some_and(|count| shared >= count))
         }
-        None => rule.succeeded_count.is_some_and(|count| succeeded.total() >= count),
+        None => rule.succeeded_count.is_some_and(|count| succeeded.len() >= count),
     })?;
     Some(format!("Matched rules at index {at}"))
 }
@@ -149,14 +149,14 @@ mod tests {
             ("0-8", some("1")),
         ] {
             assert_eq!(
-                success_message(Some(&two), &Indexes::parse(succeeded, 9), 9),
+                success_message(Some(&two), &CompletionIndexes::parse(succeeded, 9), 9),
                 expected,
                 "{succeeded}"
             );
         }
         let all = policy(json!([{"succeededIndexes": "0-2"}]));
-        assert_eq!(success_message(Some(&all), &Indexes::parse("0,1,3", 9), 9), None);
-        assert_eq!(success_message(Some(&all), &Indexes::parse("0-2", 9), 9), some("0"));
-        assert_eq!(success_message(None, &Indexes::parse("0-2", 9), 9), None);
+        assert_eq!(success_message(Some(&all), &CompletionIndexes::parse("0,1,3", 9), 9), None);
+        assert_eq!(success_message(Some(&all), &CompletionIndexes::parse("0-2", 9), 9), some("0"));
+        assert_eq!(success_message(None, &CompletionIndexes::parse("0-2", 9), 9), None);
     }
 }
