@@ -8,7 +8,7 @@
 //! - `tls`: rustls configuration
 //! - [`client`]: fetch, redirects, caching validators
 //! - `body`: size and rate limits
-//! - [`error`]: errors
+//! - [`error`], errors
 //!
 //! Invariants:
 //! - A name is resolved once per connection, all its addresses are checked, and one of the checked addresses is

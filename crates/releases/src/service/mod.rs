@@ -20,7 +20,7 @@
 //! * [`get`], [`diff`], [`drift`], [`resources`]: reads, diffs, drift, objects.
 //! * [`logs`], [`log_stream`]: logs and log streams.
 //! * [`view`]: the release as callers see it.
-//! * [`error`]: errors.
+//! * [`error`]: the error type.
 
 pub mod diff;
 pub mod drift;
