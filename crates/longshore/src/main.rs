@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Serve(args) => serve(Config::load(&to_flags(args))?)?,
+        Command::Serve(args) => serve(args)?,
         Command::Config(args) => cli::print(&Config::load(&to_flags(args))?.to_toml())?,
         Command::Kubeconfig(args) if args.personal.user => {
             return run_platform_command(async |world| {
@@ -94,8 +94,9 @@ fn to_flags(args: ServeArgs) -> Flags {
 /// so that several tenants with costly requests make the process a third larger than the budgets of memory allow.
 const PURGE_DELAY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "10");
 
-/// Starts the program again, in the same process, with options of the allocator. It reads them from the environment before `main`.
-fn with_allocator_options() -> Result<()> {
+/// Starts the program again, in the same process, with options of the allocator, which reads them from the environment before `main`.
+/// Returns if they are set, or if the program cannot be started again.
+fn restart_with_allocator_options() -> Result<()> {
     use std::os::unix::process::CommandExt;
     let (name, value) = PURGE_DELAY;
     if std::env::var_os(name).is_some() {
@@ -108,9 +109,14 @@ fn with_allocator_options() -> Result<()> {
     Err(command.exec()).context("cannot start the program again with options of its allocator")
 }
 
-fn serve(config: Config) -> Result<()> {
-    with_allocator_options()?;
+fn serve(args: ServeArgs) -> Result<()> {
+    // Before anything that would have to be done again.
+    let restarted = restart_with_allocator_options();
+    let config = Config::load(&to_flags(args))?;
     server::logs::install(config.logs);
+    if let Err(error) = restarted {
+        tracing::warn!(error = format!("{error:#}"), "freed memory is returned to the system later");
+    }
     server::panics::install();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

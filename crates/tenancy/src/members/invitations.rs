@@ -155,8 +155,12 @@ impl InvitationProof {
     }
 
     /// Role and expiry of the open invitation that this claim fits.
-    fn find_open(&self, invitations: &[Invitation], now: Timestamp) -> Option<(WorkspaceRole, Timestamp)> {
-        let mut open = invitations.iter().filter(|one| one.expires.0 > now && self.matches(one));
+    fn find_open<'i>(
+        &self,
+        invitations: impl IntoIterator<Item = &'i Invitation>,
+        now: Timestamp,
+    ) -> Option<(WorkspaceRole, Timestamp)> {
+        let mut open = invitations.into_iter().filter(|one| one.expires.0 > now && self.matches(one));
         open.find_map(|one| Some((one.role.parse::<WorkspaceRole>().ok()?, one.expires.0)))
     }
 }
@@ -230,7 +234,14 @@ impl Tenancy {
         let (claim, now) = (InvitationProof::new(&account, None), self.0.clock.now());
         let workspaces = self.0.directory.workspaces();
         let invited = workspaces.iter().filter_map(|workspace| {
-            let (role, expires) = claim.find_open(&workspace.invitations, now)?;
+            let role_of = |user: &str| {
+                let member = workspace.members.iter().find(|(member, _)| member.as_str() == user);
+                member.and_then(|(_, role)| *role)
+            };
+            let valid = workspace.invitations.iter();
+            let valid =
+                valid.filter(|invitation| self.may_invite(&invitation.by, role_of(&invitation.by), now));
+            let (role, expires) = claim.find_open(valid, now)?;
             let display_name = workspace.display_name.to_string();
             Some(ReceivedInvitation { workspace: workspace.name.parse().ok()?, display_name, role, expires })
         });
@@ -248,9 +259,14 @@ impl Tenancy {
         let account = self.unrestricted_account(actor)?;
         let (claim, now) = (InvitationProof::new(&account, code), self.0.clock.now());
         self.answer_invitation(actor, name, code.map(|_| from), |workspace| {
-            let mut valid = workspace.spec.invitations.clone();
-            valid.retain(|invitation| self.may_still_invite(&workspace.spec, &invitation.by));
-            let open = claim.find_open(&valid, now);
+            let role_of = |user: &str| {
+                let member = workspace.spec.members.iter().find(|member| member.user == user);
+                member.and_then(|member| member.role.parse().ok())
+            };
+            let valid = workspace.spec.invitations.iter();
+            let valid =
+                valid.filter(|invitation| self.may_invite(&invitation.by, role_of(&invitation.by), now));
+            let open = claim.find_open(valid, now);
             let (role, _) = open.ok_or_else(|| not_found("invitation", name))?;
             check_is_shared(workspace)?;
             workspace.spec.invitations.retain(|invitation| !claim.matches(invitation));
@@ -265,18 +281,15 @@ impl Tenancy {
         .await
     }
 
-    /// Whether this inviter can manage the members of the workspace now.
-    fn may_still_invite(&self, spec: &WorkspaceSpec, inviter: &str) -> bool {
+    /// Whether an inviter with this role in the workspace, if any, can manage its members now.
+    fn may_invite(&self, inviter: &str, role: Option<WorkspaceRole>, now: Timestamp) -> bool {
         let Some(account) = inviter.parse().ok().and_then(|id: UserId| self.0.directory.account(&id)) else {
             return false;
         };
-        let is_member_admin = spec.members.iter().any(|member| {
-            let role = member.role.parse::<WorkspaceRole>();
-            member.user == inviter && role.is_ok_and(|role| role.allows(Capability::ManageMembers))
-        });
-        let is_platform_admin =
-            account.platform_roles.iter().any(|role| role.allows(Capability::ManageMembers));
-        !account.is_disabled && !account.is_deleting && (is_member_admin || is_platform_admin)
+        let is_active = !account.is_disabled && !account.is_deleting && !account.is_expired(now);
+        is_active
+            && (role.is_some_and(|role| role.allows(Capability::ManageMembers))
+                || account.platform_roles.iter().any(|role| role.allows(Capability::ManageMembers)))
     }
 
     /// Declines an invitation to the account's id. One with a code is left to expire.

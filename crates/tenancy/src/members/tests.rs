@@ -326,6 +326,7 @@ async fn removed_admin_returns_by_no_invitation_and_no_request_in_flight() {
     tenancy.workspace_api().patch("acme", &kube::api::PatchParams::default(), &patch).await.unwrap();
     is_refused(&ben, None).await;
     is_refused(&ghost, Some(code.expose())).await;
+    assert_eq!(tenancy.received_invitations(&stage.actor(&ben)).unwrap(), []);
     let late = tenancy.invite(&as_admin, &acme, "late@example.com", WorkspaceRole::Admin).await;
     assert_eq!(late.unwrap_err().kind(), ErrorKind::NotFound);
 }
