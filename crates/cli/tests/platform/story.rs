@@ -82,7 +82,7 @@ async fn people_share_a_workspace() {
     let TestUsers { house, admin, ana, bob, .. } = &people;
     let bobs_id = user_id(bob).await;
     ana.run("workspace create acme --display-name Acme").await.unwrap();
-    house.wait_until_ready("acme").await;
+    house.wait_until_ready_is(true, "acme").await;
     ana.run("workspace list").await.unwrap();
     ana.run(&format!("workspace invite acme {bobs_id} --role viewer")).await.unwrap();
     ana.run("workspace invite acme nobody@example.com").await.unwrap();
@@ -106,6 +106,7 @@ async fn people_share_a_workspace() {
     ana.run("workspace rename acme Company").await.unwrap();
     ana.run("workspace remove-namespace acme acme-test --yes").await.unwrap();
     ana.run("workspace delete acme").await.unwrap();
+    house.wait_until_ready_is(false, "acme").await;
     ana.run("workspace list -o wide").await.unwrap();
     ana.run("workspace restore acme").await.unwrap();
     bob.run("workspace leave acme").await.unwrap();

@@ -100,13 +100,14 @@ impl TestPlatform {
         Self { url: format!("http://{address}"), password, tenancy, audit_log: trail, world, tasks }
     }
 
-    /// Waits until the workspace is ready.
-    pub async fn wait_until_ready(&self, workspace: &str) {
+    /// Waits until the condition `Ready` of a workspace is `ready`.
+    pub async fn wait_until_ready_is(&self, ready: bool, workspace: &str) {
         let name: WorkspaceName = workspace.parse().unwrap();
-        let is_ready =
-            |directory: &tenancy::Directory| directory.workspace(&name).is_some_and(|found| found.is_ready);
+        let is_reached = |directory: &tenancy::Directory| {
+            directory.workspace(&name).is_some_and(|found| found.is_ready == ready)
+        };
         let limit = std::time::Duration::from_mins(1);
-        tokio::time::timeout(limit, self.tenancy.directory().wait_until(is_ready)).await.unwrap();
+        tokio::time::timeout(limit, self.tenancy.directory().wait_until(is_reached)).await.unwrap();
     }
 
     pub fn audit_log(&self) -> String {
