@@ -56,6 +56,9 @@ pub const REMOVE_AFTER: &str = "longshore.dev/remove-after";
 pub const MEMBER_LEFT: &str = "longshore.dev/member-left";
 /// Annotation of a workspace: the value of `longshore.dev/member-left` of a member whose RoleBindings an administrator keeps.
 pub const KEEP_BINDINGS: &str = "longshore.dev/keep-bindings";
+/// Annotation of a personal workspace and label of its namespaces (`true`): the account is disabled or has expired.
+/// The embedded cluster rejects the certificates of its nodes.
+pub const ACCOUNT_CLOSED: &str = "longshore.dev/account-closed";
 /// Annotation of a token's Secret: when it was last used, to the minute.
 pub const LAST_USE: &str = "longshore.dev/last-use";
 /// Annotation of namespaces, requests and repositories: the UID of the workspace that they were created for. An

@@ -208,7 +208,7 @@ pub async fn reset_password(client: &kube::Client, login: &str, now: Timestamp) 
         credentials.raise_epoch(now);
     })
     .await?;
-    revoke_credentials(client.clone(), &account.id, None).await?;
+    revoke_credentials(client.clone(), &account.id, None, now).await?;
     if account.is_disabled {
         let users: Api<User> = Api::all(client.clone());
         let change = Patch::Merge(json!({"spec": {"disabled": null}}));

@@ -210,7 +210,7 @@ pub(crate) fn record_member_left(workspace: &mut Workspace, now: Timestamp) {
 }
 
 /// Whether the controller has yet to handle the last member that left.
-fn is_removal_pending(workspace: &Workspace) -> bool {
+pub(crate) fn is_removal_pending(workspace: &Workspace) -> bool {
     let left = workspace.annotations().get(MEMBER_LEFT).map_or("", String::as_str);
     workspace.status.as_ref().is_none_or(|status| status.member_left != left)
 }

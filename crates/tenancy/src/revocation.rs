@@ -8,9 +8,9 @@ use domain::roles::{Capability, PlatformRole};
 use domain::{AccessScope, Actor};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Preconditions};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
-use kube_types::{SYSTEM_NAMESPACE, well_known};
+use kube_types::{SYSTEM_NAMESPACE, Workspace, well_known};
 
 use crate::credential_store::{self, is_code, post_params, update_credentials};
 use crate::directory::Account;
@@ -88,7 +88,7 @@ impl Tenancy {
     }
 
     async fn revoke_credentials(&self, user: &UserId, keep: Option<&TokenId>) -> Result<(), Error> {
-        revoke_credentials(self.0.clients.platform(), user, keep).await?;
+        revoke_credentials(self.0.clients.platform(), user, keep, self.0.clock.now()).await?;
         self.0
             .directory
             .wait_for_own_write(|directory| {
@@ -134,13 +134,14 @@ async fn raise_epoch(
     Ok(written.await?.epoch)
 }
 
-/// Deletes the tokens of an account except `keep`, its join tokens too, and recreates its ServiceAccount, which invalidates the tokens of
-/// its kubeconfigs.
-/// Reads the cluster, not the cache. Idempotent: the caller retries a failed revocation.
+/// Deletes the tokens of an account except `keep`, its join tokens too, revokes what it may know of ServiceAccounts of its personal
+/// workspace, and recreates its own ServiceAccount, which invalidates the tokens of its kubeconfigs. Reads the cluster, not the cache.
+/// Idempotent: the caller retries a failed revocation.
 pub(crate) async fn revoke_credentials(
     client: kube::Client,
     user: &UserId,
     keep: Option<&TokenId>,
+    now: Timestamp,
 ) -> Result<(), Error> {
     let secrets = credential_store::api(client.clone());
     let theirs = ListParams::default().labels(&format!("{}={user}", well_known::USER));
@@ -156,7 +157,19 @@ pub(crate) async fn revoke_credentials(
         }
     }
     token::delete_tokens_of(client.clone(), user).await?;
+    revoke_tenant_access(client.clone(), user, now).await?;
     recreate_service_account(client, user).await
+}
+
+/// Makes the workspace controller revoke what is known of ServiceAccounts of the personal workspace.
+async fn revoke_tenant_access(client: kube::Client, user: &UserId, now: Timestamp) -> Result<(), Error> {
+    let workspaces: Api<Workspace> = Api::all(client);
+    let left = serde_json::json!({ "metadata": { "annotations": { well_known::MEMBER_LEFT: now.to_string() } } });
+    match workspaces.patch(user.as_str(), &PatchParams::default(), &Patch::Merge(left)).await {
+        // Not provisioned yet.
+        Err(error) if is_code(&error, 404) => Ok(()),
+        patched => Ok(patched.map(drop)?),
+    }
 }
 
 /// Recreates the ServiceAccount: its new UID invalidates all its tokens. If this is interrupted, the User controller creates it.

@@ -36,6 +36,8 @@ pub const PREFIX: &str = "system:node:";
 pub const LEASES: &str = "kube-node-lease";
 /// Annotation of a tenant's Node: certificates issued before this time belong to an earlier machine of the same name.
 const NOT_BEFORE: &str = "longshore.dev/certificates-not-before";
+/// Label of the namespace of a tenant whose account is disabled or has expired.
+const ACCOUNT_CLOSED: &str = "longshore.dev/account-closed";
 /// Annotation of a mirror pod, the API object of a static pod.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -72,14 +74,17 @@ pub fn is_tenant_node(store: &Store, user: &User) -> bool {
 }
 
 /// Returns why the credentials of a tenant's node are revoked for this request: the tenant's namespace, named by the tenant's id, is
-/// missing or terminating, or the Node is missing. A certificate cannot be revoked, so every request is checked.
+/// missing, terminating or that of a closed account, or the Node is missing. A certificate cannot be revoked, so every request is checked.
 ///
 /// A tenant's node does not register itself: its Node exists before its certificate, and the platform creates it again if it was deleted by
 /// mistake. Without a Node the machine may still get its own Node, to find that it was deleted, and delete its Lease.
 pub fn revocation(store: &Store, node: &str, attributes: &Attributes) -> Option<&'static str> {
     let tenant = tenant_of(store, node)?;
-    if store.get("namespaces", "", &tenant).is_none_or(|namespace| namespace.is_deleting) {
+    let Some(namespace) = store.get("namespaces", "", &tenant).filter(|namespace| !namespace.is_deleting) else {
         return Some("the account of this node is gone");
+    };
+    if namespace.label(ACCOUNT_CLOSED).is_some() {
+        return Some("the account of this node is disabled or has expired");
     }
     let of_itself = attributes.name == node && attributes.subresource.is_empty();
     let is_farewell =

@@ -11,7 +11,7 @@
 //!
 //! - Desired objects: [`owned_object`], [`namespace`].
 //! - Cache of provisioned objects: [`partial_object`], [`object_cache`].
-//! - Controllers: [`user`], [`workspace`], [`deletion`], [`contents`].
+//! - Controllers: [`user`], [`workspace`], [`tenant_access`], [`deletion`], [`contents`].
 //! - Nodes of tenants: [`node_csr`], [`yurthub_token`], [`nodes`], [`node_cleanup`], [`certificate_lifetime`].
 //! - Packages of removed workspaces: [`package_readers`].
 //!
@@ -28,6 +28,7 @@ mod object_cache;
 mod owned_object;
 mod package_readers;
 mod partial_object;
+mod tenant_access;
 mod user;
 mod workspace;
 mod yurthub_token;
@@ -103,6 +104,11 @@ impl ReconcileError {
     /// Whether another writer was faster: its change will arrive by watch.
     fn is_conflict(&self) -> bool {
         matches!(&self.cause, kube::Error::Api(status) if status.is_conflict())
+    }
+
+    /// Whether Kubernetes refused the object as invalid.
+    fn is_invalid(&self) -> bool {
+        matches!(&self.cause, kube::Error::Api(status) if status.code == 422)
     }
 }
 

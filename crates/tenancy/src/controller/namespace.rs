@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
-use kube_types::well_known::{ACCOUNT, MANAGED_BY, TENANT, WORKSPACE, WORKSPACE_UID};
+use kube_types::well_known::{ACCOUNT, ACCOUNT_CLOSED, MANAGED_BY, TENANT, WORKSPACE, WORKSPACE_UID};
 use kube_types::workspace::{Allowance, Member, OwnedNamespace};
 use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, Workspace};
 
@@ -79,6 +79,8 @@ pub struct NamespaceMeta {
     pod_security: Box<str>,
     /// The labels for the exceptions that an administrator allows in the workspace.
     allowances: Vec<Box<str>>,
+    /// It has the label of a disabled or expired account.
+    is_account_closed: bool,
     is_terminating: bool,
 }
 
@@ -99,6 +101,7 @@ impl NamespaceMeta {
                 .filter(|label| namespace.labels().contains_key(*label))
                 .map(Box::from)
                 .collect(),
+            is_account_closed: namespace.labels().contains_key(ACCOUNT_CLOSED),
             is_terminating: namespace.meta().deletion_timestamp.is_some(),
         }
     }
@@ -106,8 +109,16 @@ impl NamespaceMeta {
     /// Whether the labels equal the labels of `wanted`.
     pub fn has_labels_of(&self, wanted: &Namespace) -> bool {
         let wanted = Self::from_namespace(wanted);
-        (&self.workspace, &self.tenant, &self.account, &self.pod_security, &self.allowances)
-            == (&wanted.workspace, &wanted.tenant, &wanted.account, &wanted.pod_security, &wanted.allowances)
+        let (uid, workspace_uid) = (self.uid.clone(), self.workspace_uid.clone());
+        *self == Self { uid, workspace_uid, is_terminating: self.is_terminating, ..wanted }
+    }
+
+    /// The labels that server-side apply does not remove, because the namespace was created with them, and that `wanted` lacks.
+    pub fn surplus_labels(&self, wanted: &Namespace) -> Vec<&'static str> {
+        let wanted = Self::from_namespace(wanted);
+        let account = (!self.account.is_empty() && wanted.account.is_empty()).then_some(ACCOUNT);
+        let closed = (self.is_account_closed && !wanted.is_account_closed).then_some(ACCOUNT_CLOSED);
+        account.into_iter().chain(closed).collect()
     }
 }
 
@@ -155,6 +166,9 @@ pub fn desired_namespace(
         labels.insert(TENANT.to_owned(), workspace.spec.owner.clone());
     }
     labels.extend(account.map(|account| (ACCOUNT.to_owned(), account.to_string())));
+    if workspace.annotations().contains_key(ACCOUNT_CLOSED) {
+        labels.insert(ACCOUNT_CLOSED.to_owned(), "true".to_owned());
+    }
     labels.extend(workspace.spec.allow.iter().map(|allowed| (allowed.label().to_owned(), "true".to_owned())));
     let metadata = ObjectMeta {
         name: Some(name.to_owned()),
@@ -381,6 +395,7 @@ mod tests {
             account: "".into(),
             pod_security: "".into(),
             allowances: Vec::new(),
+            is_account_closed: false,
             is_terminating: false,
         };
         let recorded = OwnedNamespace {

@@ -14,13 +14,16 @@ use std::sync::Arc;
 use domain::actor::administrator_group;
 use domain::ids::UserId;
 use domain::roles::{PlatformRole, WorkspaceRole};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::ObjectMeta;
 use kube::{Api, ResourceExt};
 use kube_access::queue::Action;
-use kube_types::well_known::{TENANT_ID, USER, USER_FINALIZER, USER_UID};
+use kube_types::well_known::{
+    ACCOUNT_CLOSED, KEEP_BINDINGS, MEMBER_LEFT, TENANT_ID, USER, USER_FINALIZER, USER_UID,
+};
 use kube_types::workspace::{Member, WorkspaceNamespace};
 use kube_types::{SYSTEM_NAMESPACE, User, UserStatus, Workspace, WorkspaceSpec};
 
@@ -34,6 +37,7 @@ use super::owned_object::{OwnedKind, OwnedObject, labels};
 use super::{ErrorContext, HOST_CLUSTER, ReconcileError, TenancyController, delay_until};
 use crate::credential_store::new_user_id;
 use crate::directory::WorkspaceRecord;
+use crate::members::is_removal_pending;
 
 /// The ClusterRoleBinding of an administrator of the platform.
 pub(super) fn admin_binding_name(id: &UserId) -> String {
@@ -43,6 +47,11 @@ pub(super) fn admin_binding_name(id: &UserId) -> String {
 /// The account of a ClusterRoleBinding that is named by [`admin_binding_name`].
 pub(super) fn account_of_admin_binding(binding: &str) -> Option<UserId> {
     binding.strip_prefix("longshore-admin-")?.parse().ok()
+}
+
+/// Whether the workspace is marked as that of a disabled or expired account.
+pub(super) fn is_account_closed(workspace: &Workspace) -> bool {
+    workspace.annotations().contains_key(ACCOUNT_CLOSED)
 }
 
 /// The assigned id, in the status.
@@ -78,7 +87,11 @@ impl TenancyController {
                 self.reconcile_nodes(&user, &id, now),
             );
             administrator?;
-            (access?, workspace?, nodes?)
+            let workspace = workspace?;
+            if let Some(workspace) = &workspace {
+                self.mark_account_state(workspace, door, now).await?;
+            }
+            (access?, workspace, nodes?)
         };
         let credentials = self.secrets.get(&format!("credentials-{id}")).is_some();
         let awaited = nodes.next_deadline;
@@ -215,6 +228,33 @@ impl TenancyController {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(None),
             Err(error) => Err(error).context(|| format!("make workspace `{id}`")),
         }
+    }
+
+    /// Marks the personal workspace of a closed account, and removes the mark from that of an open one. With the mark changes what the
+    /// workspace's controller revokes: the tokens of ServiceAccounts that the account's owner may know.
+    async fn mark_account_state(
+        &self,
+        workspace: &WorkspaceRecord,
+        door: AccountState,
+        now: Timestamp,
+    ) -> Result<(), ReconcileError> {
+        let is_closed = door != AccountState::Open;
+        if workspace.is_account_closed == is_closed || !workspace.is_personal() {
+            return Ok(());
+        }
+        let (name, api) = (&*workspace.name, self.api::<Workspace>());
+        let doing = || format!("mark workspace `{name}`");
+        let Some(found) = api.get_opt(name).await.context(doing)? else { return Ok(()) };
+        // RoleBindings of the account's programs are kept, unless they are being deleted.
+        let keep = (!is_removal_pending(&found)).then(|| now.to_string());
+        let change = serde_json::json!({
+            "metadata": { "uid": workspace.uid, "resourceVersion": found.resource_version(), "annotations": {
+                ACCOUNT_CLOSED: is_closed.then_some("true"),
+                MEMBER_LEFT: now.to_string(),
+                KEEP_BINDINGS: keep,
+            } },
+        });
+        api.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop).context(doing)
     }
 
     /// Reconciles the `cluster-admin` binding, which open accounts of platform administrators have, for the platform and for kubeconfigs.

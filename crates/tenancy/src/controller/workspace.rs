@@ -9,7 +9,7 @@ mod status;
 
 pub(super) use self::status::recorded_namespace;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,30 +18,27 @@ use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use kube_access::queue::Action;
-use kube_types::well_known::{ACCOUNT, WORKSPACE_FINALIZER};
+use kube_types::well_known::WORKSPACE_FINALIZER;
 use kube_types::workspace::{Allowance, OwnedNamespace};
 use kube_types::{FIELD_MANAGER, Workspace};
 use serde_json::json;
 
 use self::status::{
     DeployerAction, NamespaceOutcome, ReconcileOutcome, WorkspacePhase, deployer_action,
-    must_delete_bindings, phase, status,
+    must_delete_bindings, must_revoke_tenant_access, phase, status,
 };
-use super::deletion::{TerminatingNamespace, ignore_not_found};
+use super::deletion::TerminatingNamespace;
 use super::namespace::{self, DEPLOYER, NamespaceMeta, NamespaceOwnership, PodSecurity, ownership};
 use super::object_cache::ObjectHashes;
 use super::owned_object::{OwnedKind, OwnedObject};
+use super::tenant_access::delete_with_finalizers;
 use super::{ErrorContext, ReconcileError, TenancyController, delay_until};
 use crate::credential_store::is_code;
 use crate::manifests::host_ports;
-use crate::members::bindings::tenant_bindings;
 use crate::quota::{self, ResourceQuantities};
-
-/// The limit of rounds of listing and deleting RoleBindings that are being created concurrently.
-const MAX_BINDING_ROUNDS: usize = 5;
 
 impl TenancyController {
     /// Reconciles one Workspace. Idempotent.
@@ -159,45 +156,16 @@ impl TenancyController {
             (Err(_), None) => Ok(()),
             _ => self.repair_all(name, bindings).await,
         };
-        // After the roles of members: a removed member can no longer create bindings.
-        let bound = match bound {
-            Ok(()) if must_delete_bindings(workspace) => self.delete_tenant_bindings(name).await,
-            other => other,
+        // After the roles of members: a removed member can no longer create bindings. Access ends even if another write failed.
+        let revoked = if must_revoke_tenant_access(workspace) {
+            self.revoke_tenant_access(workspace, name, must_delete_bindings(workspace)).await
+        } else {
+            Ok(())
         };
-        match limited.and(bound) {
+        match limited.and(bound).and(revoked) {
             Ok(()) => NamespaceOutcome::Ready { uid },
             Err(error) => NamespaceOutcome::Failed { uid: Some(uid), error },
         }
-    }
-
-    /// Deletes the RoleBindings of tenants. A ServiceAccount that is still bound could create one concurrently, so it is repeated until
-    /// none remains, at most [`MAX_BINDING_ROUNDS`] times in one reconcile; the error repeats the reconcile.
-    async fn delete_tenant_bindings(&self, namespace: &str) -> Result<(), ReconcileError> {
-        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
-        for _ in 0..MAX_BINDING_ROUNDS {
-            let found = tenant_bindings(self.client.clone(), namespace).await;
-            let found = found.context(|| format!("list the RoleBindings in `{namespace}`"))?;
-            if found.is_empty() {
-                return Ok(());
-            }
-            for binding in found {
-                let same = Preconditions { uid: binding.uid.clone(), resource_version: None };
-                let deleted = api.delete(&binding.name, &DeleteParams::default().preconditions(same)).await;
-                let has_finalizers = matches!(&deleted, Ok(found) if found.is_left());
-                ignore_not_found(deleted.map(drop))
-                    .context(|| format!("delete RoleBinding `{}` in `{namespace}`", binding.name))?;
-                // Until its finalizers are removed, a deleted binding still grants its role. None can be added to it any more.
-                if has_finalizers {
-                    let patch = Patch::Merge(json!({"metadata": {"uid": binding.uid, "finalizers": null}}));
-                    let patched = api.patch(&binding.name, &PatchParams::default(), &patch).await;
-                    ignore_not_found(patched.map(drop)).context(|| {
-                        format!("remove the finalizers of RoleBinding `{}` in `{namespace}`", binding.name)
-                    })?;
-                }
-            }
-        }
-        let remaining = ReconcileError::unfinished("RoleBindings are created while they are deleted");
-        Err::<(), _>(remaining).context(|| format!("delete the RoleBindings of tenants in `{namespace}`"))
     }
 
     /// The mechanism that refuses privileged pods. Pod Security if the policy is not installed: manifests of older versions lack it.
@@ -232,8 +200,8 @@ impl TenancyController {
                 if let Some(found) = known
                     && !found.has_labels_of(&desired)
                 {
-                    let surplus = account.is_none() && !found.account.is_empty();
-                    self.update_namespace_labels(desired, &uid, surplus).await?;
+                    let surplus = found.surplus_labels(&desired);
+                    self.update_namespace_labels(desired, &uid, &surplus).await?;
                 }
                 Ok(NamespaceOwnership::Owned(uid))
             }
@@ -275,7 +243,7 @@ impl TenancyController {
         &self,
         mut desired: Namespace,
         uid: &str,
-        has_surplus_account: bool,
+        surplus: &[&str],
     ) -> Result<(), ReconcileError> {
         let name = desired.name_any();
         // The UID keeps another namespace of this name from being labelled.
@@ -284,9 +252,9 @@ impl TenancyController {
         api.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&desired))
             .await
             .context(|| format!("label namespace `{name}`"))?;
-        if has_surplus_account {
-            // Server-side apply keeps the label that the namespace was created with.
-            let patch = json!({ "metadata": { "uid": uid, "labels": { ACCOUNT: null } } });
+        if !surplus.is_empty() {
+            let labels: BTreeMap<&str, Option<&str>> = surplus.iter().map(|label| (*label, None)).collect();
+            let patch = json!({ "metadata": { "uid": uid, "labels": labels } });
             api.patch(&name, &PatchParams::default(), &Patch::Merge(patch))
                 .await
                 .context(|| format!("label namespace `{name}`"))?;
@@ -316,16 +284,31 @@ impl TenancyController {
         labelled.into_iter().chain(records.map(|record| record.name.clone())).collect()
     }
 
+    /// Attempts all repairs and returns the first error.
     async fn repair_all(&self, namespace: &str, repairs: Vec<ObjectRepair>) -> Result<(), ReconcileError> {
-        try_join_all(repairs.into_iter().map(|repair| self.repair(namespace, repair))).await?;
-        Ok(())
+        let repaired = join_all(repairs.into_iter().map(|repair| self.repair(namespace, repair))).await;
+        repaired.into_iter().collect()
     }
 
     async fn repair(&self, namespace: &str, repair: ObjectRepair) -> Result<(), ReconcileError> {
         match repair {
-            ObjectRepair::Apply(piece) => self.apply(Some(namespace), &piece).await,
+            ObjectRepair::Apply(piece) => match self.apply(Some(namespace), &piece).await {
+                // The role of a RoleBinding is immutable: one of another client that has this name is replaced.
+                Err(error) if piece.kind == OwnedKind::RoleBinding && error.is_invalid() => {
+                    self.delete_role_binding(namespace, &piece.name()).await?;
+                    self.apply(Some(namespace), &piece).await
+                }
+                applied => applied,
+            },
             ObjectRepair::Delete(kind, name) => self.delete(Some(namespace), kind, &name).await,
         }
+    }
+
+    async fn delete_role_binding(&self, namespace: &str, name: &str) -> Result<(), ReconcileError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
+        let doing = || format!("delete RoleBinding `{name}` in `{namespace}`");
+        let Some(found) = api.get_opt(name).await.context(doing)? else { return Ok(()) };
+        delete_with_finalizers(&api, name, found.metadata.uid.as_deref()).await.context(doing)
     }
 
     /// Writes the status if it changed, and publishes an event.

@@ -4,15 +4,16 @@
 //! Kubernetes no longer creates such Secrets automatically. The Secret is created before the proxy gets its certificate, and is deleted
 //! with the namespace.
 //!
-//! Invariant: this grants no rights. The ServiceAccount gets none here, and every user with write access to Secrets in the namespace
-//! could create the same Secret.
+//! Such a token does not expire, and the account's owner can bind roles to `default`. So the ServiceAccount and the Secret are replaced when
+//! the account's credentials are revoked or the account is closed ([`super::tenant_access`]).
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::ObjectMeta;
+use kube::api::{DeleteParams, ObjectMeta};
 use kube_types::FIELD_MANAGER;
 use kube_types::well_known::MANAGED_BY;
 
+use super::deletion::ignore_not_found;
 use super::{ErrorContext, ReconcileError, TenancyController};
 use crate::credential_store::{is_code, post_params};
 
@@ -35,6 +36,13 @@ impl TenancyController {
                 made.map(drop).context(|| format!("make the Secret `{YURTHUB_SECRET_NAME}` in `{namespace}`"))
             }
         }
+    }
+
+    pub(super) async fn delete_yurthub_token(&self, namespace: &str) -> Result<(), ReconcileError> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let deleted = secrets.delete(YURTHUB_SECRET_NAME, &DeleteParams::default()).await;
+        ignore_not_found(deleted.map(drop))
+            .context(|| format!("delete the Secret `{YURTHUB_SECRET_NAME}` in `{namespace}`"))
     }
 }
 

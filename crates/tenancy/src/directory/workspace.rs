@@ -42,6 +42,8 @@ pub struct WorkspaceRecord {
     pub message: Option<Box<str>>,
     /// It is marked for removal, and grants no roles.
     pub is_closed: bool,
+    /// It is marked as the personal workspace of a disabled or expired account.
+    pub is_account_closed: bool,
     /// When it will be deleted.
     pub remove_at: Option<Timestamp>,
     /// The object is being deleted.
@@ -81,6 +83,7 @@ impl WorkspaceRecord {
                 .filter(|message| !message.is_empty())
                 .map(Box::from),
             is_closed: workspace.annotations().contains_key(well_known::REMOVE_AFTER),
+            is_account_closed: workspace.annotations().contains_key(well_known::ACCOUNT_CLOSED),
             remove_at: removal::removal_time(workspace),
             is_deleting: meta.deletion_timestamp.is_some(),
             created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),

@@ -2,7 +2,8 @@
 //!
 //! `longshore-provisioned`: tenants may write RoleBindings, NetworkPolicies and ServiceAccounts of their own, so RBAC cannot protect the
 //! provisioned ones. A tenant is a user (through the platform or with a kubeconfig) or a ServiceAccount of the workspace's own namespace.
-//! A tenant's RoleBinding grants rights to no other ServiceAccount and to no user, so that no removed member keeps access.
+//! A tenant's RoleBinding grants rights to no other ServiceAccount and to no user, so that no removed member keeps access. Tenants create
+//! no RoleBindings whose names begin with `longshore-`.
 //! Administrators of the platform are restricted too: the platform would revert their manual changes.
 //!
 //! `longshore-requested`: a release that belongs to a request acts as the user who requested it. A client that could change it would act
@@ -19,6 +20,13 @@ use kube_types::well_known::{ACCOUNT, PROVISIONED_OBJECT, TENANT, WORKSPACE};
 use serde_json::{Value, json};
 
 use super::labels;
+
+/// The kinds that the platform provisions in namespaces of workspaces.
+const PROVISIONED_RESOURCES: &[&str] =
+    &["limitranges", "networkpolicies", "resourcequotas", "rolebindings", "serviceaccounts"];
+/// Names of the platform's RoleBindings. A closed workspace has none: one that a tenant created under such a name would be in the way of its
+/// restore.
+const RESERVED_PREFIX: &str = "longshore-";
 
 /// The policies, each with its binding.
 pub(super) fn objects() -> Vec<Value> {
@@ -112,15 +120,25 @@ fn provisioned_validations() -> Value {
         "'{ACCOUNT}' in namespaceObject.metadata.labels && \
          object.metadata.labels['{ACCOUNT}'] == namespaceObject.metadata.labels['{ACCOUNT}']"
     );
+    // Controllers copy labels of a tenant's templates to other kinds, so the label protects these kinds only.
+    let of_provisioned_kind = format!("request.resource.resource in ['{}']", PROVISIONED_RESOURCES.join("', '"));
     json!([
         {
-            "expression": format!("!({})", labelled("oldObject", PROVISIONED_OBJECT)),
+            "expression": format!("!({of_provisioned_kind}) || !({})", labelled("oldObject", PROVISIONED_OBJECT)),
             "message": "this object was provisioned by Longshore: it cannot be changed or deleted",
             "reason": "Forbidden",
         },
         {
-            "expression": format!("!({})", labelled("object", PROVISIONED_OBJECT)),
+            "expression": format!("!({}) || ({})", labelled("object", PROVISIONED_OBJECT), labelled("oldObject", PROVISIONED_OBJECT)),
             "message": format!("the label {PROVISIONED_OBJECT} is for what Longshore provisions"),
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!(
+                "request.resource.resource != 'rolebindings' || request.operation != 'CREATE' || !has(object.metadata.name) || \
+                 !object.metadata.name.startsWith('{RESERVED_PREFIX}')"
+            ),
+            "message": format!("names of RoleBindings that begin with {RESERVED_PREFIX} are reserved: choose another name"),
             "reason": "Forbidden",
         },
         {

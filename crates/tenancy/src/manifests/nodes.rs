@@ -1,8 +1,8 @@
 //! Admission policies that restrict nodes where Kubernetes' `NodeRestriction` does not. They match by user name only, as a policy gets no
 //! other data of a node: a tenant's node is `system:node:<id>-...`, and an older one is in the ConfigMap `node-names`.
 //!
-//! `longshore-node-owners`: a node changes neither its owner (label and taints) nor its pool. A tenant's node registers only with its
-//! owner's label and taints.
+//! `longshore-node-owners`: a node changes neither its owner (label and taints) nor its pool, nor the time from which its certificates are
+//! valid. A tenant's node registers only with its owner's label and taints.
 //!
 //! `longshore-tenant-node-pods`: a tenant's node mirrors static pods only in its tenant's namespaces. The one exception is OpenYurt's
 //! proxy, `kube-system/yurt-hub-<node>`, with no other label than `k8s-app: yurt-hub`, which no Service selects.
@@ -22,7 +22,7 @@
 //! themselves at all (`longshore-older-node-registration`).
 
 use kube_types::SYSTEM_NAMESPACE;
-use kube_types::well_known::{DESIRED_POOL, POOL, TENANT};
+use kube_types::well_known::{CERTIFICATES_NOT_BEFORE, DESIRED_POOL, POOL, SIMULATED, TENANT};
 use serde_json::{Value, json};
 
 use super::labels;
@@ -180,14 +180,15 @@ fn node_rules() -> Value {
     }])
 }
 
-/// Validations: a node keeps its owner's label and taints, and its pool labels.
+/// Validations: a node keeps its owner's label and taints, its pool labels, and the time from which its certificates are valid.
 fn owner_validations() -> Value {
-    let label = |object: &str, label: &str| {
-        format!(
-            "({object} != null && has({object}.metadata.labels) && '{label}' in {object}.metadata.labels ? \
-             {object}.metadata.labels['{label}'] : '')"
-        )
+    let entry = |object: &str, map: &str, key: &str| {
+        let map = format!("{object}.metadata.{map}");
+        format!("({object} != null && has({map}) && '{key}' in {map} ? {map}['{key}'] : '')")
     };
+    let label = |object: &str, label: &str| entry(object, "labels", label);
+    let annotation = |object: &str, annotation: &str| entry(object, "annotations", annotation);
+    let same_annotation = |key: &str| format!("{} == {}", annotation("object", key), annotation("oldObject", key));
     let same = |key: &str| format!("{} == {}", label("object", key), label("oldObject", key));
     // Every owner taint of `one` is in `other`.
     let within = |one: &str, other: &str| {
@@ -242,6 +243,17 @@ fn owner_validations() -> Value {
                 desired = label("object", DESIRED_POOL),
             ),
             "message": "a node cannot change its pool itself",
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!(
+                "request.operation == 'CREATE' ? variables.tenant == '' || ({} == '' && {} in ['', 'false']) : ({} && {})",
+                annotation("object", CERTIFICATES_NOT_BEFORE),
+                label("object", SIMULATED),
+                same_annotation(CERTIFICATES_NOT_BEFORE),
+                same(SIMULATED),
+            ),
+            "message": format!("a node changes neither the annotation {CERTIFICATES_NOT_BEFORE} nor the label {SIMULATED}: Longshore sets them"),
             "reason": "Forbidden",
         },
     ])

@@ -105,13 +105,16 @@ pub(super) fn deployer_action(workspace: &Workspace) -> DeployerAction {
     }
 }
 
-/// Whether RoleBindings that a removed member may have created must be deleted. Not without a record: then no removal was observed.
-pub(super) fn must_delete_bindings(workspace: &Workspace) -> bool {
+/// Whether the access by ServiceAccounts that a former user may know must be revoked. Not without a record: then no removal was observed.
+pub(super) fn must_revoke_tenant_access(workspace: &Workspace) -> bool {
     let has_record = workspace.status.as_ref().is_some_and(|status| status.deployers.is_some());
+    has_record && deployer_action(workspace) == DeployerAction::Recreate
+}
+
+/// Whether RoleBindings that a former user may have created must be deleted.
+pub(super) fn must_delete_bindings(workspace: &Workspace) -> bool {
     let kept = workspace.annotations().get(KEEP_BINDINGS).map_or("", String::as_str);
-    has_record
-        && deployer_action(workspace) == DeployerAction::Recreate
-        && (kept.is_empty() || kept != member_left(workspace))
+    must_revoke_tenant_access(workspace) && (kept.is_empty() || kept != member_left(workspace))
 }
 
 /// The record of a namespace in the workspace's status.
