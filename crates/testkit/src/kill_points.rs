@@ -4,7 +4,10 @@
 //! writes, cuts it off at the next one, runs it again as after a restart, and checks the result.
 
 use std::fmt::Debug;
+use std::future;
+use std::pin::pin;
 
+use futures::{StreamExt, stream};
 use tokio::time::timeout;
 
 use crate::fault::{FailurePoint, FaultInjector};
@@ -12,45 +15,59 @@ use crate::wait_for::WAIT_TIMEOUT;
 
 /// Upper bound on the writes of any operation under test.
 const MAX_WRITES: usize = 500;
+/// Runs at the same time, each on a test cluster of its own: controllers spend most of a run waiting.
+const CONCURRENT_RUNS: usize = 4;
 
 /// Runs `act` in a new test cluster once per crash point, restarts it to completion, and calls `check` on the result. Returns
 /// the number of writes of an undisturbed run.
 ///
 /// `act` must send its requests through the fault's clients ([`FaultInjector::wrap`]) and return when its work is done. Its
-/// future is dropped at the crash.
+/// future is dropped at the crash. Some runs are concurrent, so the three functions share nothing that a run changes.
 pub async fn every_kill_point<W, E: Debug>(
     make_world: impl AsyncFn() -> W,
     act: impl AsyncFn(&W, &FaultInjector) -> Result<(), E>,
     check: impl AsyncFn(&W),
 ) -> usize {
-    for passing in 0..MAX_WRITES {
-        for blow in [FailurePoint::BeforeHandling, FailurePoint::AfterHandling] {
-            let point = format!("killed at write {} ({blow:?})", passing + 1);
-            let (world, fault) = (make_world().await, FaultInjector::cut_after_writes(passing, blow));
-            let attempt = async {
-                tokio::select! {
-                    biased;
-                    () = fault.wait_until_disconnected() => None,
-                    done = act(&world, &fault) => Some(done),
-                }
-            };
-            let outcome =
-                timeout(WAIT_TIMEOUT, attempt).await.unwrap_or_else(|_| panic!("{point}: hangs before it"));
-            // If `act` noticed the cut before this task did, it counts as crashed too.
-            if let Some(done) = outcome.filter(|_| !fault.is_disconnected()) {
-                done.unwrap_or_else(|error| {
-                    panic!("failed without a fault after {passing} writes: {error:?}")
-                });
-                check(&world).await;
-                return passing;
-            }
-            let again = timeout(WAIT_TIMEOUT, act(&world, &FaultInjector::healthy())).await;
-            let again = again.unwrap_or_else(|_| panic!("{point}: hangs after the restart"));
-            again.unwrap_or_else(|error| panic!("{point}: fails after the restart: {error:?}"));
-            check(&world).await;
+    let points = (0..MAX_WRITES).flat_map(|passing| {
+        [FailurePoint::BeforeHandling, FailurePoint::AfterHandling].map(|blow| (passing, blow))
+    });
+    let (make_world, act, check) = (&make_world, &act, &check);
+    let runs = stream::iter(points)
+        .map(async |(passing, blow)| run_to_completion(passing, blow, make_world, act, check).await)
+        .buffered(CONCURRENT_RUNS);
+    let mut undisturbed = pin!(runs.filter_map(future::ready));
+    undisturbed.next().await.unwrap_or_else(|| panic!("more than {MAX_WRITES} writes"))
+}
+
+/// Runs `act` with a crash after `passing` writes, and again without one. Returns `passing` if `act` made no more writes.
+async fn run_to_completion<W, E: Debug>(
+    passing: usize,
+    blow: FailurePoint,
+    make_world: &impl AsyncFn() -> W,
+    act: &impl AsyncFn(&W, &FaultInjector) -> Result<(), E>,
+    check: &impl AsyncFn(&W),
+) -> Option<usize> {
+    let point = format!("killed at write {} ({blow:?})", passing + 1);
+    let (world, fault) = (make_world().await, FaultInjector::cut_after_writes(passing, blow));
+    let attempt = async {
+        tokio::select! {
+            biased;
+            () = fault.wait_until_disconnected() => None,
+            done = act(&world, &fault) => Some(done),
         }
+    };
+    let outcome = timeout(WAIT_TIMEOUT, attempt).await.unwrap_or_else(|_| panic!("{point}: hangs before it"));
+    // If `act` noticed the cut before this task did, it counts as crashed too.
+    if let Some(done) = outcome.filter(|_| !fault.is_disconnected()) {
+        done.unwrap_or_else(|error| panic!("failed without a fault after {passing} writes: {error:?}"));
+        check(&world).await;
+        return Some(passing);
     }
-    panic!("more than {MAX_WRITES} writes")
+    let again = timeout(WAIT_TIMEOUT, act(&world, &FaultInjector::healthy())).await;
+    let again = again.unwrap_or_else(|_| panic!("{point}: hangs after the restart"));
+    again.unwrap_or_else(|error| panic!("{point}: fails after the restart: {error:?}"));
+    check(&world).await;
+    None
 }
 
 #[cfg(test)]
