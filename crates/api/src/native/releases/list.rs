@@ -88,9 +88,7 @@ fn parse_query(call: &ApiRequest) -> Result<Query, Problem> {
     }
     let (sort, descending) = call.query_param("sort").map(query::parse_sort).transpose()?.unwrap_or_default();
     let from = match (call.query_param("cursor"), call.number_param("at")?) {
-        (Some(_), Some(_)) => {
-            return Err(Problem::invalid("query parameters `at` and `cursor` are mutually exclusive"));
-        }
+        (Some(_), Some(_)) => return Err(Problem::invalid("`at` and `cursor` are mutually exclusive")),
         (Some(text), None) => {
             let cursor = Cursor::decode(text).filter(|cursor| cursor.matches_order(sort, descending));
             PageStart::Cursor(
