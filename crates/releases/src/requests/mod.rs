@@ -118,7 +118,7 @@ impl ReleaseController {
                     Ok(found.map_or_else(
                         || {
                             DispatchResult::Rejected(
-                                "the release was deleted while it was created".to_owned(),
+                                "an existing release of this name was deleted during creation".to_owned(),
                             )
                         },
                         |found| check_owner(request, Arc::new(found)),
