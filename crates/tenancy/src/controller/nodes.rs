@@ -155,7 +155,7 @@ impl TenancyController {
             }
             let Some(node) = node.filter(|_| fate != NodeDecision::Drop) else {
                 self.delete_node(&record.name).await?;
-                tracing::info!(node.name = record.name, tenant.id = %id, "deleted the record of a tenant's node that left or did not report");
+                tracing::info!(node.name = record.name, tenant.id = %id, "removed a tenant's node that left or did not report");
                 continue;
             };
             if let NodeDecision::AwaitReport { until } = fate {
@@ -284,7 +284,7 @@ impl TenancyController {
         metadata["resourceVersion"] = json!(node.resource_version());
         let name = node.name_any();
         let patched = self.api::<Node>().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        patched.map(drop).context(|| format!("label node `{name}`"))
+        patched.map(drop).context(|| format!("update node `{name}`"))
     }
 
     /// Reconciles a node whose account is deleted: no new pods are scheduled there.
