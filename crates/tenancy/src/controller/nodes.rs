@@ -155,7 +155,7 @@ impl TenancyController {
             }
             let Some(node) = node.filter(|_| fate != NodeDecision::Drop) else {
                 self.delete_node(&record.name).await?;
-                tracing::info!(node.name = record.name, tenant.id = %id, "removed a tenant's node that left or did not report");
+                tracing::info!(node.name = record.name, tenant.id = %id, "a tenant's node has left or did not report");
                 continue;
             };
             if let NodeDecision::AwaitReport { until } = fate {
