@@ -25,23 +25,23 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 enum Args {
-    /// The embedded Kubernetes API beside etcd and kube-apiserver
+    /// Compare the embedded Kubernetes API with etcd and kube-apiserver
     Kube(kube::KubeArgs),
-    /// The Helm engine beside Helm 4 and Helm 3
+    /// Compare the Helm engine with Helm 4 and Helm 3
     Helm(helm::HelmArgs),
-    /// Many releases beside `helm install`
+    /// Compare many releases with `helm install`
     Releases(releases::ReleasesArgs),
-    /// Many people and workspaces on one server
+    /// Measure many users and workspaces on one server
     Tenancy(tenancy::TenancyArgs),
-    /// The OpenYurt console's routes over a large cluster
+    /// Measure the OpenYurt console's routes on a large cluster
     Console(console::ConsoleArgs),
-    /// Follow a cluster by projections, and say what they hold
+    /// Watch a cluster with projections and print their memory use
     #[command(hide = true)]
     Held(console::cache_memory::HeldArgs),
-    /// Run one program to its end, and print what it cost
+    /// Run one program and print its resource usage
     #[command(hide = true)]
     Once(helm::cost::OnceArgs),
-    /// Load a repository's index and end
+    /// Load a repository index and exit
     #[command(hide = true)]
     Index(helm::index::IndexArgs),
 }
@@ -49,19 +49,19 @@ enum Args {
 /// Arguments of every benchmark.
 #[derive(clap::Args)]
 struct RunArgs {
-    /// The program of ours, built with optimisations
+    /// Path of `longshore`, built with optimisations
     #[arg(long)]
     longshore: PathBuf,
-    /// Where files are kept while something is measured
+    /// Directory for temporary files
     #[arg(long)]
     folder: PathBuf,
-    /// Where the figures go
+    /// JSON file for the results
     #[arg(long)]
     output: PathBuf,
-    /// Measure these rows only
+    /// Rows to measure [default: all]
     #[arg(long)]
     only: Vec<String>,
-    /// How many turns each side has in each row
+    /// Number of runs of each side in each row
     #[arg(long, default_value_t = 5, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     rounds: usize,
 }

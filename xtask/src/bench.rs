@@ -27,12 +27,12 @@ const BENCHMARKS: &[(&str, &str)] = &[
 
 #[derive(Args)]
 pub struct BenchArgs {
-    /// Which one; without a name the known ones are listed
+    /// Name of the benchmark [default: list all]
     name: Option<String>,
-    /// Measure this row only; may be given several times
+    /// Row to measure; may be repeated [default: all]
     #[arg(long)]
     only: Vec<String>,
-    /// How many turns each side has in each row
+    /// Number of runs of each side in each row
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }

@@ -12,13 +12,14 @@ use crate::tools::{self, ControlPlane};
 
 #[derive(Subcommand)]
 pub enum DevclusterCommand {
-    /// Build it where it is missing, and start it
+    /// Start the cluster, building its programs if necessary
     Up {
-        /// As the recordings were made: no `ServiceAccount` admission, node addresses, storage class or bootstrap tokens
+        /// Use the settings of the recordings: no `ServiceAccount` admission, node addresses, storage class or
+        /// bootstrap tokens
         #[arg(long)]
         bare: bool,
     },
-    /// Stop it and remove what it kept
+    /// Stop the cluster and delete its data
     Down,
     /// Print the administrator's kubeconfig
     Kubeconfig,

@@ -41,23 +41,23 @@ struct Xtask {
 enum Command {
     /// Build Longshore and run it on the embedded cluster, in the foreground
     Up(up::UpArgs),
-    /// What `up --demo` starts beside the server
+    /// Helper process of `up --demo`
     #[command(hide = true)]
     Demo(up::demo::DemoArgs),
-    /// Run every test that needs only this machine
+    /// Run all tests that need only this machine
     Test(test::TestArgs),
-    /// A real Kubernetes on this machine
+    /// Manage a real Kubernetes cluster on this machine
     #[command(subcommand)]
     Devcluster(devcluster::DevclusterCommand),
-    /// Measure something
+    /// Run benchmarks
     Bench(bench::BenchArgs),
-    /// Write the generated files anew (needs Go; minutes)
+    /// Regenerate generated files (requires Go; takes minutes)
     Codegen,
-    /// Check what people forget
+    /// Check project rules that no other tool checks
     Tidy,
     /// Compare two revisions: fail unless only names (or, with --prose, texts) differ
     SameCode(same_code::SameCodeArgs),
-    /// Formatting, lints and tidy
+    /// Check formatting, lints and project rules
     Ci,
 }
 

@@ -1,5 +1,5 @@
-//! Compares recorded responses of a real Kubernetes with those of a new `longshore serve`, and with those of a new real
-//! cluster, which proves that the recordings are reproducible.
+//! Compares recorded responses of a real Kubernetes with responses of a new `longshore serve`, and with responses of a
+//! new real cluster, which proves that the recordings are reproducible.
 //!
 //! The recordings and the program that replays them are outside the project, at `LONGSHORE_CORPUS`.
 

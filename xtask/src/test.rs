@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs all tests that need no external programs; `--real` adds those that do.
+//! `cargo xtask test`: runs all tests that need no external programs; `--real` adds the others.
 //!
 //! The plain command runs every test of the workspace and the end-to-end suite (`crates/longshore`) on the embedded
 //! cluster, and records which tests were skipped. `--real` runs the skipped tests with real programs, the suite on a
@@ -32,7 +32,7 @@ use runner::Job;
 
 #[derive(Args)]
 pub struct TestArgs {
-    /// Run what needs real programs and a real cluster, and what `cargo xtask test` has not run
+    /// Run the tests that need real programs or a real cluster, and tests that `cargo xtask test` has not run
     #[arg(long)]
     real: bool,
     /// Without --real: arguments for `cargo test`. With --real: run only tests whose names contain one of these
@@ -198,7 +198,7 @@ fn thread_count(test: &Binary) -> Result<usize> {
     Ok(if test.name == SUITE { cores * SUITE_THREADS_PER_CORE } else { cores })
 }
 
-/// Environment variables that tell tests where real programs are.
+/// Environment variables with the paths of real programs for tests.
 fn program_variables(plane: Option<&ControlPlane>, helms: &[HelmProgram]) -> Vec<(OsString, OsString)> {
     let kubectl = plane.map(|plane| ("LONGSHORE_KUBECTL", &plane.kubectl));
     let programs = kubectl.into_iter().chain(helms.iter().map(|helm| (helm.variable, &helm.path)));

@@ -33,7 +33,7 @@ const KWOK: Tool = Tool {
     source: ToolSource::ProjectModule { folder: "tools/kwok", set: &[] },
 };
 
-/// Helm versions by the environment variable that tells tests their path.
+/// Helm versions by the environment variable with their path for tests.
 const HELMS: &[(&str, Tool)] = &[
     (
         "LONGSHORE_HELM_4_3",
@@ -102,7 +102,7 @@ pub fn control_plane(project: &Project) -> Result<ControlPlane> {
     Ok(ControlPlane { devcluster, kwok, kubectl })
 }
 
-/// A helm program and the environment variable that tells tests its path.
+/// A helm program and the environment variable with its path for tests.
 pub struct HelmProgram {
     pub variable: &'static str,
     pub version: &'static str,

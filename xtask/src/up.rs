@@ -16,10 +16,10 @@ pub struct UpArgs {
     /// Build with optimisations
     #[arg(long)]
     release: bool,
-    /// With somebody on it who has three releases, and one that fails on purpose
+    /// Create a demo user with three releases, one of which fails on purpose
     #[arg(long)]
     demo: bool,
-    /// Further arguments for `longshore serve`
+    /// Additional arguments for `longshore serve`
     #[arg(last = true)]
     serve: Vec<String>,
 }

@@ -21,12 +21,12 @@ use crate::report;
 pub struct HelmArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// Helm 4, which the goals are about
+    /// Path of Helm 4, to which the goals refer
     #[arg(long)]
     helm4: Option<PathBuf>,
     #[arg(long)]
     helm3: Option<PathBuf>,
-    /// The folder with `charts/dev`
+    /// Directory with `charts/dev`
     #[arg(long)]
     corpus: PathBuf,
 }

@@ -32,7 +32,7 @@ use rows::{COLUMNS, ROWS, Sides};
 pub struct KubeArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// A program that is etcd or kube-apiserver, as its first argument says
+    /// Path of a program that runs etcd or kube-apiserver, selected by its first argument
     #[arg(long)]
     control_plane: Option<PathBuf>,
 }

@@ -24,7 +24,7 @@ pub fn config_map(name: &str) -> Bytes {
     .into()
 }
 
-/// A Deployment like those of typical charts: two containers with probes, resources, environment and volumes.
+/// A Deployment as in typical charts: two containers with probes, resources, environment and volumes.
 pub fn deployment(name: &str) -> Bytes {
     let labels = json!({"app.kubernetes.io/name": name, "app.kubernetes.io/instance": "bench"});
     let container = |name: &str, port: u16| {

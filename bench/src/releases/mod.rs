@@ -37,10 +37,10 @@ use Unit::{Count, Kilobytes, Mebibytes, Millis, Percent};
 pub struct ReleasesArgs {
     #[command(flatten)]
     run: RunArgs,
-    /// The administrator's kubeconfig of a real cluster that nobody else uses
+    /// Administrator's kubeconfig of a real cluster without other users
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Helm 4
+    /// Path of Helm 4
     #[arg(long)]
     helm: Option<PathBuf>,
 }

@@ -12,23 +12,23 @@ use crate::params::PathParams;
 use crate::requirement::Requirement;
 use crate::routes;
 
-/// One thing that can be done with an object.
+/// Action on an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ActionView {
-    /// The act, by the word that the audit trail has for it.
+    /// Action id, as in the audit log.
     id: &'static str,
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<ActionDenial>,
 }
 
-/// Why not.
+/// Why an action is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ActionDenial {
-    /// `role`: not for this caller. `state`: not now, for anybody.
+    /// `role`: the caller lacks the role. `state`: not possible in the object's current state.
     kind: &'static str,
     code: &'static str,
-    /// The roles that can.
+    /// Roles that allow the action.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     who: Vec<String>,
 }

@@ -54,7 +54,7 @@ impl AuditGuard {
 
     fn write(&self, record: &AuditRecord) {
         if let Err(error) = self.sink.write(record) {
-            tracing::error!(error = &error as &dyn std::error::Error, "the audit trail cannot be written");
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot write the audit log");
         }
     }
 }

@@ -62,7 +62,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static, const LIMIT: usize> Requ
     async fn read(request: Request) -> Result<Self, Problem> {
         // CSRF protection: an HTML form of another site can send `text/plain`, but not these types.
         if !has_content_type(request.headers(), &["application/json", "application/merge-patch+json"]) {
-            let detail = "the body has to be JSON, and Content-Type has to say so";
+            let detail = "the body must be JSON with Content-Type `application/json`";
             return Err(Problem::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
         parse_json(&read_body(request, LIMIT, PARSED_BYTES_PER_INPUT_BYTE).await?).map(Self)
@@ -103,7 +103,7 @@ impl RequestBody for ArchiveBody {
         let archives =
             ["application/gzip", "application/x-gzip", "application/octet-stream", "application/x-tar"];
         if !has_content_type(request.headers(), &archives) {
-            let detail = "the body has to be an archive, and Content-Type has to say `application/gzip`";
+            let detail = "the body must be an archive with Content-Type `application/gzip`";
             return Err(Problem::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
         }
         Ok(Self(read_body(request, ARCHIVE_LIMIT, 1).await?))
@@ -127,7 +127,7 @@ const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 /// `Content-Length` exceeds the limit is refused unread.
 pub async fn read_body(request: Request, limit: usize, weight: u64) -> Result<Bytes, Problem> {
     let too_large =
-        || Problem::new(ErrorKind::TooLarge, "too-large", format!("the body has more than {limit} bytes"));
+        || Problem::new(ErrorKind::TooLarge, "too-large", format!("the body exceeds {limit} bytes"));
     let content_length =
         request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     if content_length.is_some_and(|length: u64| length > limit as u64) {
@@ -139,7 +139,7 @@ pub async fn read_body(request: Request, limit: usize, weight: u64) -> Result<By
     let mut body = Vec::new();
     let read = async {
         while let Some(frame) = frames.next().await {
-            let frame = frame.map_err(|_| Problem::invalid("the body could not be read"))?;
+            let frame = frame.map_err(|_| Problem::invalid("cannot read the body"))?;
             if frame.len() > limit.saturating_sub(body.len()) {
                 return Err(too_large());
             }
@@ -151,7 +151,7 @@ pub async fn read_body(request: Request, limit: usize, weight: u64) -> Result<By
         Ok(())
     };
     tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(|_| {
-        Problem::with_status(StatusCode::REQUEST_TIMEOUT, "timeout", "the body did not arrive in time")
+        Problem::with_status(StatusCode::REQUEST_TIMEOUT, "timeout", "timeout while reading the body")
     })??;
     if let (Some(account), Some(reserved)) = (account, reserved) {
         account.add_body_reservation(reserved);
@@ -189,7 +189,7 @@ impl<T: JsonSchema> JsonSchema for DenyUnknown<T> {
     }
 }
 
-const UNEXPECTED_VALUE: &str = "not what is expected there";
+const UNEXPECTED_VALUE: &str = "unexpected value";
 
 /// The first field in `sent` that was ignored. Fields with an empty value are skipped, as they are not serialised again.
 fn find_unknown_field(sent: &Value, known: &Value) -> Option<String> {
@@ -233,7 +233,7 @@ pub fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         let place = if path == "." { "the body".to_owned() } else { format!("`{}`", abbreviate(&path)) };
         Problem::invalid(format!("{place}: {what}"))
     })?;
-    reader.end().map_err(|_| Problem::invalid("the body: there is something after the JSON"))?;
+    reader.end().map_err(|_| Problem::invalid("the body: unexpected data after the JSON value"))?;
     Ok(read)
 }
 
@@ -326,7 +326,7 @@ mod tests {
         let rows = [
             (json, r#"{"secret": "hunter2"}"#, 200, ""),
             (json, r#"{"secret": "hunter2222"}"#, 400, "`secret`: more than 8 characters"),
-            (json, r#"{"secret": 12345678}"#, 400, "`secret`: not what is expected there"),
+            (json, r#"{"secret": 12345678}"#, 400, "`secret`: unexpected value"),
             (
                 json,
                 r#"{"secret": "x", "role": "admin"}"#,
@@ -335,13 +335,13 @@ mod tests {
             ),
             (json, r#"{"secret": "x", "secret": "y"}"#, 400, "the body: duplicate field `secret`"),
             (json, r"{}", 400, "the body: missing field `secret`"),
-            (json, r#"{"secret": "x"} {"#, 400, "the body: there is something after the JSON"),
+            (json, r#"{"secret": "x"} {"#, 400, "the body: unexpected data after the JSON value"),
             (json, r#"{"secret": "hunt"#, 400, "`secret`: not JSON at line 1, column 16"),
             (
                 "text/plain",
                 r#"{"secret": "x"}"#,
                 415,
-                "the body has to be JSON, and Content-Type has to say so",
+                "the body must be JSON with Content-Type `application/json`",
             ),
         ];
         for (kind, body, status, expected) in rows {

@@ -30,15 +30,15 @@ const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 const DEPRECATION: HeaderName = HeaderName::from_static("deprecation");
 const DEPRECATED_SINCE: HeaderValue = HeaderValue::from_static("@1794787200");
 
-/// A refusal, as the OpenYurt console reads it.
+/// Error response in the format of the OpenYurt console.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ConsoleRefusal")]
 pub struct OpenYurtError {
-    /// What went wrong, for people.
+    /// Human-readable error message.
     msg: String,
-    /// Always false: it was not done.
+    /// Always false.
     status: bool,
-    /// What went wrong, for programs.
+    /// Stable machine-readable error code.
     code: String,
 }
 

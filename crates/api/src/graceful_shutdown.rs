@@ -43,7 +43,7 @@ where
 }
 
 fn unavailable() -> Response<Body> {
-    let mut response = Response::new(Body::from("the server is stopping; ask again\n"));
+    let mut response = Response::new(Body::from("the server is stopping; retry\n"));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response.headers_mut().insert(RETRY_AFTER, axum::http::HeaderValue::from_static("1"));
     response

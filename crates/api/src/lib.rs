@@ -77,7 +77,7 @@ pub struct Api {
 
 /// HTTP settings from the configuration.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct HttpSettings {
     /// A proxy in front of this server terminates TLS. Its forwarding headers are trusted.
     pub trusted_proxy: bool,

@@ -35,11 +35,11 @@ impl Metrics {
     /// Creates the registry. `add` registers the metrics of other components.
     pub fn new(version: &'static str, register: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::with_prefix("longshore");
-        registry.register("build", "The running version", Info::new(vec![("version", version)]));
+        registry.register("build", "Version of the server", Info::new(vec![("version", version)]));
         let requests = Family::<RequestLabels, Counter>::default();
-        registry.register("http_requests", "Requests answered, by method and status", requests.clone());
+        registry.register("http_requests", "HTTP responses by method and status", requests.clone());
         let duration = Histogram::new(exponential_buckets(0.000_5, 4.0, 9));
-        registry.register("http_request_duration_seconds", "Time from request to answer", duration.clone());
+        registry.register("http_request_duration_seconds", "Time from request to response", duration.clone());
         register(&mut registry);
         Self { registry: Arc::new(registry), requests, duration }
     }

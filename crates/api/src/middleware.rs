@@ -105,23 +105,23 @@ async fn set_default_headers(request: Request, next: Next) -> Response<Body> {
 }
 
 /// Converts a panic to a 500 response. Other requests are unaffected. The panic message goes to the log only.
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
+#[expect(clippy::needless_pass_by_value, reason = "required by the layer")]
 fn panic_response(panic: Box<dyn Any + Send + 'static>) -> Response<Body> {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = text.unwrap_or("unknown"), "a request panicked");
-    let detail = "an internal error; the log has more under this request's id";
+    let detail = "internal error; see the server log for this request id";
     Problem::new(ErrorKind::Internal, "internal", detail).into_response()
 }
 
 /// 404 for paths without a route.
 pub async fn not_found(request: Request) -> Problem {
     let path = truncate_chars(request.uri().path(), 128);
-    Problem::new(ErrorKind::NotFound, "no-route", format!("there is nothing at {path}"))
+    Problem::new(ErrorKind::NotFound, "no-route", format!("path {path} not found"))
 }
 
 /// 405 for a path that exists under other methods.
 pub async fn method_not_allowed(request: Request) -> Problem {
-    let detail = format!("{} cannot be done here", request.method());
+    let detail = format!("method {} not allowed", request.method());
     Problem::with_status(StatusCode::METHOD_NOT_ALLOWED, "method", detail)
 }
 

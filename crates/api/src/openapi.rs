@@ -49,10 +49,10 @@ pub fn build_document(table: &[Route]) -> Value {
         "components": {
             "schemas": schemas,
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "An API token, or a token of Kubernetes for the audience `longshore`"},
+                "token": {"type": "http", "scheme": "bearer", "description": "API token, or Kubernetes token for the audience `longshore`"},
                 "authToken": {"type": "apiKey", "in": "header", "name": "X-Auth-Token", "description": "As `token`, for clients of the OpenYurt console"},
                 "tokenParameter": {"type": "apiKey", "in": "query", "name": "token", "description": "As `token`, for old clients of the OpenYurt console; can be switched off"},
-                "session": {"type": "apiKey", "in": "cookie", "name": "longshore_session", "description": "With the header X-CSRF-Token where something is changed"},
+                "session": {"type": "apiKey", "in": "cookie", "name": "longshore_session", "description": "Session cookie; mutating requests also require the header X-CSRF-Token"},
             },
         },
     })
@@ -101,7 +101,7 @@ fn operation(
         "responses": {
             route.response.status.as_str(): {"description": route.summary, "content": content},
             "default": {
-                "description": "Why it was not done",
+                "description": "Error response",
                 "content": refusals.for_flavour(route.flavour),
             },
         },
@@ -109,9 +109,9 @@ fn operation(
     let in_path = path_param_names(route.path)
         .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
     let in_query = route.query.unwrap_or_default().iter().map(|name| query::describe_param(name));
-    let key = json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}, "description": "What is sent again with the same key is done once"});
+    let key = json!({"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 255}, "description": "Key that makes retries idempotent: requests with the same key take effect once"});
     let once = route.accepts_idempotency_key.then_some(key);
-    let version = json!({"name": "If-Match", "in": "header", "schema": {"type": "string"}, "description": "The version that is to be changed, as `ETag` has it"});
+    let version = json!({"name": "If-Match", "in": "header", "schema": {"type": "string"}, "description": "Expected version of the object, as returned in `ETag`; the request fails if it has changed"});
     let in_header = route.accepts_if_match.then_some(version);
     let parameters: Vec<Value> = in_path.chain(in_query).chain(in_header).chain(once).collect();
     if !parameters.is_empty() {
@@ -140,22 +140,24 @@ pub fn path_param_names(path: &str) -> impl Iterator<Item = &str> {
 /// Describes an authorisation requirement in words.
 fn describe_requirement(needs: Requirement) -> String {
     match needs {
-        Requirement::Public => "For everybody.".to_owned(),
-        Requirement::OptionalUser => "For everybody; some may do more.".to_owned(),
+        Requirement::Public => "No authentication required.".to_owned(),
+        Requirement::OptionalUser => "Authentication is optional and permits more.".to_owned(),
         Requirement::LocalOr(what) => {
-            format!("From the server's own machine, or with {what} on the platform.")
+            format!("Requires a client on the server's machine, or the platform capability {what}.")
         }
-        Requirement::Authenticated => "For whoever is signed in.".to_owned(),
-        Requirement::UnrestrictedUser => {
-            "For persons, by a sign-in or a token that is good for everything.".to_owned()
-        }
-        Requirement::SelfOr(what) => format!("For the person concerned, and with {what}."),
-        Requirement::Platform(what) => format!("With {what} on the platform."),
-        Requirement::Workspace(what) => format!("With {what} in the workspace."),
+        Requirement::Authenticated => "Requires authentication.".to_owned(),
+        Requirement::UnrestrictedUser => "Requires a user session or an unscoped API token.".to_owned(),
+        Requirement::SelfOr(what) => format!("Requires the user concerned, or the capability {what}."),
+        Requirement::Platform(what) => format!("Requires the platform capability {what}."),
+        Requirement::Workspace(what) => format!("Requires the capability {what} in the workspace."),
         Requirement::Repo(what) => {
-            format!("With {what} in the workspace whose it is; on the platform if it is everybody's.")
+            format!(
+                "Requires the capability {what} in the owning workspace; for public repositories, on the platform."
+            )
         }
-        Requirement::Release(what) => format!("With {what} in the workspace whose namespace it is."),
+        Requirement::Release(what) => {
+            format!("Requires the capability {what} in the workspace that owns the namespace.")
+        }
     }
 }
 

@@ -91,13 +91,12 @@ fn is_known_host(settings: &HttpSettings, host: &str) -> bool {
 }
 
 fn unknown_host() -> Problem {
-    let detail =
-        "the server is not known by this name: use its IP address, or add the name to [server] hosts";
+    let detail = "unknown host name: use the server's IP address, or add the name to [server] hosts";
     Problem::new(ErrorKind::Forbidden, "host", detail)
 }
 
 fn cross_site_refused() -> Problem {
-    Problem::new(ErrorKind::Forbidden, "cross-site", "requests of other sites' pages are refused")
+    Problem::new(ErrorKind::Forbidden, "cross-site", "cross-site requests are refused")
 }
 
 #[cfg(test)]

@@ -31,16 +31,16 @@ pub struct Problem {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub struct ProblemView {
-    /// Always `about:blank`: the status says what sort of problem it is.
+    /// Always `about:blank`: the status determines the problem type.
     r#type: &'static str,
     title: &'static str,
     status: u16,
-    /// What went wrong, for people.
+    /// Human-readable error message.
     detail: String,
-    /// What sort of failure it was: `Invalid`, `Unauthenticated`, `Forbidden`, `NotFound`, `Conflict`, `Precondition`,
+    /// Class of the error: `Invalid`, `Unauthenticated`, `Forbidden`, `NotFound`, `Conflict`, `Precondition`,
     /// `TooLarge`, `Exhausted`, `Timeout`, `Unavailable`, `Unsupported` or `Internal`.
     kind: String,
-    /// What went wrong, for programs.
+    /// Stable machine-readable error code.
     code: &'static str,
 }
 
@@ -66,7 +66,7 @@ impl Problem {
 
     /// A token was sent as a query parameter while that is disabled.
     pub fn token_param_disabled() -> Self {
-        let detail = "tokens are not taken as parameters here: send `Authorization: Bearer`";
+        let detail = "tokens in query parameters are disabled: send `Authorization: Bearer`";
         Self::new(ErrorKind::Unauthenticated, "token-parameter", detail)
     }
 
@@ -88,7 +88,7 @@ impl Problem {
     /// For a request that was carried out, but whose response exceeds the limits.
     pub fn after_side_effects(self) -> Self {
         Self {
-            detail: format!("{}; what was asked for has been done, its answer was too large", self.detail),
+            detail: format!("{}; the request was carried out, but its response is too large", self.detail),
             ..self
         }
     }
@@ -158,7 +158,7 @@ impl From<releases::service::Error> for Problem {
         use releases::service::Error::*;
         let kind = error.kind();
         if matches!(kind, ErrorKind::Unavailable | ErrorKind::Internal) {
-            tracing::error!(error = &error as &dyn std::error::Error, "a release could not be seen to");
+            tracing::error!(error = &error as &dyn std::error::Error, "release request failed");
         }
         let code = match &error {
             Unauthorized(refusal) => return refusal.clone().into(),

@@ -145,7 +145,7 @@ impl<B> ApiRequest<B> {
             length.ok_or_else(|| {
                 let most = most.as_secs() / 60;
                 Problem::invalid(format!(
-                    "`{name}` in the query is a length of time such as `90s`, of at most {most} minutes"
+                    "query parameter `{name}` must be a duration such as `90s`, of at most {most} minutes"
                 ))
             })
         };
@@ -155,7 +155,7 @@ impl<B> ApiRequest<B> {
     /// A number in the query.
     pub fn number_param<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
         let read = |text: &str| {
-            text.parse().map_err(|_| Problem::invalid(format!("`{name}` in the query is a number")))
+            text.parse().map_err(|_| Problem::invalid(format!("query parameter `{name}` must be a number")))
         };
         self.query_param(name).map(read).transpose()
     }
@@ -174,7 +174,7 @@ impl<B> ApiRequest<B> {
         match self.query.get(name).map(String::as_str) {
             None | Some("false") => Ok(false),
             Some("" | "true") => Ok(true),
-            Some(_) => Err(Problem::invalid(format!("`{name}` in the query is true or false"))),
+            Some(_) => Err(Problem::invalid(format!("query parameter `{name}` must be true or false"))),
         }
     }
 }
@@ -182,13 +182,13 @@ impl<B> ApiRequest<B> {
 /// The query as a map. The last value of a repeated parameter wins.
 pub fn parse_query(parts: &Parts) -> Result<BTreeMap<String, String>, Problem> {
     let read = axum::extract::Query::<BTreeMap<String, String>>::try_from_uri(&parts.uri);
-    read.map(|query| query.0).map_err(|_| Problem::invalid("the query cannot be read"))
+    read.map(|query| query.0).map_err(|_| Problem::invalid("malformed query string"))
 }
 
 /// Refuses query parameters that are not in `known`.
 pub fn reject_unknown_params(parts: &Parts, known: &[&str]) -> Result<(), Problem> {
     match parse_query(parts)?.keys().find(|name| !known.contains(&name.as_str())) {
-        Some(name) => Err(Problem::invalid(format!("the query takes no `{}` here", abbreviate(name)))),
+        Some(name) => Err(Problem::invalid(format!("unknown query parameter `{}`", abbreviate(name)))),
         None => Ok(()),
     }
 }
@@ -205,7 +205,7 @@ fn if_match(parts: &Parts) -> Result<Option<String>, Problem> {
         Some(version) if !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
             Ok(Some(version.to_owned()))
         }
-        _ => Err(Problem::invalid("`If-Match` takes one version in quotes, as `ETag` has it")),
+        _ => Err(Problem::invalid("`If-Match` must be one version in quotes, as returned in `ETag`")),
     }
 }
 
@@ -214,13 +214,12 @@ fn idempotency_key(parts: &Parts) -> Result<Option<String>, Problem> {
     let Some(value) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match value.to_str() {
         Ok(text) if !text.trim().is_empty() && text.len() <= 255 => Ok(Some(text.trim().to_owned())),
-        _ => Err(Problem::invalid("`Idempotency-Key` takes a text of up to 255 characters")),
+        _ => Err(Problem::invalid("`Idempotency-Key` must have at most 255 characters")),
     }
 }
 
 /// The path parameters, as the route guard reads them.
 pub async fn path_params(parts: &mut Parts) -> Result<PathParams, Problem> {
     let raw = RawPathParams::from_request_parts(parts, &()).await;
-    raw.map(|raw| PathParams::from_raw(&raw))
-        .map_err(|_| Problem::invalid("the path is not well-formed UTF-8"))
+    raw.map(|raw| PathParams::from_raw(&raw)).map_err(|_| Problem::invalid("the path is not valid UTF-8"))
 }

@@ -58,7 +58,7 @@ impl<T> JsonResponse<T> {
         if let Ok(value) = HeaderValue::from_str(text) {
             self.headers.push((name, value));
         } else {
-            tracing::error!(header = %name, "a header could not be written");
+            tracing::error!(header = %name, "cannot encode response header");
         }
         self
     }
@@ -98,11 +98,8 @@ impl<T: Serialize + JsonSchema + Send + 'static> ApiResponse for JsonResponse<T>
         let body = match serde_json::to_vec(&self.body) {
             Ok(body) => body,
             Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "an answer cannot be written as JSON"
-                );
-                return Problem::new(ErrorKind::Internal, "internal", "the answer could not be written")
+                tracing::error!(error = &error as &dyn std::error::Error, "cannot encode response as JSON");
+                return Problem::new(ErrorKind::Internal, "internal", "cannot encode the response")
                     .into_response();
             }
         };
@@ -211,7 +208,7 @@ pub struct ListResponse<T> {
     pub items: Vec<T>,
     /// When this was true.
     pub at: String,
-    /// For how many seconds the cluster has not been heard of; absent while it is.
+    /// Age of the data in seconds while the cluster cannot be reached; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<u64>,
 }

@@ -103,7 +103,7 @@ pub async fn guard(State(door): State<Arc<RouteGuard>>, request: Request, next: 
         })
     };
     let answer = tokio::time::timeout(door.timeout, answer).await.unwrap_or_else(|_| {
-        let detail = "it took too long; what was asked for may still have been done";
+        let detail = "timeout; the request may still have taken effect";
         Err(Problem::new(ErrorKind::Timeout, "timeout", detail))
     });
     let mut response = door.flavour.rewrite_error(answer.unwrap_or_else(IntoResponse::into_response));
@@ -183,11 +183,11 @@ impl RouteGuard {
     fn reject_unsupported(&self, parts: &Parts) -> Result<(), Problem> {
         if !self.accepts_if_match && !parts.method.is_safe() && parts.headers.contains_key(IF_MATCH) {
             return Err(Problem::invalid(
-                "`If-Match` is not taken here: what is changed has no version of its own",
+                "`If-Match` is not supported for this request: the object has no version",
             ));
         }
         if !self.accepts_idempotency_key && parts.headers.contains_key(IDEMPOTENCY_KEY) {
-            return Err(Problem::invalid("`Idempotency-Key` is not taken here"));
+            return Err(Problem::invalid("`Idempotency-Key` is not supported for this request"));
         }
         self.query.map_or(Ok(()), |known| reject_unknown_params(parts, known))
     }
@@ -212,7 +212,7 @@ fn has_param(parts: &Parts, word: &str) -> bool {
 fn reject_impersonation_headers(headers: &HeaderMap) -> Result<(), Problem> {
     let smuggled = headers.keys().any(|name| name.as_str().starts_with("impersonate-"));
     if smuggled {
-        let detail = "`Impersonate-*` headers are not taken here";
+        let detail = "`Impersonate-*` headers are refused";
         return Err(Problem::new(ErrorKind::Invalid, "impersonation", detail));
     }
     Ok(())

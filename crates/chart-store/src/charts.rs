@@ -216,7 +216,7 @@ impl ChartStore {
             RepoEndpoint::Inline(_, index) => Ok(index),
             RepoEndpoint::Registry { .. } => Err(ChartError::BadRepo {
                 repo: repo.to_owned(),
-                why: "a registry does not say which charts it has".to_owned(),
+                why: "registries do not list their charts".to_owned(),
             }),
         }
     }
@@ -438,11 +438,11 @@ async fn resolve_endpoint(
     if spec.data.is_empty() {
         return Ok(RepoEndpoint::Remote(repository));
     }
-    let text = STANDARD.decode(spec.data.trim()).map_err(|_| "its `data` is no base64".to_owned())?;
+    let text = STANDARD.decode(spec.data.trim()).map_err(|_| "its `data` is not valid base64".to_owned())?;
     let reservation = work
         .reserve(text.len() as u64)
-        .map_err(|rejected| format!("its `data` cannot be read now: {rejected}"))?;
+        .map_err(|rejected| format!("cannot parse its `data` now: {rejected}"))?;
     let index = repository::parse_index(Bytes::from(text), Profile::Helm4, work, Arc::new(reservation)).await;
-    let index = index.map_err(|why: IndexFetchError| format!("its `data` is no index: {why}"))?;
+    let index = index.map_err(|why: IndexFetchError| format!("its `data` is not a valid index: {why}"))?;
     Ok(RepoEndpoint::Inline(repository, Arc::new(index)))
 }

@@ -22,7 +22,7 @@ pub mod keys {
 
 /// Why a Secret is refused. The message reveals neither its content nor whether a Secret of that name exists.
 const SECRET_NOT_USABLE: &str =
-    "the Secret that credentialRef names is not there, or is not for repositories of this workspace";
+    "the Secret in credentialRef does not exist or is not for repositories of this workspace";
 
 /// The credentials of a repository. `secret` is the object that `credentialRef` names, if it exists.
 pub fn resolve_access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access, String> {
@@ -35,7 +35,7 @@ pub fn resolve_access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access
     let credential = |key: &str, inline: &str| -> Result<Option<String>, String> {
         let data = secret.and_then(|secret| secret.data.as_ref()?.get(key));
         let text =
-            data.map(|data| String::from_utf8(data.0.clone()).map_err(|_| format!("`{key}` is no text")));
+            data.map(|data| String::from_utf8(data.0.clone()).map_err(|_| format!("`{key}` is not UTF-8")));
         Ok(text.transpose()?.or_else(|| Some(inline.to_owned())).filter(|text| !text.is_empty()))
     };
     let username = credential(keys::USERNAME, &spec.credential.username)?;
@@ -56,9 +56,9 @@ pub fn resolve_access(repo: &HelmRepo, secret: Option<&Secret>) -> Result<Access
         }
         (None, None) => None,
         (Some(_), None) => {
-            return Err(format!("there is a certificate, and no `{}` in the Secret", keys::KEY));
+            return Err(format!("a client certificate requires `{}` in the Secret", keys::KEY));
         }
-        (None, Some(_)) => return Err("there is a key, and no certificate".to_owned()),
+        (None, Some(_)) => return Err("a client key requires a certificate".to_owned()),
     };
     let authorities = credential(keys::CA, &spec.credential.ca_file)?;
     let blindly = spec.credential.insecure_skip_tls_verify;
@@ -144,7 +144,7 @@ mod tests {
         let half = json!({"credential": {"certFile": "-----BEGIN CERTIFICATE-----"}});
         assert_eq!(
             resolve_access(&repo(&half), None),
-            Err("there is a certificate, and no `tls.key` in the Secret".to_owned())
+            Err("a client certificate requires `tls.key` in the Secret".to_owned())
         );
     }
 }

@@ -17,7 +17,7 @@ const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 pub struct Digest([u8; 32]);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no digest: those are `sha256:` and 64 digits of 0-9 and a-f")]
+#[error("`{0}` is not a digest: it must be `sha256:` and 64 lower-case hexadecimal digits")]
 pub struct ParseDigestError(String);
 
 impl Digest {

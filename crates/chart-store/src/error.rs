@@ -17,26 +17,26 @@ use crate::repository::IndexFetchError;
 pub enum ChartError {
     #[error(transparent)]
     Fetch(Box<outbound::FetchError>),
-    #[error("the index of the repository `{repo}` cannot be used: {source}")]
+    #[error("cannot use the index of repository `{repo}`: {source}")]
     Index { repo: String, source: Box<IndexFetchError> },
-    #[error("the repository `{repo}` has no chart `{chart}`")]
+    #[error("repository `{repo}` has no chart `{chart}`")]
     NoChart { repo: String, chart: String },
-    #[error("the repository `{repo}` has no version of `{chart}` that `{version}` allows")]
+    #[error("repository `{repo}` has no version of `{chart}` that matches `{version}`")]
     NoVersion { repo: String, chart: String, version: String },
-    #[error("`{version}` is neither a version nor a range of versions: {why}")]
+    #[error("`{version}` is not a version or version range: {why}")]
     InvalidRange { version: String, why: String },
-    #[error("the repository `{repo}` does not say where `{chart}` {version} is")]
+    #[error("repository `{repo}` has no URL for `{chart}` {version}")]
     NoUrl { repo: String, chart: String, version: String },
-    #[error("{what} has the digest {found}, and not {expected}")]
+    #[error("{what} has digest {found}, expected {expected}")]
     DigestMismatch { what: String, expected: Digest, found: Digest },
-    #[error("{what} is said to have the digest `{said}`, which is none")]
+    #[error("{what} has an invalid digest `{said}`")]
     BadDigest { what: String, said: String },
-    #[error("{what} has the chart `{found}` in it, and not `{expected}`")]
+    #[error("{what} contains chart `{found}`, expected `{expected}`")]
     ChartNameMismatch { what: String, expected: String, found: String },
-    #[error("the archive is no chart: {0}")]
+    #[error("the archive is not a chart: {0}")]
     Load(LoadError),
     #[error(
-        "the chart has files of more than {unpacked} bytes, templates of more than {templates}, or values and metadata of more than {parsed}"
+        "the chart exceeds a limit: {unpacked} bytes of files, {templates} bytes of templates, or {parsed} bytes of values and metadata"
     )]
     UnpackedTooLarge { unpacked: usize, parsed: usize, templates: usize },
     /// The work budget of the workspace or of the server is exhausted for now.
@@ -46,21 +46,21 @@ pub enum ChartError {
     Reference(#[from] ParseReferenceError),
     #[error(transparent)]
     Registry(Box<RegistryError>),
-    #[error("there is no repository `{0}`")]
+    #[error("repository `{0}` not found")]
     NoRepo(String),
-    #[error("the repository `{0}` is suspended")]
+    #[error("repository `{0}` is suspended")]
     Suspended(String),
-    #[error("the repository `{repo}` cannot be used: {why}")]
+    #[error("cannot use repository `{repo}`: {why}")]
     BadRepo { repo: String, why: String },
-    #[error("there is no package `{0}`")]
+    #[error("package `{0}` not found")]
     NoPackage(String),
-    #[error("some bytes of the package `{0}` are missing")]
+    #[error("package `{0}` is incomplete: upload the chart again")]
     Incomplete(String),
-    #[error("the bytes of the package `{0}` are not those that it was made of")]
+    #[error("package `{0}` is damaged: its digest does not match")]
     Corrupt(String),
-    #[error("the package `{0}` has other bytes")]
+    #[error("package `{0}` already exists with other contents")]
     PackageConflict(String),
-    #[error("the archive has {size} bytes, and {limit} are the most")]
+    #[error("the archive has {size} bytes, more than the limit of {limit}")]
     TooLarge { size: usize, limit: usize },
     #[error(
         "the package quota of {owner} is {limit} bytes ([store] quota): {used} are used and {wanted} more are needed; \
@@ -68,12 +68,12 @@ pub enum ChartError {
     )]
     OverQuota { owner: String, wanted: u64, used: u64, limit: u64 },
     #[error(
-        "the package store is full: all packages have {limit} bytes together ([store] capacity) and {wanted} more are needed"
+        "the package store is full: its capacity is {limit} bytes ([store] capacity) and {wanted} more are needed"
     )]
     StoreFull { wanted: u64, limit: u64 },
-    #[error("cannot look for the repository `{repo}`: {}", tenant_message(source))]
+    #[error("cannot read repository `{repo}`: {}", tenant_message(source))]
     Lookup { repo: String, source: Arc<kube::Error> },
-    #[error("the package could not be stored or read: {}", tenant_message(.0))]
+    #[error("cannot read or write the package: {}", tenant_message(.0))]
     Cluster(#[source] Box<kube::Error>),
 }
 

@@ -49,7 +49,7 @@ pub enum IndexFetchError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Parse(#[from] IndexError),
-    #[error("it has more than {MAX_VERSIONS} versions of charts and dependencies")]
+    #[error("it has more than {MAX_VERSIONS} chart versions and dependencies")]
     TooManyVersions,
     #[error("{0}; try again later")]
     Work(#[from] WorkError),
@@ -118,7 +118,7 @@ impl ChartRepository {
         let digest = match &*entry.digest {
             "" => None,
             said => Some(said.parse().map_err(|_| ChartError::BadDigest {
-                what: format!("`{chart}` {version} of the repository `{}`", self.name),
+                what: format!("`{chart}` {version} of repository `{}`", self.name),
                 said: domain::ids::truncate_for_error(said),
             })?),
         };

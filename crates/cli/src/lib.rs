@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-/// One platform for the whole life of an application.
+/// Multi-tenant platform for Kubernetes: workspaces, Helm releases and nodes.
 #[derive(Debug, Parser)]
 #[command(name = "longshore", version, propagate_version = true)]
 pub struct Cli {
@@ -24,18 +24,18 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the platform, on its own embedded cluster or on a real one
+    /// Run the platform server, on the embedded cluster or on an existing one
     Serve(ServeArgs),
     /// Print the effective configuration
     Config(ServeArgs),
-    /// Print a kubeconfig: an administrator's for the embedded cluster, or your own
+    /// Print a kubeconfig: the administrator's for the embedded cluster, or your own
     Kubeconfig(KubeconfigArgs),
-    /// Print what a cluster administrator applies before the platform can run on a cluster
+    /// Print the manifests that a cluster needs before the platform can run on it
     Manifests,
-    /// For whoever holds the cluster itself
+    /// Recovery commands that need direct access to the cluster
     #[command(subcommand)]
     Admin(AdminCommand),
-    /// Join a cluster as a machine, and leave it
+    /// Join this machine to a cluster, or remove it
     #[command(subcommand)]
     Node(node::Command),
     #[command(flatten)]
@@ -46,9 +46,9 @@ pub enum Command {
     Helm(helm::Command),
     /// Print the version
     Version,
-    /// Print a completion script
+    /// Print a shell completion script
     Completion {
-        /// The shell to complete for
+        /// Shell of the script
         shell: Shell,
     },
 }
@@ -56,52 +56,52 @@ pub enum Command {
 /// Flags override the environment, the environment overrides the file.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// TOML file with the configuration
+    /// Configuration file in TOML format
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
+    /// Data directory of the embedded cluster [default: `longshore` in the user's data directory]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Address of the platform; port 0 picks a free one [default: 127.0.0.1:8080]
+    /// Address to serve the platform on; port 0 selects a free port [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
-    /// Address of the embedded Kubernetes API [default: 127.0.0.1:6443]
+    /// Address to serve the embedded Kubernetes API on [default: 127.0.0.1:6443]
     #[arg(long, value_name = "ADDRESS")]
     pub kube_listen: Option<String>,
-    /// Run on the cluster that this kubeconfig names
+    /// Kubeconfig of an existing cluster, used instead of the embedded one
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Which of the kubeconfig's contexts
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     pub context: Option<String>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum AdminCommand {
-    /// Give an account a new password and print it; its sessions end, and it is no longer disabled
+    /// Set and print a new password for an account, end its sessions and enable it if it is disabled
     ResetPassword(ResetPasswordArgs),
 }
 
-/// Needs the data folder of the embedded cluster, or a kubeconfig with an administrator's rights.
+/// Requires the data directory of the embedded cluster, or a kubeconfig with cluster administrator permissions.
 #[derive(Clone, Debug, Args)]
 pub struct ResetPasswordArgs {
-    /// The account: its e-mail address, phone number, name or id
+    /// E-mail address, phone number, name or id of the account
     #[arg(default_value = "admin")]
     pub account: String,
-    /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
+    /// Data directory of the embedded cluster [default: `longshore` in the user's data directory]
     #[arg(long, value_name = "DIR", conflicts_with = "kubeconfig")]
     pub data: Option<PathBuf>,
-    /// The cluster that this kubeconfig names
+    /// Kubeconfig of an existing cluster
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Which of the kubeconfig's contexts
+    /// Context of the kubeconfig [default: its current context]
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     pub context: Option<String>,
 }
 
 #[derive(Clone, Debug, Args)]
 pub struct KubeconfigArgs {
-    /// Data folder of the embedded cluster [default: `longshore` in the user's data folder]
+    /// Data directory of the embedded cluster [default: `longshore` in the user's data directory]
     #[arg(long, value_name = "DIR", conflicts_with = "user")]
     pub data: Option<PathBuf>,
     #[command(flatten)]

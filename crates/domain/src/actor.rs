@@ -60,14 +60,14 @@ pub enum AccessScope<'a> {
 pub enum AuthorizationError {
     #[error("your roles do not include {0}")]
     MissingCapability(Capability),
-    #[error("this token is not good for {0}")]
+    #[error("the token's scopes do not include {0}")]
     TokenScope(Capability),
     /// A workspace that the caller may not see is reported as not found.
-    #[error("there is no workspace `{0}`")]
+    #[error("workspace `{0}` not found")]
     WorkspaceNotFound(WorkspaceName),
-    #[error("this needs a sign-in of the person, or a token that is good for everything")]
+    #[error("this requires a user session or an unscoped API token")]
     UnrestrictedUserRequired,
-    #[error("only an administrator of the platform can use asAdministrator")]
+    #[error("only platform administrators can use asAdministrator")]
     AdministratorRequired,
     /// The account has no role in the workspace, whatever its other roles are.
     #[error("the account has no role in workspace `{0}`")]

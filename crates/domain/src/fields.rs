@@ -8,11 +8,11 @@ use crate::ids::truncate_for_error;
 pub enum FieldError {
     #[error("`{0}` is not an e-mail address")]
     Email(String),
-    #[error("`{0}` is not a phone number: 5 to 15 digits")]
+    #[error("`{0}` is not a phone number of 5 to 15 digits")]
     Phone(String),
-    #[error("an organization has 1 to 128 printable characters")]
+    #[error("an organization must have 1 to 128 printable characters")]
     Organization,
-    #[error("a password has 10 to 256 characters")]
+    #[error("a password must have 10 to 256 characters")]
     Password,
 }
 

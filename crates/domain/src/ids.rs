@@ -13,15 +13,15 @@ const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    #[error("`{0}` is not the id of a user: those are `u` and ten of the characters a-z and 2-7")]
+    #[error("`{0}` is not a user id: it must be `u` and ten of the characters a-z and 2-7")]
     User(String),
-    #[error("`{0}` is not the id of a token: those are ten of the characters a-z and 2-7")]
+    #[error("`{0}` is not a token id: it must be ten of the characters a-z and 2-7")]
     Token(String),
     #[error(
-        "`{0}` cannot be the name of a workspace: up to 40 small letters, digits and inner dashes, a letter first"
+        "`{0}` is not a valid workspace name: at most 40 lower-case letters, digits and inner dashes, starting with a letter"
     )]
     Workspace(String),
-    #[error("the name `{0}` is kept for the system")]
+    #[error("the name `{0}` is reserved for the system")]
     Reserved(String),
 }
 

@@ -52,24 +52,24 @@ pub type StateRow = (ReleaseState, &'static str, LegacyState, RealtimeStatus);
 
 #[rustfmt::skip]
 pub const STATE_TABLE: &[StateRow] = &[
-    (Pending,     "accepted, not yet handed to its cluster",                      Fixed(Creating),    RealtimeStatus::NotInstalled),
-    (Dispatching, "being handed to its cluster",                                  Fixed(Creating),    RealtimeStatus::Installing),
-    (Creating,    "the first installation runs",                                  Fixed(Creating),    RealtimeStatus::Installing),
-    (Created,     "installed, not everything is ready yet",                       Fixed(Created), RealtimeStatus::Starting),
-    (Upgrading,   "a change runs",                                                Fixed(Upgrading),   RealtimeStatus::Restarting),
-    (Rollbacking, "the way back to an earlier version runs",                      Fixed(Rollbacking), RealtimeStatus::Restarting),
-    (Upgraded,    "changed, not everything is ready yet",                         Fixed(Upgraded), RealtimeStatus::Starting),
+    (Pending,     "accepted, not yet dispatched to the cluster",                      Fixed(Creating),    RealtimeStatus::NotInstalled),
+    (Dispatching, "being dispatched to the cluster",                                  Fixed(Creating),    RealtimeStatus::Installing),
+    (Creating,    "installation in progress",                                  Fixed(Creating),    RealtimeStatus::Installing),
+    (Created,     "installed, not all objects are ready yet",                       Fixed(Created), RealtimeStatus::Starting),
+    (Upgrading,   "upgrade in progress",                                                Fixed(Upgrading),   RealtimeStatus::Restarting),
+    (Rollbacking, "rollback in progress",                      Fixed(Rollbacking), RealtimeStatus::Restarting),
+    (Upgraded,    "upgraded, not all objects are ready yet",                         Fixed(Upgraded), RealtimeStatus::Starting),
     (Active,      "deployed and ready",                                           Fixed(Active), RealtimeStatus::Running),
     (Degraded,    "deployed, not ready in time or no longer ready",               LastOperation, RealtimeStatus::Failed),
-    (Failed,      "the last operation failed; Stalled says whether it is tried again", Fixed(Failed), RealtimeStatus::Failed),
-    (Suspended,   "nobody looks after it, by request",                            PreviousState, RealtimeStatus::Unknown),
-    (Paused,      "deployed, its workloads at zero by request",                   Fixed(Active),      RealtimeStatus::Stopped),
-    (Deleting,    "being uninstalled; a condition says what is in the way",       Fixed(Deleting),    RealtimeStatus::Stopping),
-    (Unknown,     "its cluster does not answer",                                  PreviousState, RealtimeStatus::Unknown),
+    (Failed,      "the last operation failed; see condition Stalled for retries", Fixed(Failed), RealtimeStatus::Failed),
+    (Suspended,   "reconciliation is suspended",                            PreviousState, RealtimeStatus::Unknown),
+    (Paused,      "deployed, workloads scaled to zero by request",                   Fixed(Active),      RealtimeStatus::Stopped),
+    (Deleting,    "being uninstalled; see condition UninstallBlocked for obstacles",       Fixed(Deleting),    RealtimeStatus::Stopping),
+    (Unknown,     "the cluster does not answer",                                  PreviousState, RealtimeStatus::Unknown),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a release has no state `{}`", crate::ids::truncate_for_error(.0))]
+#[error("unknown release state `{}`", crate::ids::truncate_for_error(.0))]
 pub struct UnknownState(pub String);
 
 impl ReleaseState {

@@ -15,7 +15,7 @@ use Area::*;
 use Capability::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no role `{}`", crate::ids::truncate_for_error(.0))]
+#[error("unknown role `{}`", crate::ids::truncate_for_error(.0))]
 pub struct UnknownRole(pub String);
 
 macro_rules! words {

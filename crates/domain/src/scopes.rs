@@ -11,7 +11,7 @@ use crate::roles::{Area, Capability};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no scope `{0}`: all, read, tenancy, releases, store, hosts, nodes, platform, workspace:<name>"
+    "unknown scope `{0}`: must be all, read, tenancy, releases, store, hosts, nodes, platform or workspace:<name>"
 )]
 pub struct UnknownScope(String);
 

@@ -12,20 +12,20 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// The object does not exist, or the caller may not see it.
-    #[error("there is no {kind} `{name}`")]
+    #[error("{kind} `{name}` not found")]
     NotFound { kind: &'static str, name: String },
     #[error("{0}")]
     Conflict(String),
-    #[error("somebody else changed {0} at the same time; look again")]
+    #[error("{0} was changed concurrently: read it again and retry")]
     ModifiedConcurrently(String),
-    #[error("this cluster has no node pools: nobody has defined them")]
+    #[error("this cluster has no node pools: the CRD NodePool is not installed")]
     PoolsUnsupported,
     /// Kubernetes refused a request made as the caller.
-    #[error("Kubernetes does not allow it to you")]
+    #[error("Kubernetes denies you permission")]
     Forbidden(#[source] Box<kube::Error>),
-    #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
+    #[error("the cluster does not answer; a change may or may not have taken effect")]
     Unavailable(#[source] Box<kube::Error>),
-    #[error("an internal error; the log has more under this request's id")]
+    #[error("internal error; see the server log for this request id")]
     Internal(#[source] Box<kube::Error>),
 }
 

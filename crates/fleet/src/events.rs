@@ -54,12 +54,7 @@ pub struct EventCursor(Reverse<i64>, String, String);
 impl EventCursor {
     /// Parses [`EventList::more`].
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = || {
-            Error::Invalid(format!(
-                "continue `{}`: this is no place where a page ended",
-                truncate_for_error(text)
-            ))
-        };
+        let wrong = || Error::Invalid(format!("invalid continue token `{}`", truncate_for_error(text)));
         let mut parts = text.splitn(3, '/');
         let mut part = || parts.next().filter(|part| part.len() <= 253).ok_or_else(wrong);
         let at = part()?.parse().map_err(|_| wrong())?;

@@ -203,10 +203,10 @@ impl Fleet {
     pub fn unavailable_reason(&self, kind: WatchedKind) -> Option<String> {
         let name = kind.name();
         if !self.0.watches.is_synced(kind) {
-            return Some(format!("the cluster has not told yet which {name} there are"));
+            return Some(format!("{name} have not been listed yet"));
         }
         let stale = self.0.watches.stale_for(kind)?;
         (stale > self.0.settings.stale_after)
-            .then(|| format!("the cluster has told nothing of {name} for {} s", stale.as_secs()))
+            .then(|| format!("no data about {name} from the cluster for {} s", stale.as_secs()))
     }
 }

@@ -51,10 +51,7 @@ pub(crate) async fn poll(
             }
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "cannot ask what is used of the nodes"
-                    );
+                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot read node metrics");
                 }
                 HashMap::new()
             }

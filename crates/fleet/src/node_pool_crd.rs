@@ -121,12 +121,12 @@ async fn run_watch(
 ) -> Infallible {
     state.write().pools = None;
     let Some(ServedCrd { version, is_own: ours }) = definition else {
-        tracing::info!("the cluster has no pools of nodes");
+        tracing::info!("the cluster does not serve NodePools");
         tell.send_replace(None);
         settled.send_replace(true);
         return pending().await;
     };
-    tracing::info!(version, ours, "the cluster has pools of nodes");
+    tracing::info!(version, ours, "the cluster serves NodePools");
     let resource = api_resource(version);
     let api = Api::<PoolObject>::all_with(client.clone(), &resource);
     let feed = WatchCache::start_projected(api, Config::default(), Pool::from_object);

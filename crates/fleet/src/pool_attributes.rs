@@ -85,11 +85,7 @@ pub(crate) fn permitted(spec: &NodePoolSpec, of_tenant: bool) -> PoolAttributes 
 
 fn validate_label(key: &str, value: &str, of_tenant: bool) -> Result<(), String> {
     validate_key("label", key, of_tenant)?;
-    if is_label_value(value) {
-        Ok(())
-    } else {
-        Err(format!("label `{}`: its value cannot be one of a label", shortened(key)))
-    }
+    if is_label_value(value) { Ok(()) } else { Err(format!("label `{}`: invalid value", shortened(key))) }
 }
 
 fn validate_annotation(key: &str, value: &str, of_tenant: bool) -> Result<(), String> {
@@ -97,7 +93,7 @@ fn validate_annotation(key: &str, value: &str, of_tenant: bool) -> Result<(), St
     if value.len() <= MAX_ANNOTATION_LEN {
         Ok(())
     } else {
-        Err(format!("annotation `{}`: its value is longer than {MAX_ANNOTATION_LEN} bytes", shortened(key)))
+        Err(format!("annotation `{}`: value exceeds {MAX_ANNOTATION_LEN} bytes", shortened(key)))
     }
 }
 
@@ -105,7 +101,7 @@ fn validate_taint(taint: &Taint, of_tenant: bool) -> Result<(), String> {
     validate_key("taint", &taint.key, of_tenant)?;
     if !TAINT_EFFECTS.contains(&taint.effect.as_str()) {
         return Err(format!(
-            "taint `{}`: its effect is one of {}",
+            "taint `{}`: effect must be one of {}",
             shortened(&taint.key),
             TAINT_EFFECTS.join(", ")
         ));
@@ -113,20 +109,20 @@ fn validate_taint(taint: &Taint, of_tenant: bool) -> Result<(), String> {
     if taint.value.as_deref().is_none_or(is_label_value) {
         Ok(())
     } else {
-        Err(format!("taint `{}`: its value cannot be one of a label", shortened(&taint.key)))
+        Err(format!("taint `{}`: invalid value", shortened(&taint.key)))
     }
 }
 
 fn validate_key(what: &str, key: &str, of_tenant: bool) -> Result<(), String> {
     if !is_qualified_name(key) {
-        return Err(format!("{what} `{}`: this is no name of a {what}", shortened(key)));
+        return Err(format!("{what} `{}`: invalid key", shortened(key)));
     }
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
     let within = |system: &&str| {
         prefix.strip_suffix(*system).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
     if is_reserved(key) || (of_tenant && SYSTEM_DOMAINS.iter().any(within)) {
-        return Err(format!("{what} `{key}`: the system's, which no pool of yours can set"));
+        return Err(format!("{what} `{key}`: reserved for the system"));
     }
     Ok(())
 }

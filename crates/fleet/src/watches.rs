@@ -218,7 +218,7 @@ pub(crate) async fn apply_events<P: Send + Sync + 'static>(
             change = changes.next() => match change {
                 Some(change) => {
                     if let Err(error) = isolate_sync(|| enter(&mut state.write(), change)) {
-                        tracing::error!(%error, "an object cannot be entered into the state of the fleet");
+                        tracing::error!(%error, "cannot add an object to the fleet cache");
                     }
                 }
                 None => return,

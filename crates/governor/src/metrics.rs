@@ -42,17 +42,17 @@ const GOVERNOR_SERIES: [(&str, &str, bool, ReadFn); 8] = [
     ("governor_seats_queued", "Requests waiting for a seat", false, |g, l| {
         g.budgets(l).seats.usage().queued as u64
     }),
-    ("governor_seats_rejected", "Requests refused for want of a seat", true, |g, l| {
+    ("governor_seats_rejected", "Requests rejected because no seat was free", true, |g, l| {
         g.budgets(l).seats.usage().rejected
     }),
     (
         "governor_seats_starving_seconds",
-        "How long all seats have been taken while requests waited and none became free",
+        "Time during which all seats were taken, requests waited and no seat became free",
         false,
         |g, l| seconds(g.starving_for(l)),
     ),
     ("governor_bytes_held", "Bytes held on behalf of callers", false, |g, l| g.budgets(l).bytes.usage().held),
-    ("governor_bytes_rejected", "Requests refused for want of memory", true, |g, l| {
+    ("governor_bytes_rejected", "Requests rejected because the byte budget was exceeded", true, |g, l| {
         g.budgets(l).bytes.usage().rejected
     }),
     ("governor_streams_open", "Open watches and other streams", false, |g, l| {
@@ -104,21 +104,24 @@ impl std::fmt::Debug for WorkCollector {
 
 /// Name, help, whether it is a counter, and the read function.
 const WORK_SERIES: [(&str, &str, bool, ReadPoolFn); 6] = [
-    ("governor_work_running", "CPU-heavy work being done", false, |pool| pool.slots().used as u64),
+    ("governor_work_running", "CPU-heavy jobs running", false, |pool| pool.slots().used as u64),
     ("governor_work_queued", "CPU-heavy work waiting for a slot", false, |pool| pool.slots().queued as u64),
-    ("governor_work_rejected", "CPU-heavy work refused for want of a slot", true, |pool| {
+    ("governor_work_rejected", "CPU-heavy work rejected because no slot was free", true, |pool| {
         pool.slots().rejected
     }),
     (
         "governor_work_starving_seconds",
-        "How long all slots have been taken while work waited and none became free",
+        "Time during which all slots were taken, work waited and no slot became free",
         false,
         |pool| seconds(pool.starving_for()),
     ),
     ("governor_work_bytes_held", "Bytes reserved for CPU-heavy work", false, |pool| pool.bytes().held),
-    ("governor_work_bytes_rejected", "CPU-heavy work refused for want of memory", true, |pool| {
-        pool.bytes().rejected
-    }),
+    (
+        "governor_work_bytes_rejected",
+        "CPU-heavy work rejected because the memory budget was exceeded",
+        true,
+        |pool| pool.bytes().rejected,
+    ),
 ];
 
 impl Collector for WorkCollector {

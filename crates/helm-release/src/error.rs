@@ -49,7 +49,7 @@ pub enum Error {
     Manifest { which: &'static str, source: ParseError },
     #[error("failed to install CRD {file}: {why}")]
     Crd { file: String, why: String, kind: ErrorKind },
-    #[error("cannot look at namespace {namespace:?}, or make it: {why}")]
+    #[error("cannot read or create namespace {namespace:?}: {why}")]
     Namespace { namespace: String, why: String, kind: ErrorKind },
     /// Rejected before anything was written.
     #[error("unable to continue with {act}: {why}")]
@@ -66,7 +66,7 @@ pub enum Error {
     #[error("cannot record the digest of the new revision: {0}")]
     Ledger(String),
     /// Another client changed the release during the operation, and its change stands.
-    #[error("release {name:?} was changed by somebody else in the middle of it")]
+    #[error("release {name:?} was changed by another client during the operation")]
     ChangedConcurrently { name: String },
 }
 
@@ -171,7 +171,7 @@ pub enum HookError {
     Remove { path: String, failures: Vec<ObjectError> },
     #[error(transparent)]
     Storage(StorageError),
-    #[error("the hook cannot be parsed: {0}")]
+    #[error("cannot parse the hook: {0}")]
     Work(#[from] WorkError),
 }
 

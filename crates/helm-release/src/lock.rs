@@ -15,11 +15,11 @@ pub enum LockError {
     #[error("another operation on release `{name}` is in progress, by {holder}")]
     Held { name: String, holder: String },
     /// The next operation on the release finishes the work.
-    #[error("the work on release `{name}` was given up: its lease was lost")]
+    #[error("the operation on release `{name}` was aborted: its lease was lost")]
     Lost { name: String },
-    #[error("cannot ask whether somebody works on release `{name}`")]
+    #[error("cannot acquire the lock of release `{name}`")]
     Api { name: String, source: Box<kube::Error> },
-    #[error("the cluster does not say whether somebody works on release `{name}`")]
+    #[error("the cluster does not answer to requests for the lock of release `{name}`")]
     Timeout { name: String },
 }
 

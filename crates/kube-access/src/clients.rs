@@ -24,9 +24,9 @@ const IMPERSONATE_PREFIX: &str = "impersonate-";
 /// Why a request was not sent.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ImpersonationError {
-    #[error("`{user}` or one of its groups is no name that a request can carry")]
+    #[error("user `{user}` or one of its groups is not a valid header value")]
     InvalidName { user: String },
-    #[error("a client that acts as `{user}` was asked to act as somebody else besides")]
+    #[error("the client that impersonates `{user}` cannot impersonate another user")]
     AlreadyImpersonated { user: String },
     #[error(transparent)]
     Invalid(InvalidCall),
@@ -34,7 +34,9 @@ pub(crate) enum ImpersonationError {
 
 /// The kubeconfig itself impersonates (`as`).
 #[derive(Debug, thiserror::Error)]
-#[error("it acts as somebody else (`as`), whose groups everybody would have that the platform acts as")]
+#[error(
+    "it impersonates a user (`as`), whose groups would be added to every impersonated request: remove `as`"
+)]
 pub struct KubeconfigImpersonates;
 
 /// Refuses a kubeconfig that impersonates: `kube` would add its headers to the headers of every impersonated request.

@@ -24,19 +24,15 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Why a CRD could not be installed. The existing CRD is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdInstallError {
-    #[error(
-        "the cluster has a definition `{name}` of scope {theirs}; ours is of scope {ours}, and both cannot be"
-    )]
+    #[error("CRD `{name}` on the cluster has scope {theirs}, but scope {ours} is required")]
     Scope { name: String, theirs: String, ours: String },
-    #[error(
-        "the cluster has a definition `{name}` of another project that serves none of the versions {versions}"
-    )]
+    #[error("CRD `{name}` on the cluster serves none of the versions {versions}")]
     Versions { name: String, versions: String },
-    #[error("cannot bring in the definition `{name}`")]
+    #[error("cannot install CRD `{name}`")]
     Call { name: String, source: Box<kube::Error> },
-    #[error("cannot see whether the cluster serves `{name}`")]
+    #[error("cannot determine whether the cluster serves `{name}`")]
     Wait { name: String, source: Box<wait::Error> },
-    #[error("the cluster does not serve `{name}` within {} s of its definition", ESTABLISHED_TIMEOUT.as_secs())]
+    #[error("the cluster does not serve `{name}` within {} s of the installation of its CRD", ESTABLISHED_TIMEOUT.as_secs())]
     NotServed { name: String },
 }
 
@@ -88,7 +84,7 @@ async fn install_crd(
         };
         match written {
             Ok(_) => {
-                tracing::info!(definition = name, "brought in a definition");
+                tracing::info!(definition = name, "installed a CRD");
                 break;
             }
             // Created concurrently: read it and decide again.

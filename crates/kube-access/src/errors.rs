@@ -8,7 +8,7 @@ pub fn tenant_message(error: &kube::Error) -> &'static str {
     match error {
         kube::Error::Api(status) => match status.code {
             401 | 403 => "the platform is not permitted to",
-            404 => "it is not there",
+            404 => "it was not found",
             409 => "it was changed at the same time",
             413 => "it is too large",
             422 => "it is not valid",
@@ -16,7 +16,7 @@ pub fn tenant_message(error: &kube::Error) -> &'static str {
             _ => "the cluster failed",
         },
         kube::Error::Service(_) | kube::Error::HyperError(_) => "the cluster does not answer",
-        _ => "the cluster's answer cannot be understood",
+        _ => "unexpected response from the cluster",
     }
 }
 

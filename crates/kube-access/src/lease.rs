@@ -144,7 +144,7 @@ impl LeaseElection {
                     self.wait_for_change(&version, left.min(RENEW_INTERVAL)).await;
                 }
                 Err(error) => {
-                    tracing::warn!(lease = self.name, %error, "cannot ask for the lease");
+                    tracing::warn!(lease = self.name, %error, "cannot acquire the lease");
                     sleep(RETRY_PERIOD).await;
                 }
             }
@@ -158,7 +158,7 @@ impl LeaseElection {
         if observed.spec != spec {
             let holder = |spec: &Option<LeaseSpec>| spec.as_ref()?.holder_identity.clone();
             if let Some(other) = holder(&spec).filter(|_| holder(&spec) != holder(&observed.spec)) {
-                tracing::info!(lease = self.name, holder = other, "the lease is held");
+                tracing::info!(lease = self.name, holder = other, "the lease is held by another candidate");
             }
             *observed = ObservedLease { spec, unchanged_since: Instant::now() };
         }
@@ -245,7 +245,7 @@ impl LeaseElection {
     /// Releases the Lease if this candidate holds it.
     async fn release(&self) {
         if let Err(error) = self.try_release().await {
-            tracing::warn!(lease = self.name, %error, "cannot give the lease back; it runs out by itself");
+            tracing::warn!(lease = self.name, %error, "cannot release the lease; it will expire");
         }
     }
 

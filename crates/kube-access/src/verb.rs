@@ -13,7 +13,7 @@ use http::{Method, Request};
 
 /// A request whose path or query does not fit its verb.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a request for \"{verb}\" was not sent: {problem}; the name of an object is not valid")]
+#[error("request for \"{verb}\" not sent: {problem}; the name of an object is not valid")]
 pub struct InvalidCall {
     pub verb: &'static str,
     pub problem: &'static str,
@@ -138,19 +138,19 @@ pub(crate) fn check<B>(request: &Request<B>) -> Result<(), InvalidCall> {
     let name = verb.map_or("other", |verb| verb.name);
     let refuse = |problem| Err(InvalidCall { verb: name, problem });
     let path = request.uri().path();
-    let Some(segments) = segments(path) else { return refuse("a segment of its path is no name") };
+    let Some(segments) = segments(path) else { return refuse("a segment of its path is not a valid name") };
     let mut keys = query_keys(request.uri().query().unwrap_or_default());
     let Some(verb) = verb else {
         if keys.any(|key| matches!(key, "watch" | "follow")) {
-            return refuse("its query asks for a stream that was not declared");
+            return refuse("its query requests a stream that was not declared");
         }
         return Ok(());
     };
     if *request.method() != verb.method {
-        return refuse("its method is another");
+        return refuse("its method does not match the verb");
     }
     if path_kind(&segments) != verb.path_kind {
-        return refuse("its path names something else");
+        return refuse("its path does not match the declared object");
     }
     if keys.any(|key| !verb.query.contains(&key)) {
         return refuse("its query has a parameter that the verb does not have");

@@ -52,7 +52,7 @@ impl fmt::Display for Shortage {
                 )
             }
             Self::Nodes { id, pods, total: of } => {
-                write!(f, "{pods} of {of} pods of {id} would find no node with room")
+                write!(f, "{pods} of {of} pods of {id} do not fit onto any node")
             }
         }
     }

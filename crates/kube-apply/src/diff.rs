@@ -111,18 +111,18 @@ fn diff_object(
     let (changes, complete) = compare(old.as_ref(), new.as_ref(), left.bytes.min(MAX_OBJECT_BYTES));
     let timeout = left.deadline.saturating_duration_since(Instant::now()).min(TEXT_DIFF_TIMEOUT);
     let mut text = if timeout.is_zero() || left.bytes == 0 {
-        format!("{} {what:?}: not shown, the comparison is too large\n", object.id())
+        format!("{} {what:?}: not shown: the comparison is too large\n", object.id())
     } else {
         object_diff_text(&object.id(), old.as_ref(), new.as_ref(), what, timeout)
     };
     if text.len() > left.bytes {
         text.truncate(text.floor_char_boundary(left.bytes));
-        text.push_str("\n(the rest is not shown, the comparison is too large)\n");
+        text.push_str("\n(the rest is not shown: the comparison is too large)\n");
     }
     let shown: usize = changes.iter().map(FieldDiff::bytes).sum();
     left.bytes = left.bytes.saturating_sub(shown + text.len());
     if !complete {
-        text.push_str("(not all changes are told field by field)\n");
+        text.push_str("(not all changes are listed by field)\n");
     }
     Some(ObjectDiff { id: object.id(), source: object.source.clone(), kind: what, changes, text })
 }
@@ -223,7 +223,7 @@ fn object_diff_text(
     let text = unified_diff(&old, &new, (&header.0, &header.1), timeout);
     // The objects differ only in masked names.
     if text.is_empty() {
-        format!("--- {}\n+++ {}\n(only what is masked differs)\n", header.0, header.1)
+        format!("--- {}\n+++ {}\n(only masked values differ)\n", header.0, header.1)
     } else {
         text
     }
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         let shown: usize = found[0].changes.iter().map(FieldDiff::bytes).sum();
         assert!(!found[0].changes.is_empty() && shown <= MAX_OBJECT_BYTES, "{shown}");
-        assert!(found[0].text.ends_with("(not all changes are told field by field)\n"));
+        assert!(found[0].text.ends_with("(not all changes are listed by field)\n"));
     }
 
     #[test]

@@ -200,7 +200,7 @@ pub fn describe_all(drifts: &[Drift]) -> String {
 }
 
 fn describe(drift: &Drift) -> String {
-    let Some(changes) = &drift.changes else { return format!("{} is not there\n", drift.id) };
+    let Some(changes) = &drift.changes else { return format!("{} not found\n", drift.id) };
     let mut lines = vec![drift.id.to_string()];
     for FieldDiff { path, before, after } in changes {
         lines.extend(after.iter().map(|wanted| format!("- {path}: {wanted}")));

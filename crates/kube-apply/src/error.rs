@@ -116,7 +116,7 @@ fn redacted_message(object: &Object, error: &kube::Error) -> String {
         other => other.to_string(),
     };
     if object.kind() == "Secret" && discloses(&words, object.value()) {
-        return "the cluster refused it, in words that are withheld because they repeat a value of it"
+        return "the cluster refused it; the message is withheld because it repeats a value of the Secret"
             .to_owned();
     }
     words

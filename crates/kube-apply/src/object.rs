@@ -53,7 +53,7 @@ impl Object {
     pub fn from_value(value: Value) -> Result<Self, ParseError> {
         let why = match &value {
             Value::Object(map) => validation_error(map),
-            _ => Some("an object is a map, and this is none".to_owned()),
+            _ => Some("a Kubernetes object must be a map".to_owned()),
         };
         match why {
             None => Ok(Self { value: Arc::new(value), source: None }),
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn invalid_objects_are_rejected_with_a_reason() {
         let table = [
-            (json!([1]), "an object is a map, and this is none"),
+            (json!([1]), "a Kubernetes object must be a map"),
             (json!({"kind": "Pod"}), "apiVersion not set"),
             (json!({"apiVersion": "v1", "kind": 1}), "kind not set"),
             (

@@ -13,7 +13,7 @@ pub const MAX_TRANSITIONS: usize = 20;
 pub struct Transition {
     pub sequence: i64,
     pub time: Time,
-    /// What it was before, for example `Ready=False`.
+    /// Previous state, for example `Ready=False`.
     pub from: String,
     pub to: String,
     pub reason: String,

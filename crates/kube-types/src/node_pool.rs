@@ -30,7 +30,7 @@ pub const POOL_TYPE_CLOUD: &str = "Cloud";
     status = "NodePoolStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Nodes that belong together",
+    doc = "Group of nodes",
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(name = "ReadyNodes", type_ = "integer", json_path = ".status.readyNodeNum"),
     printcolumn(name = "NotReadyNodes", type_ = "integer", json_path = ".status.unreadyNodeNum"),
@@ -38,11 +38,11 @@ pub const POOL_TYPE_CLOUD: &str = "Cloud";
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePoolSpec {
-    /// `Edge` or `Cloud`. Text, so that a word of a later version does not keep anybody from reading the rest.
+    /// `Edge` or `Cloud`. A string, so that objects with a type of a later version can still be read.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "types")]
     pub pool_type: String,
-    /// Which nodes are members; absent since `v1beta1`.
+    /// Selector of the members; absent since `v1beta1`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     /// Labels of every member.
@@ -55,7 +55,7 @@ pub struct NodePoolSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub taints: Vec<Taint>,
-    /// Pods of the pool use the network of their node.
+    /// Whether pods of the pool use the host network.
     #[serde(skip_serializing_if = "is_false")]
     pub host_network: bool,
 }
@@ -87,7 +87,7 @@ fn types(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": [POOL_TYPE_EDGE, POOL_TYPE_CLOUD] })
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_false(value: &bool) -> bool {
     !value
 }

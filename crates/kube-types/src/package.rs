@@ -20,7 +20,7 @@ pub const PACKAGE_NAME_PREFIX: &str = "pkg-";
     category = "longshore",
     status = "HelmPackageStatus",
     derive = "PartialEq",
-    doc = "The archive of a chart, by its digest",
+    doc = "Stored chart archive, identified by its digest",
     printcolumn(name = "Chart", type_ = "string", json_path = ".spec.chart.name"),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.chart.version"),
     printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size"),
@@ -28,22 +28,22 @@ pub const PACKAGE_NAME_PREFIX: &str = "pkg-";
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("self == oldSelf").message("a package never changes: other bytes are another package"))]
+#[x_kube(validation = Rule::new("self == oldSelf").message("a package is immutable: store other contents as another package"))]
 pub struct HelmPackageSpec {
-    /// Of the archive's bytes.
+    /// SHA-256 of the archive.
     #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
     pub digest: String,
-    /// The archive's bytes.
+    /// Size of the archive in bytes.
     #[schemars(range(min = 1, max = 10_485_760))]
     pub size: i64,
-    /// How many ConfigMaps hold them.
+    /// Number of ConfigMaps that contain the archive.
     #[schemars(range(min = 1, max = 100))]
     pub chunks: i64,
     pub chart: PackagedChart,
     pub origin: PackageOrigin,
 }
 
-/// What the archive says of itself, for lists.
+/// Chart metadata from the archive, for lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PackagedChart {
@@ -59,13 +59,13 @@ pub struct PackagedChart {
     pub kind: String,
 }
 
-/// How the bytes first came here.
+/// How the package was first stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PackageOrigin {
     #[default]
     Upload,
-    /// From a repository or a registry.
+    /// Fetched from a repository or registry.
     RepoCache,
     Import,
 }
@@ -73,10 +73,10 @@ pub enum PackageOrigin {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HelmPackageStatus {
-    /// `Ready` once all its bytes were written, `Missing` if some were found gone.
+    /// `Ready` once all bytes are written, `Missing` if some of them were not found later.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub phase: String,
-    /// When somebody last wanted to keep it, to the hour or so.
+    /// Time of the last use, with a precision of about an hour. Unused packages are garbage-collected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_use: Option<Time>,
 }

@@ -39,8 +39,8 @@ pub use status::{
     namespaced,
     status = "HelmReleaseStatus",
     derive = "PartialEq",
-    doc = "One application on one cluster",
-    validation = Rule::new("self.spec.name == self.metadata.name").message("spec.name is the name of the object: one release, one name"),
+    doc = "Helm release on one cluster",
+    validation = Rule::new("self.spec.name == self.metadata.name").message("spec.name must equal metadata.name"),
     printcolumn(name = "Chart", type_ = "string", json_path = ".status.chart.name"),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.chart.version"),
     printcolumn(name = "Revision", type_ = "integer", json_path = ".status.helm.revision"),
@@ -49,39 +49,39 @@ pub use status::{
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[x_kube(
-    validation = Rule::new("has(self.source) || has(self.applicationId) || has(self.requestRef)").message("a release needs a source: a repository, an OCI reference or a package"),
-    validation = Rule::new("has(self.requestRef) == has(oldSelf.requestRef)").message("requestRef says whose the release is: it cannot be added or taken away")
+    validation = Rule::new("has(self.source) || has(self.applicationId) || has(self.requestRef)").message("a release requires a source: a repository, an OCI reference or a package"),
+    validation = Rule::new("has(self.requestRef) == has(oldSelf.requestRef)").message("requestRef determines the release's identity and cannot be added or removed")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HelmReleaseSpec {
-    /// The name of the release, which is the name of the object.
+    /// Name of the release; must equal the name of the object.
     #[schemars(length(min = 1, max = 53), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// Grows to ask for the same again; a changed spec acts without it.
+    /// Increment to repeat the operation without changing the spec. Changes of the spec take effect without it.
     #[serde(default = "first")]
     #[schemars(range(min = 1))]
     pub version: i64,
-    /// Who asked, for people: nothing is decided by it.
+    /// User who requested the release. Informational; not used for authorisation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub username: String,
-    /// The values: YAML in base64.
+    /// Values: YAML in base64.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 700_000))]
     pub values: String,
-    /// The chart in the repository. Of an OCI reference or a package it is checked where it is given.
+    /// Name of the chart in the repository. For an OCI reference or a package, the chart's name must match if set.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 250), regex(pattern = CHART_PATTERN))]
     pub chart_name: String,
-    /// A version or a range; empty: the newest.
+    /// Chart version or version range; empty: the latest.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub chart_version: String,
-    /// For people: what the chart itself says is in the status.
+    /// Informational; the chart's own `appVersion` is in the status.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub chart_app_version: String,
-    /// The application in the store.
+    /// Application in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = NAME_PATTERN))]
     pub application_id: Option<String>,
@@ -89,26 +89,28 @@ pub struct HelmReleaseSpec {
     #[schemars(length(min = 1, max = 253), regex(pattern = NAME_PATTERN))]
     pub application_version_id: Option<String>,
 
-    /// Where the chart is.
+    /// Source of the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<ReleaseSource>,
-    /// The values, plain; over all others.
+    /// Inline values; they take precedence over all others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub values_object: Option<Map<String, Value>>,
-    /// The values in a Secret of the release's own namespace.
+    /// Secret with values, in the release's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values_ref: Option<ValuesSecretRef>,
-    /// Values of ConfigMaps and Secrets of the release's own namespace, the first beneath all others.
+    /// ConfigMaps and Secrets with values, in the release's namespace. Later entries take precedence over earlier ones,
+    /// and the other sources of values over these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub values_from: Vec<ValuesReference>,
-    /// How often everything is looked at anew, for example `10m`, at least `30s`; without it, when something changes.
+    /// Interval of full reconciliation, for example `10m`, at least `30s`. If unset, the release is reconciled on
+    /// changes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("duration(self) >= duration('30s')").message("an interval is at least 30s"))]
+    #[x_kube(validation = Rule::new("duration(self) >= duration('30s')").message("interval must be at least 30s"))]
     #[schemars(length(max = 32), regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"))]
     pub interval: Option<String>,
-    /// Releases of the same namespace that must be ready first.
+    /// Releases of the same namespace that must be ready before this one is installed or upgraded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub depends_on: Vec<ReleaseDependency>,
@@ -122,25 +124,25 @@ pub struct HelmReleaseSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub patches: Vec<ManifestPatch>,
-    /// What is different for one workload of it, over all upgrades.
+    /// Overrides for single workloads, kept across upgrades.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub roles: Vec<RoleOverride>,
-    /// Its workloads are at zero; its data and addresses stay.
+    /// Scales the workloads to zero; volumes and Services are kept.
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
-    /// Nobody looks after it until this is taken away.
+    /// Suspends reconciliation.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
     #[serde(default, skip_serializing_if = "DeletionPolicy::is_default")]
     pub deletion_policy: DeletionPolicy,
-    /// The ServiceAccount of the release's own namespace that it acts as; without it `longshore-deployer`.
+    /// ServiceAccount of the release's namespace that the release acts as [default: `longshore-deployer`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub service_account_name: Option<String>,
-    /// The request that this release belongs to.
+    /// HelmRequest that this release belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("requestRef cannot be changed"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("requestRef is immutable"))]
     pub request_ref: Option<RequestRef>,
 }
 
@@ -154,7 +156,7 @@ fn first() -> i64 {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 pub(crate) fn is_false(value: &bool) -> bool {
     !value
 }

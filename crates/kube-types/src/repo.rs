@@ -22,7 +22,7 @@ use crate::conditions::Transition;
     category = "longshore",
     status = "HelmRepoStatus",
     derive = "PartialEq",
-    doc = "A repository of charts",
+    doc = "Chart repository",
     printcolumn(name = "Name", type_ = "string", json_path = ".spec.name"),
     printcolumn(name = "Workspace", type_ = "string", json_path = ".spec.workspace"),
     printcolumn(name = "URL", type_ = "string", json_path = ".spec.url"),
@@ -32,50 +32,50 @@ use crate::conditions::Transition;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("self.workspace == oldSelf.workspace").message("a repository stays with its workspace").field_path(".workspace")
+    validation = Rule::new("self.workspace == oldSelf.workspace").message("workspace is immutable").field_path(".workspace")
 )]
 pub struct HelmRepoSpec {
-    /// What people call it; no two of a workspace have the same.
+    /// Display name, unique within the workspace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub name: String,
-    /// Whose it is; empty: everybody's.
+    /// Workspace that owns the repository; empty for a public repository.
     #[serde(default)]
     #[schemars(length(max = 63), regex(pattern = OPTIONAL_LABEL_PATTERN))]
     pub workspace: String,
-    /// `http`, `https` or `oci`. Nobody's name and password are in it.
+    /// URL with scheme `http`, `https` or `oci`. It contains no user name or password.
     #[schemars(length(min = 1, max = 2048), regex(pattern = r"^(https?|oci)://[^\s@/?#]+(/[^\s?#@]*)?$"))]
     pub url: String,
-    /// How one is let in, but for what is secret.
+    /// Credentials that are not secret, and TLS settings.
     #[serde(default, skip_serializing_if = "HelmRepoCredential::is_empty")]
     pub credential: HelmRepoCredential,
-    /// The Secret with what is secret: `username`, `password`, `token`, `ca.crt`, `tls.crt`, `tls.key`.
+    /// Secret with credentials: `username`, `password`, `token`, `ca.crt`, `tls.crt`, `tls.key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_ref: Option<CredentialRef>,
-    /// Send the credentials also where the index leads to another place.
+    /// Send the credentials to other hosts that the index refers to.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pass_credentials: bool,
-    /// Speak to a registry (`oci`) without TLS.
+    /// Use plain HTTP for a registry (`oci`).
     #[serde(default, skip_serializing_if = "is_false")]
     pub insecure: bool,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub description: String,
-    /// Seconds between two looks at the index; 0: only when asked.
+    /// Seconds between two synchronisations of the index; 0: only on demand. Not implemented yet.
     #[serde(default)]
     #[x_kube(
-        validation = Rule::new("self == 0 || self >= 180").message("0, or 180 seconds and more")
+        validation = Rule::new("self == 0 || self >= 180").message("must be 0 or at least 180 seconds")
     )]
     #[schemars(range(min = 0, max = 604_800))]
     pub sync_period: i64,
-    /// An index by hand, as base64: where there is one, none is fetched.
+    /// Index in base64. If set, no index is fetched.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub data: String,
-    /// Another number asks for a look at the index now.
+    /// Changing this number requests a synchronisation of the index. Not implemented yet.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub version: i64,
-    /// Nothing is fetched from it for as long as this holds.
+    /// Disables fetching from the repository.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
 }
@@ -86,38 +86,38 @@ pub struct HelmRepoCredential {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub username: String,
-    /// Stays empty: it belongs into the Secret.
+    /// Always empty: stored in the Secret named by `credentialRef`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[x_kube(
-        validation = Rule::new("self == ''").message("a password belongs into the Secret that credentialRef names")
+        validation = Rule::new("self == ''").message("must be empty: store the password in the Secret named by credentialRef")
     )]
     #[schemars(length(max = 512))]
     pub password: String,
-    /// The certificate by which one is known, as PEM.
+    /// Client certificate, PEM.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[x_kube(
-        validation = Rule::new("self == '' || self.contains('-----BEGIN CERTIFICATE-----')").message("a certificate as PEM, not the name of a file")
+        validation = Rule::new("self == '' || self.contains('-----BEGIN CERTIFICATE-----')").message("must be a PEM certificate, not a file name")
     )]
     #[schemars(length(max = 65536))]
     pub cert_file: String,
-    /// Stays empty: it belongs into the Secret.
+    /// Always empty: stored in the Secret named by `credentialRef`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[x_kube(
-        validation = Rule::new("self == ''").message("a key belongs into the Secret that credentialRef names")
+        validation = Rule::new("self == ''").message("must be empty: store the key in the Secret named by credentialRef")
     )]
     #[schemars(length(max = 65536))]
     pub key_file: String,
-    /// Those whose certificates are believed, as PEM.
+    /// CA certificates to trust, PEM.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[x_kube(
-        validation = Rule::new("self == '' || self.contains('-----BEGIN CERTIFICATE-----')").message("certificates as PEM, not the name of a file")
+        validation = Rule::new("self == '' || self.contains('-----BEGIN CERTIFICATE-----')").message("must be PEM certificates, not a file name")
     )]
     #[schemars(length(max = 262_144))]
     pub ca_file: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub description: String,
-    /// Believe any certificate; not so where nothing is said.
+    /// Skip verification of the server's certificate [default: false].
     #[serde(default, rename = "insecureSkipTLSVerify", skip_serializing_if = "is_false")]
     pub insecure_skip_tls_verify: bool,
 }
@@ -128,7 +128,7 @@ impl HelmRepoCredential {
     }
 }
 
-/// A Secret in the platform's own namespace.
+/// Reference to a Secret in the platform's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CredentialRef {
@@ -142,13 +142,13 @@ pub struct HelmRepoStatus {
     /// `pending`, `syncing`, `successful`, `failed` or `suspended`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub state: String,
-    /// The last looks at the index, the newest first.
+    /// Recent synchronisations of the index, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub sync_state: Vec<HelmRepoSyncState>,
     pub total_charts: i64,
     pub total_chart_versions: i64,
-    /// The last `spec.version` that was heeded.
+    /// Last `spec.version` that was synchronised.
     pub version: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
@@ -156,7 +156,7 @@ pub struct HelmRepoStatus {
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Grows with each change of state.
+    /// Sequence number of the last transition.
     pub sequence: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<Transition>,
@@ -173,7 +173,7 @@ pub struct HelmRepoSyncState {
     pub sync_time: Time,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_false(value: &bool) -> bool {
     !value
 }

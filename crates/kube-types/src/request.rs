@@ -30,7 +30,7 @@ use crate::release::status::{OperationRecord, ResolvedChart, ResourceSummary};
     category = "longshore",
     status = "HelmRequestStatus",
     derive = "PartialEq",
-    doc = "Somebody asks for an application",
+    doc = "Release requested by a user",
     printcolumn(name = "Release", type_ = "string", json_path = ".spec.releaseName"),
     printcolumn(name = "Workspace", type_ = "string", json_path = ".spec.workspace"),
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.cluster"),
@@ -41,35 +41,35 @@ use crate::release::status::{OperationRecord, ResolvedChart, ResourceSummary};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[x_kube(
-    validation = Rule::new("self.version >= oldSelf.version").message("a version never goes back"),
-    validation = Rule::new("self.version > oldSelf.version || (self.chart == oldSelf.chart && has(self.valuesRef) == has(oldSelf.valuesRef) && (!has(self.valuesRef) || self.valuesRef == oldSelf.valuesRef))").message("another chart or other values need a higher version"),
-    validation = Rule::new("!has(self.asAdministrator) || self.asAdministrator.version == self.version").message("asAdministrator is for one version")
+    validation = Rule::new("self.version >= oldSelf.version").message("version must not decrease"),
+    validation = Rule::new("self.version > oldSelf.version || (self.chart == oldSelf.chart && has(self.valuesRef) == has(oldSelf.valuesRef) && (!has(self.valuesRef) || self.valuesRef == oldSelf.valuesRef))").message("a changed chart or changed values require a higher version"),
+    validation = Rule::new("!has(self.asAdministrator) || self.asAdministrator.version == self.version").message("asAdministrator.version must equal version")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HelmRequestSpec {
     #[schemars(length(min = 1, max = 53), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("a release keeps its name"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("releaseName is immutable"))]
     pub release_name: String,
     #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("a release stays in its workspace"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("workspace is immutable"))]
     pub workspace: String,
     #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("a release stays on its cluster"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("cluster is immutable"))]
     pub cluster: String,
     #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("a release stays in its namespace"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("namespace is immutable"))]
     pub namespace: String,
-    /// Where the chart was asked from.
+    /// Requested source of the chart.
     pub source: ReleaseSource,
-    /// What that led to when it was asked: it does not move by itself.
+    /// Chart that the source was resolved to at the time of the request; it is not resolved again.
     pub chart: ResolvedChart,
-    /// The values of this version, in a Secret of the system's namespace.
+    /// Secret with the values of this version, in the platform's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values_ref: Option<ValuesSecretRef>,
-    /// Grows with each change of what is to be deployed.
+    /// Version of the desired state; incremented with each change.
     #[schemars(range(min = 1))]
     pub version: i64,
-    /// The version whose chart and values this one has again.
+    /// Version whose chart and values this version restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_of: Option<i64>,
     #[serde(default, skip_serializing_if = "ReleaseOptions::is_default")]
@@ -87,7 +87,7 @@ pub struct HelmRequestSpec {
     #[serde(default, skip_serializing_if = "is_false")]
     pub paused: bool,
     pub run_as: RunAs,
-    /// The administrator of the platform whose rights this version may use until it is deployed.
+    /// Platform administrator whose permissions this version may use until it is deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_administrator: Option<AdministratorGrant>,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -99,40 +99,41 @@ pub struct HelmRequestSpec {
     pub description: String,
 }
 
-/// The person whose rights the release has: their groups are looked up each time.
+/// User whose permissions the release has. The user's groups are looked up at each reconcile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunAs {
-    /// The person's id. Empty: the namespace's deployer, for what was taken from a Helm record that is not trusted.
+    /// User id. Empty: the namespace's `longshore-deployer`, for content from an untrusted Helm record.
     #[schemars(length(max = 63), regex(pattern = OPTIONAL_LABEL_PATTERN))]
     pub user: String,
-    /// The UID of the person's account: another under the same id is somebody else.
+    /// UID of the user's account, which identifies it if the id is reused.
     pub uid: String,
-    /// The scope of the API token by which chart or values were changed; the release never does more. Empty: not limited.
+    /// Scopes of the API token that changed the chart or values; they limit the release's permissions. Empty: not
+    /// limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub scope: Vec<String>,
 }
 
-/// An administrator's permission to use their rights for exactly one version of a release.
+/// Grant of an administrator's permissions for exactly one version of a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AdministratorGrant {
-    /// The administrator's id.
+    /// User id of the administrator.
     #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
     pub user: String,
-    /// The UID of the administrator's account.
+    /// UID of the administrator's account.
     pub uid: String,
-    /// The version of the request that it holds for.
+    /// Version of the request that the grant is for.
     pub version: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HelmRequestStatus {
-    /// A word of `domain::release::State`, as the release has it.
+    /// State of the release, such as `active`, `degraded` or `failed`.
     pub state: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The version that was deployed last.
+    /// Version of the last deployment.
     pub version: i64,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,
@@ -153,13 +154,13 @@ pub struct HelmRequestStatus {
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Grows with each change of state.
+    /// Sequence number of the last transition.
     pub sequence: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<Transition>,
 }
 
-/// The release that was made for a request.
+/// Release created for a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseRef {

@@ -18,7 +18,7 @@ use crate::conditions::Transition;
     plural = "users",
     status = "UserStatus",
     derive = "PartialEq",
-    doc = "The account of a person",
+    doc = "User account",
     printcolumn(name = "ID", type_ = "string", json_path = ".status.tenantID"),
     printcolumn(name = "Email", type_ = "string", json_path = ".spec.email"),
     printcolumn(name = "Organization", type_ = "string", json_path = ".spec.organization"),
@@ -39,31 +39,31 @@ pub struct UserSpec {
     pub mobilephone: String,
     #[schemars(length(max = 512))]
     pub organization: String,
-    /// Stays empty: the login token is told once and kept as a digest in a Secret.
+    /// Always empty: the login token is shown once and stored as a digest in a Secret.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 0))]
     pub token: String,
-    /// Stays empty: composed at login.
+    /// Always empty: generated at login.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 0))]
     pub node_add_script: String,
-    /// Stays empty: composed at login.
+    /// Always empty: generated at login.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 0))]
     pub kube_config: String,
-    /// The first namespace of the personal workspace: the user's id.
+    /// First namespace of the personal workspace, which is named by the user's id.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// In days; 0: without end.
+    /// Validity of the account in days; 0: unlimited.
     #[schemars(range(min = 0, max = 36500))]
     pub valid_period: i64,
     #[schemars(range(min = 0, max = 10000))]
     pub max_node_num: i64,
-    /// Roles on the whole platform: admin, reviewer-business, reviewer-technical.
+    /// Platform roles: admin, reviewer-business, reviewer-technical.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3))]
     pub platform_roles: Vec<String>,
-    /// Nobody gets in with a disabled account; nothing of it is removed.
+    /// Disables the account without deleting its data.
     #[serde(skip_serializing_if = "is_false")]
     pub disabled: bool,
 }
@@ -71,56 +71,56 @@ pub struct UserSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UserStatus {
-    /// When namespace, bindings and ServiceAccount were ready for the first time; never moved.
+    /// Time at which namespace, bindings and ServiceAccount were first ready; never changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective_time: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expire_time: Option<Time>,
     pub expired: bool,
-    /// How many of the account's nodes there are.
+    /// Number of the account's existing nodes.
     pub node_num: i64,
-    /// The names of the account's nodes, and of those that are about to be.
+    /// Names of the account's nodes, including nodes that are still joining.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<String>,
-    /// What is known of each of them.
+    /// Details of each of the account's nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub joined: Vec<JoinedNode>,
-    /// The user's id, made once and never another's.
+    /// User id, generated once and never reused.
     #[serde(rename = "tenantID", skip_serializing_if = "String::is_empty")]
     pub tenant_id: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Grows with each change of state.
+    /// Sequence number of the last transition.
     pub sequence: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<Transition>,
 }
 
-/// A node that an account let in. Written before the node has a certificate, and by the platform alone: this is what makes a
-/// node somebody's.
+/// Node that joined with an account's token. This record determines the owner of the node. Only the platform writes it,
+/// before the node has a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JoinedNode {
     pub name: String,
-    /// When it was let in.
+    /// Time at which the node was admitted.
     pub since: Time,
-    /// The id of the token by which it was let in.
+    /// Id of the join token.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub token: String,
-    /// The pool that it was let in for.
+    /// Node pool of the join token.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pool: String,
-    /// The UIDs of the requests for certificates that were granted.
+    /// UIDs of the approved certificate signing requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<String>,
-    /// The UID of the Node; empty before it has appeared.
+    /// UID of the Node; empty until it exists.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_false(value: &bool) -> bool {
     !value
 }

@@ -20,7 +20,7 @@ use crate::conditions::Transition;
     category = "longshore",
     status = "WorkspaceStatus",
     derive = "PartialEq",
-    doc = "What people share: namespaces, and who has which role in them",
+    doc = "Namespaces shared by members with roles",
     printcolumn(
         name = "Ready",
         type_ = "string",
@@ -32,11 +32,11 @@ use crate::conditions::Transition;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceSpec {
-    /// What people call it.
+    /// Display name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub display_name: String,
-    /// The person whose personal workspace it is; empty for one that people share.
+    /// User id of the owner of a personal workspace; empty for a shared workspace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 11), regex(pattern = OPTIONAL_LABEL_PATTERN))]
     pub owner: String,
@@ -46,28 +46,30 @@ pub struct WorkspaceSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 500))]
     pub invitations: Vec<Invitation>,
-    /// The first has the workspace's name; each further one begins with it and a dash.
+    /// Namespaces of the workspace. The first has the workspace's name; the names of others begin with it and a dash.
     #[schemars(length(min = 1, max = 50))]
     pub namespaces: Vec<WorkspaceNamespace>,
-    /// What all its namespaces may use together, in ResourceQuota's words. What is not shared out is the first namespace's.
+    /// Total quota of the namespaces, with the resource names of ResourceQuota. The first namespace gets the amounts
+    /// that no other namespace has as a share.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub quota: BTreeMap<String, String>,
-    /// What an administrator of the platform allows in it although it is refused in workspaces.
+    /// Features that are refused in workspaces by default and that a platform administrator allows in this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5))]
     pub allow: Vec<Allowance>,
-    /// Where it lives; `host` is the cluster that the platform runs on.
+    /// Clusters with the workspace's namespaces; `host` is the cluster that the platform runs on.
     #[schemars(length(min = 1, max = 100))]
     pub clusters: Vec<String>,
 }
 
-/// What is refused in workspaces unless it is allowed. The platform labels the namespaces with it; policies read the label.
+/// Feature that is refused in workspaces unless allowed. The platform labels the namespaces; admission policies read
+/// the label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Allowance {
-    /// `PriorityClasses` of the system (`system-*`).
+    /// System PriorityClasses (`system-*`).
     #[serde(rename = "systemPriorityClasses")]
     SystemPriorityClasses,
-    /// Ports of nodes (`hostPort`).
+    /// Host ports (`hostPort`).
     #[serde(rename = "hostPorts")]
     HostPorts,
     /// Services with `externalIPs`.
@@ -116,24 +118,24 @@ impl Allowance {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
-    /// The person's id.
+    /// User id.
     #[schemars(length(max = 63), regex(pattern = LABEL_PATTERN))]
     pub user: String,
     pub role: String,
 }
 
-/// Somebody was asked to join. Kept by a digest, so that nobody learns from it who has an account.
+/// Pending invitation. The invitee is stored as a digest, so that the list does not reveal the existence of accounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Invitation {
     /// SHA-256 of the normalised e-mail address, phone number or id, in hexadecimal.
     pub to: String,
     pub role: String,
-    /// The id of whoever asked.
+    /// User id of the inviter.
     pub by: String,
     pub expires: Time,
-    /// SHA-256 of the one-time code by which it is accepted, in hexadecimal; absent where `to` is an id. Addresses and numbers
-    /// are not verified, so an invitation to one is accepted by its code alone.
+    /// SHA-256 of the one-time code that accepts the invitation, in hexadecimal; absent if `to` is an id. Addresses and
+    /// numbers are not verified, so an invitation to one requires its code.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub code_hash: String,
@@ -144,7 +146,7 @@ pub struct Invitation {
 pub struct WorkspaceNamespace {
     #[schemars(length(max = 63), regex(pattern = LABEL_PATTERN))]
     pub name: String,
-    /// Its share of the workspace's quota.
+    /// Share of the workspace's quota.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub share: BTreeMap<String, String>,
 }
@@ -152,16 +154,17 @@ pub struct WorkspaceNamespace {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkspaceStatus {
-    /// What was made, by UID: nothing else is ever removed.
+    /// Namespaces that the platform created, by UID. It never deletes other namespaces.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<OwnedNamespace>,
     pub members: i64,
-    /// Ids of the members who could use the ServiceAccount `longshore-deployer` since it was last recreated. When one of
-    /// them leaves, or may only read from then on, it is recreated in all namespaces, so that its tokens end.
+    /// User ids of the members who had access to the ServiceAccount `longshore-deployer` since it was last recreated.
+    /// When one of them leaves, or may only read from then on, it is recreated in all namespaces, which invalidates its
+    /// tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 500))]
     pub deployers: Option<Vec<String>>,
-    /// The annotation `longshore.dev/member-left` for which it was last recreated.
+    /// Value of the annotation `longshore.dev/member-left` when the ServiceAccount was last recreated.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub member_left: String,
@@ -169,7 +172,7 @@ pub struct WorkspaceStatus {
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Grows with each change of state.
+    /// Sequence number of the last transition.
     pub sequence: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<Transition>,
@@ -181,7 +184,7 @@ pub struct OwnedNamespace {
     pub name: String,
     pub uid: String,
     pub cluster: String,
-    /// Its share of the workspace's quota. One that is being removed keeps it until it is gone.
+    /// Share of the workspace's quota. A terminating namespace keeps it until it is gone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub share: BTreeMap<String, String>,
 }

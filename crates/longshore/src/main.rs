@@ -115,7 +115,10 @@ fn serve(args: ServeArgs) -> Result<()> {
     let config = Config::load(&to_flags(args))?;
     server::logs::install(config.logs);
     if let Err(error) = restarted {
-        tracing::warn!(error = format!("{error:#}"), "freed memory is returned to the system later");
+        tracing::warn!(
+            error = format!("{error:#}"),
+            "cannot configure the allocator: freed memory is returned to the system later"
+        );
     }
     server::panics::install();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -176,12 +179,11 @@ fn reset_password(args: ResetPasswordArgs) -> Result<()> {
 fn kubeconfig(args: KubeconfigArgs) -> Result<()> {
     let data = data_folder(args.data)?;
     let url = Endpoints::read(&data)
-        .with_context(|| format!("cannot read the addresses in `{}`", data.display()))?
+        .with_context(|| format!("cannot read the endpoints file in `{}`", data.display()))?
         .and_then(|endpoints| endpoints.kube)
         .unwrap_or_else(|| "https://127.0.0.1:6443".to_owned());
     let pki = PathBuf::from(&data).join("pki");
-    let text = server::cluster::kubeconfig(&pki, &url).with_context(|| {
-        format!("there is no cluster in `{}` yet: start `longshore serve` once", data.display())
-    })?;
+    let text = server::cluster::kubeconfig(&pki, &url)
+        .with_context(|| format!("no cluster in `{}`: start `longshore serve` once", data.display()))?;
     Ok(cli::print(&text)?)
 }

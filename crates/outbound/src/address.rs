@@ -22,11 +22,11 @@ pub struct Origin {
 /// Parse error of an [`Address`]. It does not repeat the text, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseAddressError {
-    #[error("the address is no URL: {0}")]
+    #[error("invalid URL: {0}")]
     Malformed(url::ParseError),
-    #[error("the address begins with `{0}`: only http and https can be fetched")]
+    #[error("unsupported URL scheme `{0}`: use http or https")]
     Scheme(String),
-    #[error("the address has a user name or a password in it: give them apart from it")]
+    #[error("the URL contains a user name or password: pass them as credentials instead")]
     Userinfo,
 }
 

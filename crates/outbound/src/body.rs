@@ -129,7 +129,7 @@ struct LimitedBuffer<'b> {
 struct BudgetExceeded(String);
 
 #[derive(Debug, thiserror::Error)]
-#[error("it is full")]
+#[error("the buffer is full")]
 struct LimitReached;
 
 /// Minimum growth of a large buffer. Doubling could allocate twice the body's size.

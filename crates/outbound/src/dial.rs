@@ -70,12 +70,12 @@ impl Connector for SystemConnector {
 /// about the network: a refused address was never dialled.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DialError {
-    #[error("`{host}` has no address: {why}")]
+    #[error("cannot resolve `{host}`: {why}")]
     Unresolved { host: String, why: String },
     /// The message contains neither the resolved address nor its range: a tenant would learn how internal names
     /// resolve. The log has both.
     #[error(
-        "`{host}` resolves to an address that may not be reached from here; an administrator can allow it"
+        "`{host}` resolves to an address that the egress policy denies; an administrator can allow it ([outbound] allow)"
     )]
     Refused { host: String },
     #[error("`{host}` does not answer: {why}")]
@@ -101,7 +101,7 @@ impl Dialer {
     }
 
     pub async fn dial(&self, host: &str, port: u16) -> Result<Box<dyn ByteStream>, DialError> {
-        let mut last = String::from("nothing was tried");
+        let mut last = String::from("no address to try");
         for address in self.resolve_allowed(host).await? {
             match timeout(CONNECT_TIMEOUT, self.connector.connect(SocketAddr::new(address, port))).await {
                 Ok(Ok(line)) => return Ok(line),
@@ -121,11 +121,11 @@ impl Dialer {
             Err(_) => self.resolver.resolve(host).await.map_err(|error| unknown(error.to_string()))?,
         };
         if addresses.is_empty() {
-            return Err(unknown("the resolver knows none".to_owned()));
+            return Err(unknown("no address found".to_owned()));
         }
         for address in &addresses {
             self.policy.check(*address).map_err(|what| {
-                tracing::warn!(host, %address, what, "refused to dial an address that is not allowed");
+                tracing::warn!(host, %address, what, "egress policy denied an address");
                 DialError::Refused { host: host.to_owned() }
             })?;
         }

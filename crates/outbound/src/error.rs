@@ -18,33 +18,33 @@ pub enum FetchError {
     Address(#[from] ParseAddressError),
     #[error(transparent)]
     Dial(#[from] DialError),
-    #[error("cannot agree with {at} on a secure connection: {why}")]
+    #[error("TLS handshake with {at} failed: {why}")]
     Tls { at: Origin, why: String },
-    #[error("the certificates for {at} cannot be used: {why}")]
+    #[error("cannot use the certificates for {at}: {why}")]
     Certificates { at: Origin, why: String },
-    #[error("the user name, password or token for {at} has characters that cannot be sent")]
+    #[error("the user name, password or token for {at} has invalid characters")]
     InvalidCredentials { at: Origin },
-    #[error("{at} broke off: {why}")]
+    #[error("connection to {at} was interrupted: {why}")]
     Interrupted { at: Address, why: String },
-    #[error("{at} has not begun to answer within {} s", .within.as_secs_f32())]
+    #[error("no response from {at} within {} s", .within.as_secs_f32())]
     ResponseTimeout { at: Origin, within: Duration },
-    #[error("{at} sends too slowly: less than {least} bytes in {} s", .within.as_secs_f32())]
+    #[error("{at} sends too slowly: fewer than {least} bytes in {} s", .within.as_secs_f32())]
     BodyTooSlow { at: Address, least: usize, within: Duration },
-    #[error("{at} has not been read within {} s", .within.as_secs_f32())]
+    #[error("reading {at} took longer than {} s", .within.as_secs_f32())]
     TotalTimeout { at: Address, within: Duration },
     #[error("{at} is larger than {limit} bytes")]
     TooLarge { at: Address, limit: usize },
-    #[error("{at} cannot be read now: {why}")]
+    #[error("cannot read {at} now: {why}")]
     OverBudget { at: Address, why: String },
     #[error("{at} is damaged: {why}")]
     Damaged { at: Address, why: String },
-    #[error("{at} leads on more than {REDIRECTS} times")]
+    #[error("{at} redirects more than {REDIRECTS} times")]
     TooManyRedirects { at: Address },
-    #[error("{at} leads on to what is no address: {why}")]
+    #[error("{at} redirects to an invalid URL: {why}")]
     InvalidRedirect { at: Address, why: ParseAddressError },
-    #[error("{at} leads on to {to}, which is not secure")]
+    #[error("{at} redirects to {to}, which does not use https")]
     InsecureRedirect { at: Address, to: Origin },
-    #[error("{at} answers {status}")]
+    #[error("{at} returned status {status}")]
     Status { at: Address, status: u16 },
 }
 

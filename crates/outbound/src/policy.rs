@@ -16,7 +16,7 @@ pub struct IpNetwork {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no network: it would be like 10.0.0.0/8, fd00::/8 or 192.0.2.7")]
+#[error("`{0}` is not a network: expected one like 10.0.0.0/8, fd00::/8 or 192.0.2.7")]
 pub struct ParseNetworkError(String);
 
 impl FromStr for IpNetwork {
@@ -67,10 +67,10 @@ const DENIED_V4: &[(Ipv4Addr, u32, &str)] = &[
     (Ipv4Addr::new(168, 63, 129, 16), 32, "is a provider's metadata service"),
     (Ipv4Addr::new(169, 254, 0, 0),  16, "is link-local, as metadata services are"),
     (Ipv4Addr::new(172, 16, 0, 0),   12, "is private"),
-    (Ipv4Addr::new(192, 0, 0, 0),    24, "is kept for protocols"),
+    (Ipv4Addr::new(192, 0, 0, 0),    24, "is reserved for protocols"),
     (Ipv4Addr::new(192, 88, 99, 0),  24, "is a relay"),
     (Ipv4Addr::new(192, 168, 0, 0),  16, "is private"),
-    (Ipv4Addr::new(198, 18, 0, 0),   15, "is kept for measurements"),
+    (Ipv4Addr::new(198, 18, 0, 0),   15, "is reserved for benchmarks"),
     (Ipv4Addr::new(224, 0, 0, 0),     4, "is multicast"),
     (Ipv4Addr::new(240, 0, 0, 0),     4, "is reserved"),
 ];
@@ -81,8 +81,8 @@ const DENIED_V6: &[(Ipv6Addr, u32, &str)] = &[
     (Ipv6Addr::LOCALHOST,                                128, "is this machine"),
     (Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0),       48, "is translated locally"),
     (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0),           64, "is discarded"),
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),          23, "is kept for protocols"),
-    (Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0),          16, "is kept for routing"),
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0),          23, "is reserved for protocols"),
+    (Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0),          16, "is reserved for routing"),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0),           7, "is private"),
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),          10, "is link-local"),
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0),          10, "is site-local"),
@@ -239,7 +239,7 @@ mod tests {
     fn invalid_network_is_named_in_the_error() {
         for wrong in ["", "10.0.0.0/33", "10.0.0/8", "fd00::/129", "10.0.0.0/x", "10.0.0.0/", "example.com"] {
             let said = wrong.parse::<IpNetwork>().unwrap_err().to_string();
-            assert!(said.starts_with(&format!("`{wrong}` is no network")), "{said}");
+            assert!(said.starts_with(&format!("`{wrong}` is not a network")), "{said}");
         }
         assert_eq!("fd00::/8".parse::<IpNetwork>().unwrap().to_string(), "fd00::/8");
     }

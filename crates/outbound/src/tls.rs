@@ -16,7 +16,7 @@ pub fn client_config(trust: &TlsTrust) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .expect("the provider has what the protocol's versions need");
+        .expect("the provider supports the default protocol versions");
     let builder = if trust.insecure_skip_verify {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
     } else {
@@ -37,7 +37,7 @@ fn trusted_roots(trust: &TlsTrust) -> Result<RootCertStore, String> {
     let Some(authorities) = &trust.authorities else { return system_roots() };
     let mut roots = if trust.include_system_roots { system_roots()? } else { RootCertStore::empty() };
     for certificate in parse_certificates(authorities)? {
-        roots.add(certificate).map_err(|error| format!("an authority: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("invalid CA certificate: {error}"))?;
     }
     Ok(roots)
 }
@@ -50,15 +50,15 @@ fn system_roots() -> Result<RootCertStore, String> {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         roots
     });
-    if roots.is_empty() { Err("the system trusts no authority".to_owned()) } else { Ok(roots.clone()) }
+    if roots.is_empty() { Err("the system has no CA certificates".to_owned()) } else { Ok(roots.clone()) }
 }
 
 fn parse_certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match all {
-        Ok(all) if all.is_empty() => Err("there is no certificate in them".to_owned()),
+        Ok(all) if all.is_empty() => Err("they contain no certificate".to_owned()),
         Ok(all) => Ok(all),
-        Err(error) => Err(format!("they are no PEM: {error}")),
+        Err(error) => Err(format!("they are not valid PEM: {error}")),
     }
 }
 
@@ -67,7 +67,7 @@ fn client_auth(
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
     // The parser's error is dropped because it could repeat a line of the key.
     let key = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes());
-    Ok((parse_certificates(&identity.certificate)?, key.map_err(|_| "the key is no PEM".to_owned())?))
+    Ok((parse_certificates(&identity.certificate)?, key.map_err(|_| "the key is not valid PEM".to_owned())?))
 }
 
 /// Verifier that accepts every certificate but still checks that the server holds its key.

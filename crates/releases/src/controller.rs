@@ -63,7 +63,7 @@ const REQUEST_SLOTS: SlotLimits = SlotLimits {
 
 /// The note of the event for a reconcile that panicked.
 const PANIC_EVENT_NOTE: &str =
-    "the reconcile ended with an internal error and is tried again; the log of the server has the details";
+    "internal error during reconcile; it will be retried, see the server log for details";
 
 /// The most memory that operations of releases use in total, in bytes.
 pub fn max_operation_bytes() -> u64 {
@@ -129,7 +129,7 @@ impl Releases {
         loop {
             // Runs at start, too: otherwise a server that restarts often would never collect.
             if let Err(error) = self.gc().await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
+                tracing::warn!(error = &error as &dyn std::error::Error, "garbage collection failed");
             }
             tokio::time::sleep(gc::GC_INTERVAL).await;
         }

@@ -10,13 +10,13 @@ use crate::key::ReleaseKey;
 pub enum ReconcileError {
     #[error("cannot {doing}: {}", error_message(cause))]
     Api { doing: String, cause: Box<kube::Error> },
-    #[error("the pass broke off: {0}")]
+    #[error("the reconcile was aborted: {0}")]
     Panicked(String),
     #[error("{0}")]
     Helm(String),
-    #[error("cannot write the status of release `{0}`: it changes all the time")]
+    #[error("cannot write the status of release `{0}`: too many conflicts")]
     TooManyConflicts(ReleaseKey),
-    #[error("not done within {} s", .0.as_secs())]
+    #[error("timeout after {} s", .0.as_secs())]
     DeadlineExceeded(Duration),
     #[error("cannot read the records of a release: {0}")]
     Storage(#[from] StorageError),

@@ -171,7 +171,7 @@ fn unready_reason(kind: &ApiResource, object: &DynamicObject) -> Option<Arc<str>
     match evaluate(&value, WaitStrategy::Watcher) {
         Readiness::Ready => None,
         Readiness::Progressing(why) | Readiness::Failed(why) => Some(why.into()),
-        Readiness::Absent => Some("not there".into()),
+        Readiness::Absent => Some("not found".into()),
         Readiness::Terminating => Some("being deleted".into()),
     }
 }

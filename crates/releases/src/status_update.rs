@@ -215,10 +215,7 @@ impl StatusUpdate {
         let left = match unknown.first() {
             Some(first) => {
                 let before = if left.is_empty() { left } else { left + "; " };
-                format!(
-                    "{before}of {} objects it is not known whether they are ready; {first}",
-                    unknown.len()
-                )
+                format!("{before}the readiness of {} objects is unknown; {first}", unknown.len())
             }
             None => left,
         };
@@ -239,8 +236,9 @@ impl StatusUpdate {
         let message = if left.is_empty() { state.description() } else { &left };
         self.set_condition(READY, ready && !paused, reason, message);
         if foreign.is_some() || self.has_condition(OUT_OF_BAND) {
-            let message =
-                foreign.map(|revision| format!("somebody else made revision {revision}")).unwrap_or_default();
+            let message = foreign
+                .map(|revision| format!("another client created revision {revision}"))
+                .unwrap_or_default();
             self.set_condition(
                 OUT_OF_BAND,
                 foreign.is_some(),
@@ -282,7 +280,7 @@ impl StatusUpdate {
         self.status.operation = None;
         self.status.interruptions = self.status.interruptions.saturating_add(1);
         let message = format!(
-            "{} operations in a row were interrupted; the next attempt is in {} s, or when the spec changes",
+            "{} consecutive operations were interrupted; next attempt in {} s, or when the spec changes",
             self.status.interruptions,
             pause.as_secs()
         );

@@ -40,7 +40,7 @@ pub enum ClusterError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    #[error("cannot reach the server that runs on `{}`", data.display())]
+    #[error("cannot reach the server of data directory `{}`", data.display())]
     Running {
         data: PathBuf,
         #[source]
@@ -186,7 +186,7 @@ pub async fn connect(file: &Path, context: Option<&str>) -> Result<RealCluster, 
         .apiserver_version()
         .await
         .map_err(|source| ClusterError::Unreachable { url: url.clone(), source: Box::new(source) })?;
-    tracing::info!(kube.url = url, kube.version = version.git_version, "running on a real cluster");
+    tracing::info!(kube.url = url, kube.version = version.git_version, "running on an existing cluster");
     Ok(RealCluster { url, client, is_healthy: Arc::new(AtomicBool::new(true)) })
 }
 

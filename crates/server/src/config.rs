@@ -138,48 +138,48 @@ pub enum ConfigError {
     UnknownKey { key: String, file: PathBuf },
     #[error("`{key}` must be {expected}, not `{value}`")]
     Invalid { key: String, value: String, expected: &'static str },
-    #[error("`{key}` makes no sense here: {why}")]
+    #[error("`{key}` cannot be used here: {why}")]
     Contradiction { key: &'static str, why: &'static str },
     #[error(
-        "`server.listen` is {0}, which others can reach, and plain HTTP is for this machine only: set [tls] cert and key, or trusted_proxy = true behind a proxy that speaks TLS"
+        "`server.listen` is {0}, which other machines can reach, and plain HTTP is for this machine only: set [tls] cert and key, or trusted_proxy = true behind a proxy that terminates TLS"
     )]
     PlainHttp(SocketAddr),
-    #[error("no data folder is known: set `data.dir`, or XDG_DATA_HOME, or HOME")]
+    #[error("no data directory: set `data.dir`, XDG_DATA_HOME or HOME")]
     NoDataFolder,
 }
 
 /// All keys with default and description, as listed in the documentation.
 #[rustfmt::skip]
 pub const KEYS: &[(&str, &str, &str)] = &[
-    ("server.listen",        "127.0.0.1:8080",           "address of the platform's port; port 0 picks a free one"),
-    ("server.trusted_proxy", "false",                    "a proxy in front speaks TLS"),
-    ("server.hosts",         "",                         "names by which clients reach the server, with commas between"),
-    ("data.dir",             "$XDG_DATA_HOME/longshore", "data folder of the embedded cluster"),
+    ("server.listen",        "127.0.0.1:8080",           "address to serve the platform on; port 0 selects a free port"),
+    ("server.trusted_proxy", "false",                    "a proxy in front terminates TLS"),
+    ("server.hosts",         "",                         "host names of the server, comma-separated"),
+    ("data.dir",             "$XDG_DATA_HOME/longshore", "data directory of the embedded cluster"),
     ("tls.cert",             "",                         "PEM file with the platform's certificate chain"),
     ("tls.key",              "",                         "PEM file with its private key"),
     ("kube.listen",          "127.0.0.1:6443",           "address of the embedded Kubernetes API"),
-    ("kube.kubeconfig",      "",                         "run on the cluster that this kubeconfig names"),
-    ("kube.context",         "",                         "which of the kubeconfig's contexts"),
-    ("kube.external_url",    "",                         "how others reach the Kubernetes API"),
+    ("kube.kubeconfig",      "",                         "kubeconfig of an existing cluster, used instead of the embedded one"),
+    ("kube.context",         "",                         "context of the kubeconfig"),
+    ("kube.external_url",    "",                         "URL of the Kubernetes API for other machines"),
     ("kube.storage_budget",  "128Mi",                    "bytes of all objects of one account's workspaces on the embedded cluster"),
     ("kube.storage_capacity", "512Mi",                   "bytes of all objects of all tenants together on the embedded cluster"),
     ("sim.enabled",          "true",                     "simulate nodes and workloads on the embedded cluster"),
-    ("sim.nodes",            "3",                        "how many nodes there are from the first start"),
-    ("sim.cpu",              "32",                       "CPUs of each"),
-    ("sim.memory",           "256Gi",                    "memory of each"),
-    ("sim.pods",             "110",                      "how many pods each can take"),
+    ("sim.nodes",            "3",                        "number of nodes at the first start"),
+    ("sim.cpu",              "32",                       "CPUs of each node"),
+    ("sim.memory",           "256Gi",                    "memory of each node"),
+    ("sim.pods",             "110",                      "maximum number of pods of each node"),
     ("sim.addresses",        "false",                    "Services of type LoadBalancer and Ingresses get an address"),
-    ("accounts.registration", "open on loopback",        "open or closed: whether people may register themselves"),
-    ("accounts.valid_days",  "7",                        "for how long a new account is valid; 0: without end"),
-    ("accounts.max_nodes",   "3",                        "how many nodes a new account may join"),
-    ("accounts.grace_hours", "24",                       "how long an expired account can be brought back before it is removed"),
-    ("accounts.quota",       "",                         "what all workspaces of one account may use together, such as pods=200,requests.cpu=16; what is not named keeps its default"),
-    ("accounts.workspace_quota", "",                     "the same for each new workspace"),
-    ("edge.join_url",        "",                         "where machines fetch yurtadm, {arch} for their architecture; empty: it is installed"),
+    ("accounts.registration", "open on loopback",        "open or closed: whether users can register themselves"),
+    ("accounts.valid_days",  "7",                        "validity of a new account in days; 0: unlimited"),
+    ("accounts.max_nodes",   "3",                        "maximum number of nodes of a new account"),
+    ("accounts.grace_hours", "24",                       "time after which an expired account is deleted"),
+    ("accounts.quota",       "",                         "total quota of the workspaces of one account, such as pods=200,requests.cpu=16; other resources keep their default"),
+    ("accounts.workspace_quota", "",                     "quota of each new workspace"),
+    ("edge.join_url",        "",                         "URL of yurtadm for machines, with {arch} for the architecture; empty: it is preinstalled"),
     ("edge.join_sha256",     "",                         "its SHA-256, or one for each architecture: amd64=...,arm64=..."),
-    ("edge.manage_pools",    "own",                      "look after pools of nodes: own (where their definition is ours), always or never"),
-    ("console.token_parameter", "true",                  "the OpenYurt console's old clients may send their token as a parameter"),
-    ("outbound.allow",       "",                         "private networks that charts may be fetched from, with commas between"),
+    ("edge.manage_pools",    "own",                      "manage node pools: own (if the CRD is the platform's), always or never"),
+    ("console.token_parameter", "true",                  "accept tokens in query parameters, for old clients of the OpenYurt console"),
+    ("outbound.allow",       "",                         "private networks that charts may be fetched from, comma-separated"),
     ("store.quota",          "32Mi",                     "bytes of all packages of charts that one account's workspaces uploaded or fetched"),
     ("store.capacity",       "512Mi",                    "bytes of all packages of charts together"),
     ("limits.connections",   "10000",                    "connections that each port keeps open, as far as the limit of open files allows"),
@@ -254,7 +254,8 @@ impl Config {
                 if let Some((key, ..)) =
                     KEYS.iter().find(|(key, ..)| of_embedded(key) && given(key).is_some())
                 {
-                    let why = "it is about the embedded cluster, and kube.kubeconfig names a real one";
+                    let why =
+                        "it applies to the embedded cluster, but kube.kubeconfig selects an existing one";
                     return Err(contradiction(key, why));
                 }
                 ClusterConfig::Real {
@@ -264,7 +265,7 @@ impl Config {
                 }
             }
             None if given("kube.context").is_some() => {
-                return Err(contradiction("kube.context", "there is no kube.kubeconfig to choose it from"));
+                return Err(contradiction("kube.context", "kube.kubeconfig is missing"));
             }
             None => ClusterConfig::Embedded {
                 listen: parse_address(
@@ -455,7 +456,7 @@ fn read_file(file: &Path, values: &mut RawValues) -> Result<(), ConfigError> {
                 toml::Value::Boolean(truth) => truth.to_string(),
                 toml::Value::Integer(number) => number.to_string(),
                 other => {
-                    return Err(invalid(&key, &other.to_string(), "a text, a whole number or a boolean"));
+                    return Err(invalid(&key, &other.to_string(), "a string, an integer or a boolean"));
                 }
             };
             values.insert(key, value);
@@ -487,7 +488,7 @@ fn parse_hosts(text: &str) -> Result<Vec<String>, ConfigError> {
         if is_name(name) {
             return Ok(name.to_ascii_lowercase());
         }
-        Err(invalid("server.hosts", name, "names such as longshore.example.com, with commas between"))
+        Err(invalid("server.hosts", name, "host names such as longshore.example.com, comma-separated"))
     };
     named.map(checked).collect()
 }
@@ -496,7 +497,7 @@ fn parse_networks(key: &str, value: &str) -> Result<Vec<IpNetwork>, ConfigError>
     let named = value.split(',').map(str::trim).filter(|network| !network.is_empty());
     named
         .map(|network| {
-            let expected = "networks such as 10.0.0.0/8, with commas between";
+            let expected = "networks such as 10.0.0.0/8, comma-separated";
             network.parse().map_err(|_| invalid(key, network, expected))
         })
         .collect()
@@ -608,7 +609,7 @@ fn parse_join_tool<'v>(given: &impl Fn(&str) -> Option<&'v String>) -> Result<Jo
     let (url, sums) = (value("edge.join_url"), value("edge.join_sha256"));
     JoinTool::parse(url, sums).map_err(|error| match error {
         ToolError::Url if url.is_empty() => contradiction("edge.join_sha256", "edge.join_url is missing"),
-        ToolError::Url => invalid("edge.join_url", url, "a plain address that begins with https://"),
+        ToolError::Url => invalid("edge.join_url", url, "a URL that begins with https://, without query or credentials"),
         ToolError::Checksums if sums.is_empty() => contradiction("edge.join_url", "edge.join_sha256 is missing"),
         ToolError::Checksums => {
             let expected = "a SHA-256 in hexadecimal, or one for each architecture, such as amd64=...,arm64=..., where edge.join_url has {arch}";
@@ -643,7 +644,7 @@ fn parse_simulation<'v>(
 fn parse_https_url(key: &str, value: &str) -> Result<String, ConfigError> {
     let host = value.strip_prefix("https://").unwrap_or_default();
     if host.is_empty() || host.contains([' ', '"', '\n']) {
-        return Err(invalid(key, value, "an address that begins with https://"));
+        return Err(invalid(key, value, "a URL that begins with https://"));
     }
     Ok(value.trim_end_matches('/').to_owned())
 }

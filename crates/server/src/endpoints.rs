@@ -42,7 +42,7 @@ impl Endpoints {
         if let Err(error) = fs::remove_file(endpoints_path(data))
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, "cannot remove the file with the addresses");
+            tracing::warn!(%error, "cannot delete the endpoints file");
         }
     }
 }

@@ -19,10 +19,10 @@ const LEADER_LEASE: &str = "longshore-leader";
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     #[error(
-        "the namespace `{NAMESPACE}` is not there for us, and we may not make it: ask an administrator of the cluster to create it"
+        "namespace `{NAMESPACE}` does not exist or is not accessible, and the server may not create it: ask a cluster administrator to create it"
     )]
     Forbidden(#[source] Box<Status>),
-    #[error("cannot make sure that there is a namespace `{NAMESPACE}`")]
+    #[error("cannot read or create namespace `{NAMESPACE}`")]
     Failed(#[source] Box<kube::Error>),
 }
 
@@ -39,7 +39,7 @@ pub async fn ensure_namespace(client: kube::Client) -> Result<(), NamespaceError
         namespaces.create(&PostParams::default(), &Namespace { metadata, ..Namespace::default() }).await;
     match made {
         Ok(_) => {
-            tracing::info!(namespace = NAMESPACE, "made the platform's namespace");
+            tracing::info!(namespace = NAMESPACE, "created the platform's namespace");
             Ok(())
         }
         // Another server created it concurrently.
@@ -55,7 +55,7 @@ pub struct Leadership(Gauge);
 
 impl Leadership {
     pub fn register(&self, shown: &mut Registry) {
-        shown.register("leader", "Whether this server leads", self.0.clone());
+        shown.register("leader", "Whether this server is the leader", self.0.clone());
     }
 
     /// Leads until `stop` resolves, without an election, for a server that has the cluster to itself.
@@ -81,7 +81,7 @@ impl Leadership {
         stop: impl Future<Output = ()>,
     ) {
         let lock = LeaseElection::new(client, NAMESPACE, LEADER_LEASE, holder);
-        tracing::info!(leader.identity = lock.identity(), "standing for election");
+        tracing::info!(leader.identity = lock.identity(), "waiting for leadership");
         let term = || {
             let (leading, work) = (LeadershipGuard::acquire(self.0.clone()), work());
             async move {
@@ -99,7 +99,7 @@ struct LeadershipGuard(Gauge);
 impl LeadershipGuard {
     fn acquire(gauge: Gauge) -> Self {
         gauge.set(1);
-        tracing::info!("this server leads");
+        tracing::info!("acquired leadership");
         Self(gauge)
     }
 }
@@ -107,7 +107,7 @@ impl LeadershipGuard {
 impl Drop for LeadershipGuard {
     fn drop(&mut self) {
         self.0.set(0);
-        tracing::info!("this server no longer leads");
+        tracing::info!("lost leadership");
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         let cluster = Cluster::in_memory().await;
         let (nobody, admin) = (User::named("nobody", &[]), User::admin());
         let refused = ensure_namespace(cluster.client(nobody)).await.unwrap_err();
-        assert!(refused.to_string().contains("ask an administrator"), "{refused}");
+        assert!(refused.to_string().contains("ask a cluster administrator"), "{refused}");
         ensure_namespace(cluster.client(admin.clone())).await.unwrap();
         ensure_namespace(cluster.client(admin.clone())).await.unwrap();
         let made = Api::<Namespace>::all(cluster.client(admin)).get(NAMESPACE).await.unwrap();

@@ -16,7 +16,7 @@ pub fn connection_limits(wanted: ConnectionsConfig) -> ConnectionLimits {
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, "cannot raise the limit of open files");
+            tracing::warn!(%error, "cannot raise the open file limit");
             limit = getrlimit(Resource::Nofile);
         }
     }
@@ -25,7 +25,7 @@ pub fn connection_limits(wanted: ConnectionsConfig) -> ConnectionLimits {
         tracing::warn!(
             files = limit.current,
             connections = limits.total,
-            "the limit of open files allows fewer connections than limits.connections"
+            "the open file limit allows fewer connections than limits.connections"
         );
     }
     limits

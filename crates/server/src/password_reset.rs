@@ -20,15 +20,15 @@ pub enum ResetAccess {
 pub enum ResetError {
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    #[error("cannot read the addresses in `{}`", data.display())]
+    #[error("cannot read the endpoints file in `{}`", data.display())]
     Endpoints {
         data: PathBuf,
         #[source]
         source: std::io::Error,
     },
-    #[error("there is no cluster in `{}` yet: start `longshore serve` once", data.display())]
+    #[error("no cluster in `{}`: start `longshore serve` once", data.display())]
     NoCluster { data: PathBuf },
-    #[error("the server that runs on `{}` is not ready yet: try again", data.display())]
+    #[error("the server of data directory `{}` is not ready yet: retry", data.display())]
     NotReady { data: PathBuf },
     #[error(transparent)]
     Reset(#[from] tenancy::Error),

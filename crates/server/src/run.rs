@@ -61,11 +61,11 @@ pub enum RunError {
     Releases(#[from] releases::StartError),
     #[error(transparent)]
     Fleet(#[from] fleet::StartError),
-    #[error("cannot look for the first administrator")]
+    #[error("cannot read the first administrator's account")]
     LeaseLost(#[from] LeaseLost),
-    #[error("cannot make the first administrator")]
+    #[error("cannot create the first administrator")]
     Administrator(#[source] tenancy::Error),
-    #[error("cannot tell the first administrator's password: nothing can be written to standard output")]
+    #[error("cannot write the first administrator's password to standard output")]
     Stdout(#[source] io::Error),
     #[error("cannot listen on {address}")]
     Listen {
@@ -75,9 +75,9 @@ pub enum RunError {
     },
     #[error("cannot use the certificate in [tls]")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("the store has failed ({why}): what it holds is not known; start again to read what is there")]
+    #[error("the store has failed ({why}): restart the server to recover from the last durable state")]
     StoreFailed { why: String },
-    #[error("cannot write the file with the addresses into the data folder")]
+    #[error("cannot write the endpoints file to the data directory")]
     Endpoints(#[source] std::io::Error),
 }
 
@@ -267,7 +267,7 @@ pub async fn run(
         match endpoints.write(&config.data) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 Endpoints::remove(&config.data);
-                tracing::warn!(%error, "the disk is full: commands need --url to find this server");
+                tracing::warn!(%error, "cannot write the endpoints file: local commands need --server");
             }
             written => written.map_err(RunError::Endpoints)?,
         }

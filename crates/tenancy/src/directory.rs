@@ -211,7 +211,7 @@ impl Directory {
         const LIMIT: Duration = Duration::from_secs(5);
         let result = tokio::time::timeout(LIMIT, self.wait_until(condition)).await;
         if result.is_err() {
-            tracing::warn!("what was written has not been heard of after {LIMIT:?}");
+            tracing::warn!("the watch did not deliver a write within {LIMIT:?}");
         }
     }
 
@@ -254,7 +254,7 @@ impl DirectoryState {
         while let Some(change) = changes.next().await {
             // One object that cannot be applied must not block the others.
             if let Err(error) = isolate_sync(|| enter(&mut self.index.write(), &change)) {
-                tracing::error!(%error, "an object cannot be entered into the directory");
+                tracing::error!(%error, "cannot add an object to the directory");
             }
             self.changed.send_replace(());
         }

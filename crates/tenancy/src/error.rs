@@ -28,37 +28,37 @@ pub enum Error {
     #[error("{0}")]
     Invalid(String),
     /// One text for an unknown account, a wrong secret and a disabled account.
-    #[error("there is no such account, or the secret is wrong")]
+    #[error("unknown account or wrong password or token")]
     WrongCredentials,
     /// One text for every invalid credential: unknown, forged, expired, revoked, or of a deleted account.
-    #[error("sign in first, or send a token that is good")]
+    #[error("authentication required: sign in or send a valid token")]
     Unauthenticated,
     #[error("the old password is wrong")]
     WrongOldSecret,
     #[error("the header X-CSRF-Token does not belong to this session")]
     InvalidCsrfToken,
     /// Returned only to a caller that knows the secret.
-    #[error("the time of this account is over: ask an administrator to prolong it")]
+    #[error("the account has expired: ask an administrator to extend it")]
     AccountExpired,
     #[error("too many attempts; try again in {seconds} s")]
     Throttled { seconds: u64 },
     #[error("registration is closed: ask an administrator for an account")]
     RegistrationClosed,
     /// Does not name the field that is in use.
-    #[error("there is an account with this e-mail address or phone number already")]
+    #[error("an account with this e-mail address or phone number already exists")]
     AccountExists,
-    #[error("there is no {kind} `{name}`")]
+    #[error("{kind} `{name}` not found")]
     NotFound { kind: &'static str, name: String },
     #[error("{0}")]
     Conflict(String),
-    #[error("somebody else changed {0} at the same time; look again")]
+    #[error("{0} was changed concurrently: read it again and retry")]
     ConcurrentUpdate(String),
     /// The caller named a `resourceVersion` that is no longer current.
-    #[error("{0} is no longer as you saw it; look again")]
+    #[error("{0} has changed since you read it: read it again")]
     StaleResourceVersion(String),
-    #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
+    #[error("the cluster does not answer; a change may or may not have taken effect")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("an internal error; the log has more under this request's id")]
+    #[error("internal error; see the server log for this request id")]
     Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

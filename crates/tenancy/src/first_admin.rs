@@ -167,7 +167,7 @@ async fn create_administrator(client: &kube::Client, max_nodes: i64) -> Result<A
     user.annotations_mut().insert(well_known::TENANT_ID.to_owned(), id.to_string());
     user.labels_mut().insert(well_known::LOGIN.to_owned(), ADMIN_LOGIN.to_owned());
     let made = Api::all(client.clone()).create(&post_params(), &user).await?;
-    Account::from_user(&made).ok_or_else(|| Error::Internal("the account that was made has no id".into()))
+    Account::from_user(&made).ok_or_else(|| Error::Internal("the created account has no id".into()))
 }
 
 /// Writes the credentials of the account, annotated as not yet disclosed.

@@ -94,7 +94,7 @@ impl Tenancy {
             .or_else(|| cluster_info.as_ref().map(|said| said.server.clone()));
         let server = server.ok_or_else(|| {
             Error::Conflict(
-                "the cluster does not say its address: an administrator can, by [kube] external_url"
+                "the address of the cluster is unknown: an administrator can set [kube] external_url"
                     .to_owned(),
             )
         })?;

@@ -31,7 +31,7 @@ impl Tenancy {
                 self.collect_join_garbage().await,
             ] {
                 if let Err(error) = swept {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot sweep up");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "garbage collection failed");
                 }
             }
         }

@@ -129,7 +129,7 @@ impl Tenancy {
 fn empty_if_not_ready(text: Result<String, Error>) -> Result<String, Error> {
     match text {
         Err(Error::Conflict(why)) => {
-            tracing::info!(why, "somebody logs in without all that a login gives");
+            tracing::info!(why, "login response is incomplete");
             Ok(String::new())
         }
         other => other,

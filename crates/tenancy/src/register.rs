@@ -197,7 +197,7 @@ impl Tenancy {
         if let Some(error) = failed {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "could not take back all of a failed registration"
+                "cannot undo a failed registration completely"
             );
         }
     }

@@ -209,7 +209,7 @@ pub(crate) fn format_references(references: &[String]) -> String {
         references.iter().take(MAX_LISTED_REFERENCES).map(String::as_str).collect::<Vec<_>>().join(", ");
     match references.len().checked_sub(MAX_LISTED_REFERENCES) {
         Some(more) if more > 0 => format!("{shown} and {more} more"),
-        _ if references.is_empty() => "nothing that Kubernetes lists".to_owned(),
+        _ if references.is_empty() => "no bindings".to_owned(),
         _ => shown,
     }
 }
@@ -307,6 +307,6 @@ mod tests {
             (0..MAX_LISTED_REFERENCES + 2).map(|n| format!("RoleBinding a/{n}")).collect();
         assert!(format_references(&many).ends_with(" and 2 more"));
         assert!(!format_references(&many[..MAX_LISTED_REFERENCES]).contains("more"));
-        assert_eq!(format_references(&[]), "nothing that Kubernetes lists");
+        assert_eq!(format_references(&[]), "no bindings");
     }
 }

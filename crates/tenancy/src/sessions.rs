@@ -49,7 +49,7 @@ pub(crate) struct SessionId {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("this is not the id of a session")]
+#[error("not a session id")]
 pub(crate) struct InvalidSessionId;
 
 impl SessionId {

@@ -35,7 +35,7 @@ where
         decide(&mut after)?;
         // After `decide`: for some callers the object is not visible at all, and only `decide` knows.
         if before.meta().deletion_timestamp.is_some() {
-            return Err(Error::Conflict(format!("{} is being removed", called())));
+            return Err(Error::Conflict(format!("{} is being deleted", called())));
         }
         if after == before {
             return Ok(before);

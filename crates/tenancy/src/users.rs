@@ -84,7 +84,7 @@ impl Tenancy {
         }
         if let Some(workspace) = self.workspace_with_sole_admin(id) {
             return Err(Error::Conflict(format!(
-                "{} is the only admin of workspace `{workspace}`: give it another, or delete it first",
+                "{} is the only admin of workspace `{workspace}`: appoint another, or delete the workspace first",
                 account.name
             )));
         }

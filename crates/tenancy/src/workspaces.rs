@@ -48,7 +48,7 @@ pub(crate) fn is_personal_name(owner: &str, name: &str) -> bool {
 fn display_name(text: &str) -> Result<String, Error> {
     let text = text.trim();
     if text.chars().count() > MAX_DISPLAY_NAME_LEN || text.chars().any(char::is_control) {
-        let message = format!("a display name has up to {MAX_DISPLAY_NAME_LEN} printable characters");
+        let message = format!("a display name must have at most {MAX_DISPLAY_NAME_LEN} printable characters");
         return Err(Error::Invalid(message));
     }
     Ok(text.to_owned())
@@ -95,7 +95,7 @@ impl Tenancy {
         let name = WorkspaceName::parse_chosen(name)?;
         let display_name = display_name(display)?;
         let full =
-            || Error::Conflict(format!("nobody can make more than {MAX_WORKSPACES_PER_ACCOUNT} workspaces"));
+            || Error::Conflict(format!("a user can create at most {MAX_WORKSPACES_PER_ACCOUNT} workspaces"));
         let made_by = |workspace: &WorkspaceRecord| {
             workspace.creator.as_ref() == Some(maker) && !workspace.is_personal()
         };
@@ -279,7 +279,7 @@ impl Tenancy {
             let references =
                 retired_names::format_references(&retired_names::references(client, name).await?);
             return Err(Error::Conflict(format!(
-                "the name `{name}` was another workspace's or namespace's until {}; its new holder gets what is still granted to it: \
+                "the name `{name}` belonged to another workspace or namespace until {}; its new owner gets all permissions still granted to it: \
                  {references}; remove these, or confirm with `reissue` (command line: --reissue-name)",
                 retired.retired
             )));
@@ -324,7 +324,7 @@ pub enum ReissuePolicy {
 
 /// The error for a name in use. Does not name the holder.
 fn name_in_use(name: &str) -> Error {
-    Error::Conflict(format!("the name `{name}` is taken"))
+    Error::Conflict(format!("the name `{name}` is already used"))
 }
 
 /// Fails if the actor was authorised as a member, and has a lower role or none in the workspace that is being changed.
@@ -341,7 +341,7 @@ fn check_membership_is_current(
     match member.and_then(|member| member.role.parse::<WorkspaceRole>().ok()) {
         Some(role) if role <= *authorised => Ok(()),
         Some(_) => {
-            Err(Error::Conflict(format!("the caller's role in workspace `{name}` has changed; try again")))
+            Err(Error::Conflict(format!("the caller's role in workspace `{name}` has changed: retry")))
         }
         None => Err(workspace_not_found(name)),
     }

@@ -1,7 +1,7 @@
 //! Banned third-party crates, with reasons.
 //!
-//! Checked against the output of `cargo tree`, which lists what is built: the lock file also names optional crates that
-//! no feature enables.
+//! Checked against the output of `cargo tree`, which lists the crates that are built: the lock file also names optional
+//! crates that no feature enables.
 
 /// Names and reasons. `chrono` is not banned, because `kube-cel` and its `cel` compute with its types; the platform's
 /// own code uses `jiff`.

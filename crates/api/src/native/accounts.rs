@@ -12,31 +12,31 @@ use crate::routes::USER;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Account")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a question that people ask of an account")]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties")]
 pub struct AccountView {
     id: String,
-    /// Of the User object.
+    /// Name of the User object.
     name: String,
     email: String,
     phone: String,
     organization: String,
-    /// The first namespace of the personal workspace.
+    /// First namespace of the personal workspace.
     namespace: String,
     platform_roles: Vec<&'static str>,
     disabled: bool,
     expired: bool,
-    /// Namespace, access and credentials are prepared.
+    /// Whether namespace, access and credentials are ready.
     ready: bool,
-    /// It is being removed.
+    /// Whether the account is being deleted.
     leaving: bool,
     created: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<String>,
-    /// In days, from when it was ready; 0: without end.
+    /// Validity in days from the time when the account was ready; 0: unlimited.
     valid_period: i64,
     max_nodes: i64,
     nodes: i64,
-    /// The version, for `If-Match`.
+    /// Version, for `If-Match`.
     pub v: String,
     actions: Vec<ActionView>,
 }

@@ -13,8 +13,8 @@ use crate::response::{JsonResponse, ListResponse, NoContent};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateInvitationRequest {
-    /// The id of an account, or an e-mail address or phone number. Addresses and numbers are not verified: an invitation to one is
-    /// accepted by the code in the answer. The answer is the same whether there is such an account.
+    /// Account id, e-mail address or phone number. Addresses and numbers are not verified, so an invitation to one is
+    /// accepted with the code in the response. The response does not reveal whether the account exists.
     to: BoundedString<320>,
     role: BoundedString<32>,
 }
@@ -23,7 +23,7 @@ pub struct CreateInvitationRequest {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "AcceptInvitation")]
 pub struct AcceptInvitationRequest {
-    /// The one-time code of the invitation. Without it, an invitation to the caller's id is accepted.
+    /// One-time code of the invitation. If absent, an invitation to the caller's id is accepted.
     code: Option<BoundedString<64>>,
 }
 
@@ -33,24 +33,24 @@ pub struct AcceptInvitationRequest {
 pub struct CreatedInvitation {
     #[serde(flatten)]
     invitation: InvitationView,
-    /// The one-time code to give to the invitee; absent for an invitation to an id. It is not shown again.
+    /// One-time code to give to the invitee; absent for an invitation to an id. It is not shown again.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
 }
 
-/// As those see it who invite.
+/// Invitation as shown to the workspace's administrators.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Invitation")]
 pub struct InvitationView {
     workspace: String,
-    /// The name of the invitation: a digest of whom it is for.
+    /// Name of the invitation: a digest of the invitee.
     id: String,
     role: &'static str,
     by: String,
     expires: String,
 }
 
-/// As the one sees it who was invited.
+/// Invitation as shown to the invitee.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Invited")]

@@ -10,9 +10,9 @@ use crate::response::JsonResponse;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Kubeconfig")]
 pub struct KubeconfigView {
-    /// The file. It holds a token.
+    /// Content of the kubeconfig, including a token.
     kubeconfig: String,
-    /// When its token ends.
+    /// Time at which the token expires.
     expires: String,
 }
 

@@ -27,7 +27,7 @@ pub struct MemberView {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetRoleRequest {
-    /// admin, isv, developer, operator or viewer.
+    /// Role: admin, isv, developer, operator or viewer.
     role: BoundedString<32>,
 }
 
@@ -68,7 +68,7 @@ pub const KEEP_BINDINGS_PARAM: &str = "keepBindings";
 pub struct RemovedMemberView {
     /// RoleBindings for ServiceAccounts that the platform did not provision.
     bindings: Vec<TenantBindingView>,
-    /// Whether they are deleted.
+    /// Whether these RoleBindings were deleted.
     bindings_deleted: bool,
 }
 

@@ -16,7 +16,7 @@ use crate::response::EventStream;
 #[schemars(rename = "Progress")]
 pub struct ProgressView {
     conditions: Vec<ConditionView>,
-    /// The last word: nothing more follows.
+    /// Whether the account is ready; no further event follows.
     ready: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct ProgressView {
 #[schemars(rename = "Condition")]
 pub struct ConditionView {
     r#type: String,
-    /// True, False or Unknown.
+    /// Status: True, False or Unknown.
     status: String,
     reason: String,
     message: String,

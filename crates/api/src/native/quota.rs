@@ -16,9 +16,9 @@ use crate::response::JsonResponse;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateQuotaRequest {
-    /// The whole; by administrators of the platform only.
+    /// Quota of the workspace; platform administrators only.
     quota: Option<ResourceQuantitiesBody>,
-    /// By namespace. Those that are not named keep their share.
+    /// Shares by namespace. Absent namespaces keep their share.
     #[serde(default)]
     shares: BTreeMap<BoundedString<63>, ResourceQuantitiesBody>,
 }
@@ -27,7 +27,7 @@ pub struct UpdateQuotaRequest {
 #[schemars(rename = "Quota")]
 pub struct QuotaView {
     quota: ResourceQuantities,
-    /// What all namespaces use together, as the cluster last counted.
+    /// Total usage of all namespaces, as last reported by the cluster.
     used: ResourceQuantities,
     namespaces: Vec<NamespaceQuotaView>,
     v: String,

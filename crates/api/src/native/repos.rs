@@ -30,32 +30,32 @@ pub struct RepoResponse {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CreateRepoRequest {
     name: BoundedString<63>,
-    /// Whose it is; everybody's where nothing is said.
+    /// Workspace that owns the repository; empty for a public repository.
     #[serde(default)]
     workspace: BoundedString<63>,
-    /// `http`, `https` or `oci`.
+    /// URL with scheme `http`, `https` or `oci`.
     url: BoundedString<2048>,
     #[serde(default)]
     description: BoundedString<512>,
-    /// Speak to a registry without TLS.
+    /// Use plain HTTP for a registry.
     #[serde(default)]
     insecure: bool,
     credentials: Option<RepoCredentialsBody>,
 }
 
-/// What is not said stays.
+/// Absent fields are unchanged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct UpdateRepoRequest {
     url: Option<BoundedString<2048>>,
     description: Option<BoundedString<512>>,
-    /// Nothing is fetched from it for as long as this holds.
+    /// Disables fetching from the repository.
     suspended: Option<bool>,
-    /// In place of all that were given before; an empty object: none.
+    /// Replaces all previous credentials; an empty object removes them.
     credentials: Option<RepoCredentialsBody>,
 }
 
-/// What lets one in. It is told to nobody again.
+/// Credentials for a repository. They are never returned.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 #[schemars(rename = "RepoCredentials")]
@@ -63,12 +63,12 @@ pub struct RepoCredentialsBody {
     username: BoundedString<512>,
     password: BoundedString<4096>,
     token: BoundedString<8192>,
-    /// Those whose certificates are believed, as PEM.
+    /// CA certificates to trust, PEM.
     ca: BoundedString<262_144>,
-    /// The certificate by which one is known, and its key, as PEM.
+    /// Client certificate, PEM.
     certificate: BoundedString<65_536>,
     key: BoundedString<65_536>,
-    /// Believe any certificate.
+    /// Skip verification of the server's certificate.
     #[serde(rename = "insecureSkipTLSVerify")]
     insecure_skip_tls_verify: bool,
 }

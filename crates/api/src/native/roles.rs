@@ -11,9 +11,9 @@ use crate::response::JsonResponse;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Roles")]
 pub struct RolesView {
-    /// Of the whole platform.
+    /// Platform roles.
     platform: Vec<RoleView>,
-    /// In one workspace.
+    /// Workspace roles.
     workspace: Vec<RoleView>,
 }
 

@@ -19,18 +19,18 @@ use crate::response::{AuditObject, JsonResponse, NoContent};
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct SignInMethods {
-    /// Ways to sign in.
+    /// Supported sign-in methods.
     methods: Vec<&'static str>,
-    /// Whether anybody may make themselves an account.
+    /// Whether registration is open.
     registration: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignInRequest {
-    /// An e-mail address, phone number, id, or login name.
+    /// E-mail address, phone number, id or login name.
     login: BoundedString<320>,
-    /// The password, or the login token.
+    /// Password or login token.
     secret: BoundedString<1024>,
 }
 
@@ -38,24 +38,24 @@ pub struct SignInRequest {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Session")]
 pub struct SessionView {
-    /// The account; absent for a program.
+    /// Account; absent for a ServiceAccount.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<AccountView>,
-    /// The ServiceAccount; absent for a person.
+    /// ServiceAccount; absent for a user.
     #[serde(skip_serializing_if = "Option::is_none")]
     service_account: Option<String>,
-    /// `session`, `token` or `kubernetes`.
+    /// Authentication method: `session`, `token` or `kubernetes`.
     via: &'static str,
-    /// What the token is good for; absent where there is none.
+    /// Scopes of the API token; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     scopes: Option<Vec<String>>,
     workspaces: Vec<MembershipView>,
-    /// What may be done on the whole platform.
+    /// Platform capabilities.
     capabilities: Vec<&'static str>,
-    /// When the session ends; absent without one.
+    /// Time at which the session expires; absent without a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<String>,
-    /// For the header X-CSRF-Token; absent without a session.
+    /// Value for the header X-CSRF-Token; absent without a session.
     #[serde(skip_serializing_if = "Option::is_none")]
     csrf: Option<String>,
     server: ServerView,
@@ -75,9 +75,9 @@ pub struct MembershipView {
 #[schemars(rename = "Server")]
 pub struct ServerView {
     version: &'static str,
-    /// Another after each start.
+    /// Id of the server process; changes with each start.
     boot: &'static str,
-    /// Nodes and workloads are pretended.
+    /// Whether the platform runs on the embedded cluster, which simulates nodes and workloads.
     embedded: bool,
 }
 

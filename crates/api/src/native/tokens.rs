@@ -12,12 +12,12 @@ use crate::response::{JsonResponse, ListResponse, NoContent};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CreateTokenRequest {
-    /// What its owner calls it.
+    /// Name of the token.
     name: BoundedString<64>,
-    /// `all`, `read`, areas such as `releases`, `workspace:<name>`.
+    /// Scopes: `all`, `read`, areas such as `releases`, or `workspace:<name>`.
     #[schemars(length(min = 1, max = 32))]
     scopes: Vec<BoundedString<64>>,
-    /// For how many days it is good: 1 to 365; 90 where nothing is said.
+    /// Lifetime in days, 1 to 365 [default: 90].
     days: Option<i64>,
 }
 
@@ -26,7 +26,7 @@ pub struct CreateTokenRequest {
 #[schemars(rename = "Token")]
 pub struct TokenView {
     id: String,
-    /// `login` or `api`.
+    /// Kind: `login` or `api`.
     kind: &'static str,
     name: String,
     scopes: Vec<String>,
@@ -42,7 +42,7 @@ pub struct TokenView {
 pub struct CreatedToken {
     #[serde(flatten)]
     record: TokenView,
-    /// The token itself. It cannot be told again.
+    /// The token. It is not shown again.
     token: String,
 }
 
@@ -74,7 +74,7 @@ pub async fn create(
 ) -> Result<JsonResponse<CreatedToken>, Problem> {
     let JsonBody(CreateTokenRequest { name, scopes, days }) = &call.body;
     if scopes.len() > 32 {
-        return Err(Problem::invalid("`scopes`: more than 32"));
+        return Err(Problem::invalid("`scopes` must have at most 32 entries"));
     }
     let scopes = scopes.iter().map(|word| word.to_string()).collect();
     let request = TokenRequest { name: name.to_string(), scopes, days: *days };

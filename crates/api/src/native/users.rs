@@ -16,14 +16,14 @@ use crate::request::ApiRequest;
 use crate::response::{JsonResponse, ListResponse, NoContent};
 use crate::routes::ROOT;
 
-/// All that somebody may say of themselves when they register.
+/// Fields of a registration.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateUserRequest {
     email: BoundedString<320>,
     phone: BoundedString<32>,
     organization: BoundedString<128>,
-    /// Without one, the token that the answer tells is the way in.
+    /// Password. An account without one signs in with the token in the response.
     password: Option<BoundedString<256>>,
 }
 
@@ -32,11 +32,11 @@ pub struct CreateUserRequest {
 pub struct RegisteredUserView {
     id: String,
     name: String,
-    /// The first namespace of the personal workspace.
+    /// First namespace of the personal workspace.
     namespace: String,
-    /// The login token. It cannot be told again.
+    /// Login token. It is not shown again.
     token: String,
-    /// Whether all is prepared; if not, it is still being done.
+    /// Whether the account is ready; otherwise it is still being prepared.
     ready: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<String>,
@@ -45,9 +45,9 @@ pub struct RegisteredUserView {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct UpdateUserRequest {
-    /// By administrators only, as the next three.
+    /// Disables the account. This and the next three fields can be set by administrators only.
     disabled: Option<bool>,
-    /// In days; 0: without end.
+    /// Validity in days; 0: unlimited.
     valid_period: Option<i64>,
     max_node_num: Option<i64>,
     #[schemars(length(max = 3))]
@@ -59,7 +59,7 @@ pub struct UpdateUserRequest {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangePasswordRequest {
-    /// What one signs in with so far; not needed by an administrator for somebody else.
+    /// Current password or login token; not required when an administrator changes the password of another account.
     old: Option<BoundedString<1024>>,
     new: BoundedString<256>,
 }
@@ -67,7 +67,7 @@ pub struct ChangePasswordRequest {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RevokedCredentials")]
 pub struct RevokedCredentialsView {
-    /// The new login token of a caller who has no password. It is not shown again.
+    /// New login token of a caller without a password. It is not shown again.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }

@@ -25,28 +25,28 @@ pub type ResourceQuantitiesBody = BTreeMap<BoundedString<128>, BoundedString<64>
 pub struct WorkspaceView {
     name: String,
     display_name: String,
-    /// Goes with its owner's account, and is not shared.
+    /// Whether it is the personal workspace of an account, which is not shared and is deleted with the account.
     personal: bool,
-    /// What the one who asks is in it; absent for an administrator of the platform who is no member.
+    /// Role of the caller; absent for a platform administrator without membership.
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,
     members: usize,
     invitations: usize,
-    /// The first is the workspace's own.
+    /// Namespaces; the first has the name of the workspace.
     namespaces: Vec<NamespaceView>,
     quota: ResourceQuantities,
     clusters: Vec<String>,
     ready: bool,
-    /// What is still missing.
+    /// Reason why the workspace is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// When it will be removed; until then it can be brought back.
+    /// Time of the scheduled deletion; until then the workspace can be restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     remove_after: Option<String>,
-    /// It is being removed.
+    /// Whether the workspace is being deleted.
     leaving: bool,
     created: String,
-    /// The version, for `If-Match`.
+    /// Version, for `If-Match`.
     v: String,
     actions: Vec<ActionView>,
 }
@@ -55,9 +55,9 @@ pub struct WorkspaceView {
 #[schemars(rename = "WorkspaceNamespace")]
 pub struct NamespaceView {
     name: String,
-    /// It is there.
+    /// Whether the namespace exists.
     made: bool,
-    /// Its share of the workspace's quota; what is not shared out is the first namespace's.
+    /// Share of the workspace's quota; the first namespace gets the amounts that no other namespace has as a share.
     share: ResourceQuantities,
 }
 
@@ -109,7 +109,7 @@ pub struct CreateWorkspaceRequest {
     name: BoundedString<63>,
     #[serde(default)]
     display_name: BoundedString<128>,
-    /// Use a retired name of another owner, with all that is still granted to it. Only for administrators of the platform.
+    /// Reuse the retired name of another owner, with all permissions still granted to it. Platform administrators only.
     #[serde(default)]
     reissue: bool,
 }
@@ -123,12 +123,12 @@ pub struct UpdateWorkspaceRequest {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateNamespaceRequest {
-    /// Comes after the workspace's name and a dash.
+    /// Suffix of the name, after the workspace's name and a dash.
     name: BoundedString<63>,
-    /// Its share of the workspace's quota.
+    /// Share of the workspace's quota.
     #[serde(default)]
     share: ResourceQuantitiesBody,
-    /// Use a retired name of another owner, with all that is still granted to it. Only for administrators of the platform.
+    /// Reuse the retired name of another owner, with all permissions still granted to it. Platform administrators only.
     #[serde(default)]
     reissue: bool,
 }

@@ -22,10 +22,11 @@ pub async fn list(call: ApiRequest) -> Result<JsonResponse<EventList>, Problem> 
 fn event_query(call: &ApiRequest) -> Result<EventQuery, Problem> {
     let event_type = match call.query_param("type") {
         None | Some("Normal" | "Warning") => call.query_param("type").map(str::to_owned),
-        Some(_) => return Err(Problem::invalid("`type` in the query is Normal or Warning")),
+        Some(_) => return Err(Problem::invalid("query parameter `type` must be Normal or Warning")),
     };
     let time = |text: &str| {
-        text.parse::<Timestamp>().map_err(|_| Problem::invalid("`since` in the query is a time of RFC 3339"))
+        text.parse::<Timestamp>()
+            .map_err(|_| Problem::invalid("query parameter `since` must be an RFC 3339 time"))
     };
     Ok(EventQuery {
         limit: Some(limit_param(call, DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)?),

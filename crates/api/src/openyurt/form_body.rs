@@ -58,7 +58,7 @@ impl JsonSchema for IgnoredField {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"description": "Taken, and not looked at"})
+        json_schema!({"description": "Ignored; accepted for old clients"})
     }
 }
 
@@ -68,13 +68,13 @@ fn to_json(headers: &HeaderMap, body: Bytes) -> Result<Bytes, Problem> {
         return Ok(body);
     }
     if !has_content_type(headers, FORM_TYPES) {
-        let detail = "the body has to be JSON or a form, and Content-Type has to say so";
+        let detail = "the body must be JSON or a form, with the matching Content-Type";
         return Err(Problem::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media-type", detail));
     }
     let mut fields = Map::new();
     for (name, value) in form_urlencoded::parse(&body) {
         if fields.contains_key(&*name) {
-            return Err(Problem::invalid(format!("the form has `{}` twice", abbreviate(&name))));
+            return Err(Problem::invalid(format!("duplicate form field `{}`", abbreviate(&name))));
         }
         fields.insert(name.into_owned(), Value::String(value.into_owned()));
     }

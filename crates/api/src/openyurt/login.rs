@@ -18,28 +18,28 @@ use crate::response::{AuditObject, JsonResponse};
 pub const QUERY: &[&str] =
     &["email", "phone", "mobilephone", "mobilePhone", "name", "token", "pool", "kubeConfig", "kubeconfig"];
 
-/// Who somebody is, by one of three names, and what only they know.
+/// Account, identified by e-mail address, phone number or name, and its credential.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoginRequest {
     email: Option<BoundedString<320>>,
     #[serde(alias = "mobilephone", alias = "mobilePhone")]
     phone: Option<BoundedString<32>>,
-    /// The name of the account, its id, or a login name.
+    /// Name, id or login name of the account.
     name: Option<BoundedString<320>>,
-    /// The login token.
+    /// Login token.
     token: Option<BoundedString<1024>>,
-    /// In its place.
+    /// Password, instead of the token.
     password: Option<BoundedString<1024>>,
-    /// The pool that machines are to join by the script.
+    /// Node pool that machines join with the script.
     pool: Option<BoundedString<63>>,
-    /// Old clients send one with everything. It is not looked at.
-    #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
+    /// Ignored; old clients send it with every request.
+    #[expect(dead_code, reason = "accepted and ignored")]
     #[serde(rename = "kubeConfig", alias = "kubeconfig", default)]
     kube_config: IgnoredField,
 }
 
-/// An account, as the document draws it: these keys and no others.
+/// Account in the format of the OpenYurt console, with exactly these keys.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ConsoleLogin")]
 pub struct LoginView {
@@ -51,11 +51,11 @@ pub struct LoginView {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ConsoleLoginSpec")]
 pub struct LoginSpec {
-    /// Good for a day; empty where the account has expired.
+    /// Kubeconfig, valid for a day; empty if the account has expired.
     kube_config: String,
-    /// What a machine runs to become a node of the account; empty where the account has expired.
+    /// Script that joins a machine as a node of the account; empty if the account has expired.
     node_add_script: String,
-    /// In days; 0: without end.
+    /// Validity in days; 0: unlimited.
     valid_period: i64,
     max_node_num: i64,
     namespace: String,
@@ -66,7 +66,7 @@ pub struct LoginSpec {
 #[schemars(rename = "ConsoleLoginStatus")]
 pub struct LoginStatus {
     node_num: i64,
-    /// Empty until everything is prepared.
+    /// Empty until the account is ready.
     effective_time: String,
     expired: bool,
 }
@@ -74,7 +74,7 @@ pub struct LoginStatus {
 /// `GET /login`
 pub async fn by_query(call: ApiRequest) -> Result<JsonResponse<LoginView>, Problem> {
     if !call.api.settings.token_parameter {
-        return Err(Problem::invalid("tokens are not taken as parameters here: send them with POST"));
+        return Err(Problem::invalid("tokens in query parameters are disabled: send them with POST"));
     }
     let phones = ["phone", "mobilephone", "mobilePhone"].map(|name| call.query_param(name));
     let login = exactly_one(phones.into_iter().chain([call.query_param("email"), call.query_param("name")]))?;
@@ -89,7 +89,7 @@ pub async fn by_form(call: ApiRequest<Form<LoginRequest>>) -> Result<JsonRespons
     let secret = match (token, password) {
         (Some(secret), None) | (None, Some(secret)) => &**secret,
         (None, None) => return Err(missing_secret()),
-        (Some(_), Some(_)) => return Err(Problem::invalid("a token or a password, not both")),
+        (Some(_), Some(_)) => return Err(Problem::invalid("`token` and `password` are mutually exclusive")),
     };
     log_in(&call, login, secret, pool.as_deref()).await
 }
@@ -98,12 +98,12 @@ fn exactly_one<'a>(names: impl IntoIterator<Item = Option<&'a str>>) -> Result<&
     let mut names = names.into_iter().flatten();
     match (names.next(), names.next()) {
         (Some(name), None) => Ok(name),
-        _ => Err(Problem::invalid("a login takes one of `email`, `phone` and `name`")),
+        _ => Err(Problem::invalid("exactly one of `email`, `phone` and `name` is required")),
     }
 }
 
 fn missing_secret() -> Problem {
-    Problem::invalid("a login takes a `token`")
+    Problem::invalid("`token` is required")
 }
 
 async fn log_in<B>(

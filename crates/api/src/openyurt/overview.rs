@@ -22,9 +22,9 @@ pub const POOLS_QUERY: &[&str] = &["token", "kubeConfig", "kubeconfig"];
 pub struct NodeListView {
     #[serde(rename = "allNodes")]
     rows: Vec<NodeRow>,
-    /// When this answer was made; the document has it here.
+    /// Time of the response, in the console's format.
     create_time: String,
-    /// Where the next page begins, for the parameter of this name; empty on the last one.
+    /// Continue token of the next page; empty on the last page.
     r#continue: String,
 }
 
@@ -35,7 +35,7 @@ pub async fn overview(call: ApiRequest) -> Result<JsonResponse<Overview>, Proble
         return Err(Problem::new(
             ErrorKind::Unavailable,
             "unavailable",
-            "nothing is known of the cluster now",
+            "the cluster's state is not available",
         ));
     }
     Ok(JsonResponse::new(overview))

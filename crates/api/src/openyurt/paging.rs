@@ -17,12 +17,12 @@ pub const NAMESPACED_QUERY: &[&str] =
 const DEFAULT_LIMIT: usize = 500;
 const MAX_LIMIT: usize = 5_000;
 
-/// Rows, by name; those of several namespaces, by namespace and name.
+/// Rows sorted by name; rows of several namespaces by namespace and name.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Console{T}List")]
 pub struct ConsoleList<T> {
     pub items: Vec<T>,
-    /// Where the next page begins, for the parameter of this name; empty on the last one.
+    /// Continue token of the next page; empty on the last page.
     pub r#continue: String,
 }
 
@@ -36,7 +36,7 @@ pub fn page_from_query<B>(call: &ApiRequest<B>) -> Result<Page<'_>, Problem> {
 pub fn limit_param<B>(call: &ApiRequest<B>, usual: usize, most: usize) -> Result<usize, Problem> {
     match call.number_param("limit")? {
         None => Ok(usual),
-        Some(0) => Err(Problem::invalid("`limit` in the query is at least 1")),
+        Some(0) => Err(Problem::invalid("query parameter `limit` must be at least 1")),
         Some(limit) => Ok(most.min(limit)),
     }
 }

@@ -25,10 +25,10 @@ macro_rules! bodies {
         #[serde(deny_unknown_fields, rename_all = "camelCase")]
         pub struct $name {
             $($fields)*
-            #[expect(dead_code, reason = "the door has read it")]
+            #[expect(dead_code, reason = "read during authentication")]
             #[serde(default)]
             token: IgnoredField,
-            #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
+            #[expect(dead_code, reason = "accepted and ignored")]
             #[serde(alias = "kubeconfig", default)]
             kube_config: IgnoredField,
         }
@@ -38,12 +38,12 @@ macro_rules! bodies {
 bodies! {
     pub struct NewPool {
         name: BoundedString<63>,
-        /// `Edge` or `Cloud`.
+        /// Type: `Edge` or `Cloud`.
         #[serde(rename = "type")]
         pool_type: BoundedString<16>,
-        /// Whose it is to be, for administrators; everybody else's is their own.
+        /// Tenant that owns the pool; administrators only. Other callers own the pools they create.
         tenant: Option<BoundedString<63>>,
-        /// What its nodes get, as the next two.
+        /// Labels of the pool's nodes.
         #[serde(default)]
         labels: Pairs,
         #[serde(default)]
@@ -54,7 +54,7 @@ bodies! {
         host_network: bool,
     }
 
-    /// What is to be different; what is absent stays.
+    /// Absent fields are unchanged.
     pub struct ChangedPool {
         labels: Option<Pairs>,
         annotations: Option<Pairs>,
@@ -67,7 +67,7 @@ bodies! {
     }
 }
 
-/// It was done, as the OpenYurt console reads it.
+/// Success response in the format of the OpenYurt console.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "ConsoleDone")]
 pub struct ConsoleResult {
@@ -107,7 +107,7 @@ pub async fn create(call: ApiRequest<Form<NewPool>>) -> Result<JsonResponse<Cons
         host_network: *host_network,
     };
     call.api.fleet.create_pool(call.actor()?, wish).await?;
-    Ok(console_result(format!("the pool `{}` is made", &**name)).audit_object(&&**name))
+    Ok(console_result(format!("pool `{}` created", &**name)).audit_object(&&**name))
 }
 
 /// `PUT /nodepools/{pool}`
@@ -117,14 +117,14 @@ pub async fn update(call: ApiRequest<Form<ChangedPool>>) -> Result<JsonResponse<
         UpdatePool { labels: labels.clone(), annotations: annotations.clone(), taints: taints.clone() };
     let name = call.params.get("pool");
     call.api.fleet.update_pool(call.actor()?, name, change).await?;
-    Ok(console_result(format!("the pool `{name}` is changed")))
+    Ok(console_result(format!("pool `{name}` updated")))
 }
 
 /// `DELETE /nodepools/{pool}`
 pub async fn delete(call: ApiRequest) -> Result<JsonResponse<ConsoleResult>, Problem> {
     let name = call.params.get("pool");
     call.api.fleet.delete_pool(call.actor()?, name).await?;
-    Ok(console_result(format!("the pool `{name}` is removed")))
+    Ok(console_result(format!("pool `{name}` deleted")))
 }
 
 /// `PUT /nodes/{node}/autonomy`
@@ -132,5 +132,5 @@ pub async fn set_autonomy(call: ApiRequest<Form<Autonomy>>) -> Result<JsonRespon
     let (name, enabled) = (call.params.get("node"), call.body.0.enabled);
     call.api.fleet.set_autonomy(call.actor()?, name, enabled).await?;
     let how = if enabled { "keeps" } else { "does not keep" };
-    Ok(console_result(format!("the node `{name}` {how} its pods while it is cut off")))
+    Ok(console_result(format!("node `{name}` {how} its pods while it is disconnected")))
 }

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::request::ApiRequest;
 use crate::response::JsonResponse;
 
-/// All that somebody may say of themselves.
+/// Fields of a registration.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RegisterRequest {
@@ -21,8 +21,8 @@ pub struct RegisterRequest {
     #[serde(alias = "mobilephone", alias = "mobilePhone")]
     phone: BoundedString<32>,
     organization: BoundedString<128>,
-    /// Old clients send one with everything. It is not looked at.
-    #[expect(dead_code, reason = "it is taken so that it can be overlooked")]
+    /// Ignored; old clients send it with every request.
+    #[expect(dead_code, reason = "accepted and ignored")]
     #[serde(rename = "kubeConfig", alias = "kubeconfig", default)]
     kube_config: IgnoredField,
 }
@@ -31,12 +31,12 @@ pub struct RegisterRequest {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ConsoleRegistration")]
 pub struct RegisterResponse {
-    /// The login token. It cannot be told again.
+    /// Login token. It is not shown again.
     token: String,
-    /// The account.
+    /// Name of the account.
     name: String,
     namespace: String,
-    /// When the account ends; empty where that is not known yet, or never.
+    /// Time at which the account expires; empty if it is not known yet or the account does not expire.
     expire_time: String,
     /// `pending` while namespace and access are still being prepared; absent when they are.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -105,11 +105,11 @@ fn visible_namespaces(
 }
 
 fn namespace_forbidden(namespace: &str) -> Problem {
-    let detail = format!("the namespace `{}` is not yours", abbreviate(namespace));
+    let detail = format!("namespace `{}` not found or not accessible", abbreviate(namespace));
     Problem::new(ErrorKind::Forbidden, "namespace", detail)
 }
 
 fn no_home_workspace() -> Problem {
-    let detail = "there is no namespace of yours that this credential is good for";
+    let detail = "the credential gives access to no namespace";
     Problem::new(ErrorKind::Forbidden, "forbidden", detail)
 }

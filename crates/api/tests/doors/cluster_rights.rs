@@ -25,7 +25,8 @@ async fn release_of_developer_has_the_rights_of_the_workspace_group() {
     assert_eq!(acme.install_chart(chart_archive_from(CLUSTER_SCOPED_CHART), json!({})).await.code(), 201);
     let refused = acme.wait_for_state("failed", 0).await;
     let message = refused["message"].as_str().unwrap();
-    let rights = "rights that Kubernetes does not give to longshore:ws:acme:developer: PriorityClass web";
+    let rights =
+        "permissions that Kubernetes does not grant to longshore:ws:acme:developer: PriorityClass web";
     assert!(message.contains(rights), "{message}");
 
     let role: ClusterRole = serde_json::from_value(json!({

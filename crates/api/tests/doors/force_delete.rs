@@ -98,7 +98,7 @@ async fn force_delete_leaves_blocked_objects_behind() {
         .filter_map(|event| event.message.clone())
         .collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].contains("left behind: ConfigMap acme/held (it is being deleted"), "{notes:?}");
+    assert!(notes[0].contains("not deleted: ConfigMap acme/held (it is being deleted"), "{notes:?}");
     // The name can be used again.
     assert_eq!(acme.delete("?force=true", &admin).await.0, 404);
     let again = acme.install(json!({})).await;

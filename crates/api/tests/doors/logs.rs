@@ -96,10 +96,10 @@ async fn log_stream_rejects_invalid_queries_and_limits_streams() {
     acme.wait_for_state("active", 1).await;
     for (query, key, status, detail) in [
         ("follow", acme.stranger.credential(), 404, ""),
-        ("follow&previous", key.clone(), 400, "what ran before cannot be followed"),
+        ("follow&previous", key.clone(), 400, "`previous` and `follow` are mutually exclusive"),
         ("follow&max=0", key.clone(), 400, "from 1 to 50 containers"),
         ("follow&max=51", key.clone(), 400, "from 1 to 50 containers"),
-        ("max=2", key.clone(), 400, "`max` in the query goes with `follow`"),
+        ("max=2", key.clone(), 400, "query parameter `max` requires `follow`"),
         ("follow&selector=(", key.clone(), 400, "expected: identifier"),
     ] {
         let answer = house.get(&format!("releases/host/acme/web/logs?{query}"), &key).await;

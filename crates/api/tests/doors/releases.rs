@@ -261,15 +261,15 @@ async fn foreign_releases_are_404_and_invalid_requests_name_the_error() {
     };
     for (change, status, detail) in [
         (json!({}), 404, "pkg-none"),
-        (json!({"namespace": "acme-nowhere"}), 403, "`acme-nowhere` is no namespace of yours"),
+        (json!({"namespace": "acme-nowhere"}), 403, "namespace `acme-nowhere` not found or not accessible"),
         (json!({"cluster": "edge"}), 404, "edge"),
         (json!({"name": "Db"}), 400, ""),
         (json!({"values": [1]}), 400, "`values`"),
-        (json!({"values": "a: b: c"}), 400, "the values are no map of YAML"),
-        (json!({"chart": {"repo": "r"}}), 400, "`chart`: either"),
+        (json!({"values": "a: b: c"}), 400, "the values must be a YAML map"),
+        (json!({"chart": {"repo": "r"}}), 400, "`chart` must have"),
         (json!({"options": {"wiat": true}}), 400, "unknown field `wiat`"),
         (json!({"colour": "red"}), 400, "unknown field `colour`"),
-        (json!({"name": "web", "chart": {"oci": "oci://127.0.0.1/x"}}), 409, "there is a release `web`"),
+        (json!({"name": "web", "chart": {"oci": "oci://127.0.0.1/x"}}), 409, "release `web` already exists"),
     ] {
         let answer = house.post("releases", &key, body(change.clone())).await;
         let found = answer.json();
@@ -277,11 +277,11 @@ async fn foreign_releases_are_404_and_invalid_requests_name_the_error() {
         assert!(found["detail"].as_str().unwrap().contains(detail), "{change}: {found}");
     }
     for (query, detail) in [
-        ("sort=size", "`sort` knows no `size`"),
-        ("cursor=abc", "`cursor` is none of this list"),
-        ("limit=0", "`limit` is from 1 to 500"),
-        ("at=x", "`at` in the query is a number"),
-        ("colour=red", "the query takes no `colour` here"),
+        ("sort=size", "unknown value `size` of `sort`"),
+        ("cursor=abc", "`cursor` does not belong to this list"),
+        ("limit=0", "`limit` must be 1 to 500"),
+        ("at=x", "query parameter `at` must be a number"),
+        ("colour=red", "unknown query parameter `colour`"),
     ] {
         let answer = house.get(&format!("releases?{query}"), &key).await;
         assert_eq!(answer.code(), 400, "{query}");

@@ -39,10 +39,10 @@ pub struct ChartLayer {
 pub fn chart_layer(body: &[u8], reference: &OciReference) -> Result<ChartLayer, RegistryError> {
     let none = |why: &str| RegistryError::NoChart { at: reference.to_string(), why: why.to_owned() };
     let manifest: Manifest =
-        serde_json::from_slice(body).map_err(|_| none("its manifest is none of an image"))?;
+        serde_json::from_slice(body).map_err(|_| none("its manifest is not an image manifest"))?;
     if manifest.config.media_type != CONFIG_MEDIA_TYPE {
         return Err(none(&format!(
-            "it is of the kind `{}`",
+            "its media type is `{}`",
             domain::ids::truncate_for_error(&manifest.config.media_type)
         )));
     }
@@ -52,10 +52,10 @@ pub fn chart_layer(body: &[u8], reference: &OciReference) -> Result<ChartLayer, 
     let mut charts = manifest.layers.iter().filter(is_chart);
     match (charts.next(), charts.next()) {
         (Some(layer), None) => {
-            let digest = layer.digest.parse().map_err(|_| none("the digest of its archive is none"))?;
+            let digest = layer.digest.parse().map_err(|_| none("the digest of its archive is invalid"))?;
             Ok(ChartLayer { digest, size: layer.size })
         }
-        (None, _) => Err(none("it has no archive of a chart in it")),
-        (Some(_), Some(_)) => Err(none("it has more than one archive of a chart in it")),
+        (None, _) => Err(none("it contains no chart archive")),
+        (Some(_), Some(_)) => Err(none("it contains more than one chart archive")),
     }
 }

@@ -21,7 +21,7 @@ pub struct OciReference {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no chart in a registry: {why}")]
+#[error("`{text}` is not a chart reference: {why}")]
 pub struct ParseReferenceError {
     text: String,
     why: &'static str,
@@ -37,13 +37,13 @@ impl FromStr for OciReference {
         let shown =
             if authority.contains('@') { SCHEME.to_owned() } else { domain::ids::truncate_for_error(text) };
         let bad = |why| ParseReferenceError { text: shown.clone(), why };
-        let rest = rest.ok_or_else(|| bad("it does not begin with oci://"))?;
+        let rest = rest.ok_or_else(|| bad("it does not start with oci://"))?;
         if authority.contains('@') {
-            return Err(bad("it has a user name or a password in it"));
+            return Err(bad("it contains a user name or password"));
         }
-        let (host, rest) = rest.split_once('/').ok_or_else(|| bad("it names no chart"))?;
+        let (host, rest) = rest.split_once('/').ok_or_else(|| bad("it has no chart name"))?;
         let (rest, digest) = match rest.split_once('@') {
-            Some((rest, digest)) => (rest, Some(digest.parse().map_err(|_| bad("its digest is none"))?)),
+            Some((rest, digest)) => (rest, Some(digest.parse().map_err(|_| bad("its digest is invalid"))?)),
             None => (rest, None),
         };
         let (path, tag) = match rest.split_once(':') {
@@ -54,13 +54,15 @@ impl FromStr for OciReference {
         if host.is_empty()
             || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte))
         {
-            return Err(bad("its host is none"));
+            return Err(bad("its host is invalid"));
         }
         if path.len() > 255 || path.split('/').any(|part| !is_path_component(part)) {
-            return Err(bad("its path has other than small letters, digits and single separators in it"));
+            return Err(bad(
+                "its path has characters other than lower-case letters, digits and single separators",
+            ));
         }
         if tag.as_deref().is_some_and(|tag| !is_tag(tag)) {
-            return Err(bad("its tag has other than letters, digits, `.`, `_`, `-` and `+` in it"));
+            return Err(bad("its tag has characters other than letters, digits, `.`, `_`, `-` and `+`"));
         }
         Ok(Self { host: host.to_owned(), path: path.to_owned(), tag, digest })
     }
@@ -145,10 +147,7 @@ mod tests {
             "oci://me:canary@a.example/web",
         ] {
             let said = wrong.parse::<OciReference>().unwrap_err().to_string();
-            assert!(
-                said.contains("is no chart in a registry") && !said.contains("canary"),
-                "{wrong}: {said}"
-            );
+            assert!(said.contains("is not a chart reference") && !said.contains("canary"), "{wrong}: {said}");
         }
     }
 }

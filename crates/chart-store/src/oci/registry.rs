@@ -32,17 +32,17 @@ const TAG_MEMORY_FACTOR: usize = 12;
 pub enum RegistryError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    #[error("{at} is no chart: {why}")]
+    #[error("{at} is not a chart: {why}")]
     NoChart { at: String, why: String },
-    #[error("{at} is not what it should be: it has the digest {found}, and not {expected}")]
+    #[error("{at} has digest {found}, expected {expected}")]
     DigestMismatch { at: String, expected: Digest, found: Digest },
-    #[error("{at} has no version that `{version}` allows")]
+    #[error("{at} has no version that matches `{version}`")]
     NoVersion { at: String, version: String },
-    #[error("`{version}` is neither a version nor a range of versions: {why}")]
+    #[error("`{version}` is not a version or version range: {why}")]
     InvalidRange { version: String, why: String },
-    #[error("{at} says tag `{tag}`, and version `{version}` was asked for")]
+    #[error("{at} has tag `{tag}`, but version `{version}` was requested")]
     VersionMismatch { at: String, tag: String, version: String },
-    #[error("the registry of {at} cannot be understood: {why}")]
+    #[error("unexpected response from the registry of {at}: {why}")]
     UnexpectedResponse { at: String, why: &'static str },
 }
 
@@ -151,7 +151,7 @@ impl<'a> RegistryClient<'a> {
             let over = |why| FetchError::OverBudget { at: at.clone(), why };
             self.budget.reserve(decoded).map_err(over)?;
             let page: TagPage<'_> = serde_json::from_slice(&answer.body)
-                .map_err(|_| self.unexpected_response("its list of tags is none"))?;
+                .map_err(|_| self.unexpected_response("its list of tags is invalid"))?;
             page.tags.unwrap_or_default().iter().for_each(|tag| visit(tag));
             next = match answer.header(&LINK).as_deref().and_then(next_page) {
                 Some(more) => {
@@ -170,7 +170,7 @@ impl<'a> RegistryClient<'a> {
         let named = match (&reference.digest, &reference.tag) {
             (Some(digest), _) => digest.to_string(),
             (None, Some(tag)) => tag.replace('+', "_"),
-            (None, None) => return Err(self.unexpected_response("neither a tag nor a digest is known")),
+            (None, None) => return Err(self.unexpected_response("it has neither a tag nor a digest")),
         };
         let at = self.url("manifests", &named)?;
         let answer = self.get(&at, manifest::ACCEPTED_MEDIA_TYPES, MAX_MANIFEST_LEN).await?.ok()?;
@@ -252,7 +252,7 @@ impl<'a> RegistryClient<'a> {
             access_token: Option<String>,
         }
         let realm: Address =
-            realm.parse().map_err(|_| self.unexpected_response("where it gives tokens is no address"))?;
+            realm.parse().map_err(|_| self.unexpected_response("the realm for tokens is not a URL"))?;
         let own = challenge::is_trusted_realm(&self.root, &realm);
         let access = if own { self.access.clone() } else { self.access.for_other_origin() };
         let pull = format!("repository:{}:pull", self.reference.path);
@@ -270,7 +270,7 @@ impl<'a> RegistryClient<'a> {
         let token =
             given.and_then(|given| given.token.or(given.access_token)).filter(|token| !token.is_empty());
         Ok(HttpAuth::Bearer(SecretString::new(
-            token.ok_or_else(|| self.unexpected_response("it gives no token"))?,
+            token.ok_or_else(|| self.unexpected_response("the token response has no token"))?,
         )))
     }
 

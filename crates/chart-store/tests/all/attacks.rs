@@ -64,7 +64,7 @@ async fn foreign_package_is_not_readable_by_name() {
     for charts in [charts, self::new_chart_store(&world)] {
         let refused =
             charts.fetch(&ChartSource::Package(name.clone()), &workspace_scope("evil")).await.unwrap_err();
-        assert_eq!(refused.to_string(), format!("there is no package `{name}`"));
+        assert_eq!(refused.to_string(), format!("package `{name}` not found"));
         assert_eq!(refused.kind(), ErrorKind::NotFound);
     }
 }
@@ -86,7 +86,7 @@ async fn foreign_package_is_not_readable_by_digest_in_an_index() {
     let charts = new_chart_store(&world);
     upload(&charts, secret, "acme").await;
     let refused = charts.fetch(&web_chart("evil.thief"), &workspace_scope("evil")).await.unwrap_err();
-    assert!(refused.to_string().contains("has the digest"), "{refused}");
+    assert!(refused.to_string().contains("has digest"), "{refused}");
     let by_name = ChartSource::Package(kept.digest.package_name());
     assert_eq!(
         charts.fetch(&by_name, &workspace_scope("evil")).await.unwrap_err().kind(),
@@ -227,6 +227,6 @@ async fn recreated_workspace_cannot_use_repositories_of_its_predecessor() {
     served.requests();
     recreate_workspace(&world, "acme").await;
     let refused = charts.fetch(&web_chart("acme.charts"), &workspace_scope("acme")).await.unwrap_err();
-    assert_eq!(refused.to_string(), "there is no repository `acme.charts`");
+    assert_eq!(refused.to_string(), "repository `acme.charts` not found");
     assert_eq!(served.requests(), [""; 0]);
 }

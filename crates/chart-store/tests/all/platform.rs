@@ -111,7 +111,7 @@ async fn repository_of_another_workspace_is_not_found() {
     charts.fetch(&web_chart("theirs"), &reader("acme")).await.unwrap();
     served.requests();
     let said = charts.fetch(&web_chart("theirs"), &reader("evil")).await.unwrap_err();
-    assert_eq!((said.kind(), &*said.to_string()), (ErrorKind::NotFound, "there is no repository `theirs`"));
+    assert_eq!((said.kind(), &*said.to_string()), (ErrorKind::NotFound, "repository `theirs` not found"));
     let missing = charts.fetch(&web_chart("missing"), &reader("evil")).await.unwrap_err();
     assert_eq!(missing.to_string(), said.to_string().replace("theirs", "missing"));
     // A tenant's own repository cannot send another tenant's password to a URL of its choice.
@@ -166,7 +166,7 @@ async fn inline_index_is_used_without_a_request() {
     charts.fetch(&web_chart("by-hand"), &ChartReader::Platform).await.unwrap();
     assert_eq!(served.requests(), ["GET /web.tgz -"]);
     let said = charts.fetch(&web_chart("damaged"), &ChartReader::Platform).await.unwrap_err();
-    assert_eq!(said.to_string(), "the repository `damaged` cannot be used: its `data` is no base64");
+    assert_eq!(said.to_string(), "cannot use repository `damaged`: its `data` is not valid base64");
 }
 
 #[tokio::test]
@@ -200,12 +200,18 @@ async fn a_repository_takes_no_password_and_stays_with_its_workspace() {
     let repos: Api<HelmRepo> = Api::all(world.admin_client());
     let url = "https://charts.example";
     let refused = [
-        (json!({"url": url, "credential": {"password": "canary"}}), "a password belongs into the Secret"),
-        (json!({"url": url, "credential": {"keyFile": "canary"}}), "a key belongs into the Secret"),
-        (json!({"url": url, "credential": {"caFile": "/etc/passwd"}}), "not the name of a file"),
+        (
+            json!({"url": url, "credential": {"password": "canary"}}),
+            "must be empty: store the password in the Secret",
+        ),
+        (
+            json!({"url": url, "credential": {"keyFile": "canary"}}),
+            "must be empty: store the key in the Secret",
+        ),
+        (json!({"url": url, "credential": {"caFile": "/etc/passwd"}}), "not a file name"),
         (json!({"url": "https://me:canary@charts.example"}), "spec.url"),
         (json!({"url": "ftp://charts.example"}), "spec.url"),
-        (json!({"url": url, "syncPeriod": 5}), "0, or 180 seconds and more"),
+        (json!({"url": url, "syncPeriod": 5}), "must be 0 or at least 180 seconds"),
     ];
     for (spec, words) in refused {
         let object: HelmRepo = serde_json::from_value(helm_repo("bad", spec)).unwrap();
@@ -218,5 +224,5 @@ async fn a_repository_takes_no_password_and_stays_with_its_workspace() {
     assert!(!made.spec.credential.insecure_skip_tls_verify);
     let patch = Patch::Merge(json!({"spec": {"workspace": "evil"}}));
     let said = repos.patch("good", &PatchParams::default(), &patch).await.unwrap_err().to_string();
-    assert!(said.contains("a repository stays with its workspace"), "{said}");
+    assert!(said.contains("workspace is immutable"), "{said}");
 }

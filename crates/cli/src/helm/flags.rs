@@ -13,7 +13,7 @@ use helm_template::value::Str;
 /// The Helm version to follow.
 #[derive(Clone, Debug, Args)]
 pub struct HelmArg {
-    /// Follow Helm 3.17 or Helm 4.3
+    /// Behave like Helm 3.17 or Helm 4.3
     #[arg(long = "helm", value_name = "3|4", default_value = "4", value_parser = generation())]
     pub profile: Profile,
 }
@@ -57,22 +57,22 @@ impl TypedValueParser for GoBoolParser {
 /// Values given on the command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ValuesArgs {
-    /// Values in a YAML file; `-` is standard input
+    /// YAML file with values, or `-` for standard input; may be repeated
     #[arg(short = 'f', long = "values", value_name = "FILE", value_delimiter = ',', action = ArgAction::Append)]
     pub files: Vec<String>,
-    /// Values on the command line
+    /// Set values; may be repeated
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true, action = ArgAction::Append)]
     pub set: Vec<String>,
-    /// Values on the command line that are texts, whatever they look like
+    /// Set string values; may be repeated
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true, action = ArgAction::Append)]
     pub set_string: Vec<String>,
-    /// Values that are the texts of files
+    /// Set values to the contents of files; may be repeated
     #[arg(long, value_name = "KEY=FILE", allow_hyphen_values = true, action = ArgAction::Append)]
     pub set_file: Vec<String>,
-    /// Values as JSON
+    /// Set JSON values; may be repeated
     #[arg(long, value_name = "KEY=JSON", allow_hyphen_values = true, action = ArgAction::Append)]
     pub set_json: Vec<String>,
-    /// A value that is taken to the letter
+    /// Set a literal string value, without parsing separators; may be repeated
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true, action = ArgAction::Append)]
     pub set_literal: Vec<String>,
 }

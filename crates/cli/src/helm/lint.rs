@@ -21,29 +21,29 @@ use super::{CommandError, CommandResult};
 
 #[derive(Clone, Debug, Args)]
 pub struct LintArgs {
-    /// The charts: folders or archives
+    /// Directories or archives of charts
     #[arg(value_name = "PATH", action = ArgAction::Append)]
     pub paths: Vec<PathBuf>,
     #[command(flatten)]
     pub helm: HelmArg,
     #[command(flatten)]
     pub values: ValuesArgs,
-    /// The namespace that templates see
+    /// Namespace for rendering
     #[arg(short, long, env = "HELM_NAMESPACE", default_value = "default", hide_env = true)]
     pub namespace: String,
-    /// Fail on warnings, too
+    /// Fail on warnings
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub strict: Switch,
     /// Print warnings and errors only
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub quiet: Switch,
-    /// Look at the charts in `charts/`, too
+    /// Also lint the charts in `charts/`
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub with_subcharts: Switch,
-    /// The Kubernetes version that templates see and that deprecations are counted from
+    /// Kubernetes version for rendering and for deprecation checks
     #[arg(long, value_name = "VERSION")]
     pub kube_version: Option<String>,
-    /// Do not hold values against the charts' schemas
+    /// Skip validation of values against JSON schemas
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub skip_schema_validation: Switch,
 }

@@ -18,8 +18,7 @@ pub async fn find(name: &str, remote: &RemoteArgs, profile: Profile) -> Result<P
     if remote.repo.is_empty() {
         let path = Path::new(name);
         if path.exists() {
-            return std::path::absolute(path)
-                .map_err(|error| format!("cannot find out where {name} is: {error}"));
+            return std::path::absolute(path).map_err(|error| format!("cannot locate chart {name}: {error}"));
         }
         if path.is_absolute() || name.starts_with('.') {
             return Err(format!("path {} not found", quote(name)));

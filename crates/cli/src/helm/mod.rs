@@ -44,26 +44,26 @@ pub const COMMANDS: &[&str] = &[
 /// Commands for charts.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Render a chart as Helm does, without a cluster
+    /// Render chart templates locally, as Helm does
     Template(Box<template::TemplateArgs>),
-    /// Examine charts for mistakes
+    /// Check charts for problems
     Lint(Box<lint::LintArgs>),
-    /// Show what is in a chart
+    /// Show the contents of a chart
     #[command(visible_alias = "inspect")]
     Show(show::ShowArgs),
-    /// Pack charts into archives
+    /// Package charts into archives
     Package(package::PackageArgs),
-    /// List or fill in what a chart depends on
+    /// Manage the dependencies of a chart
     #[command(visible_aliases = ["dep", "dependencies"])]
     Dependency(dependency::DependencyArgs),
-    /// Work on chart repositories
+    /// Manage chart repositories
     Repo(repo::RepoArgs),
-    /// Look for charts
+    /// Search for charts
     Search(search::SearchArgs),
-    /// Fetch charts
+    /// Download charts
     #[command(visible_alias = "fetch")]
     Pull(Box<pull::PullArgs>),
-    /// Show the values that a chart would get, and where each comes from
+    /// Show the merged values of a chart and the source of each
     Values(Box<values::ShowValuesArgs>),
 }
 

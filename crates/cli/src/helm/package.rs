@@ -15,12 +15,12 @@ use super::{CommandError, CommandResult, dependency};
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct PackageArgs {
-    /// The charts' folders
+    /// Directories of the charts
     #[arg(value_name = "CHART", action = ArgAction::Append)]
     pub charts: Vec<String>,
     #[command(flatten)]
     pub helm: HelmArg,
-    /// Give the chart this version
+    /// Set the version of the chart
     #[arg(
         long = "version",
         id = "chart-version",
@@ -29,13 +29,13 @@ pub struct PackageArgs {
         hide_default_value = true
     )]
     pub chart_version: String,
-    /// Say that the chart installs this version of the application
+    /// Set the application version of the chart
     #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
     pub app_version: String,
-    /// Where to write the archive
+    /// Directory to write the archive to
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub destination: PathBuf,
-    /// Fill `charts/` first, with what `Chart.yaml` names
+    /// Update dependencies from `Chart.yaml` to `charts/` first
     #[arg(short = 'u', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub dependency_update: Switch,
 }

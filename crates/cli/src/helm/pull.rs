@@ -15,20 +15,20 @@ use super::{CommandError, CommandResult};
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct PullArgs {
-    /// The charts: REPO/CHART, an address, or an OCI reference
+    /// Charts: REPO/CHART, URL or OCI reference
     #[arg(value_name = "CHART", required = true, action = ArgAction::Append)]
     pub charts: Vec<String>,
     #[command(flatten)]
     pub helm: HelmArg,
     #[command(flatten)]
     pub remote: RemoteArgs,
-    /// Where to write it
+    /// Directory to write the chart to
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub destination: PathBuf,
-    /// Unpack it
+    /// Unpack the chart
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub untar: Switch,
-    /// Where to unpack it, below the destination
+    /// Subdirectory of the destination to unpack into
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub untardir: PathBuf,
 }

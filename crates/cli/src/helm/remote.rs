@@ -24,25 +24,25 @@ use crate::platform::secret::Secret;
 /// Credentials and trusted certificates of a repository or registry.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RepoAuthArgs {
-    /// The user name at the repository or registry
+    /// User name for the repository or registry
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub username: String,
-    /// The password there; others on this machine can see it
+    /// Password for the repository or registry; visible to other users of this machine
     #[arg(long, value_name = "PASSWORD", value_parser = secret)]
     pub password: Option<Secret>,
-    /// PEM file with the authorities whose certificates are believed
+    /// PEM file with the CA certificates to trust
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     pub ca_file: String,
-    /// PEM file with the certificate by which one is known
+    /// PEM file with the client certificate
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     pub cert_file: String,
-    /// PEM file with its key
+    /// PEM file with the key of the client certificate
     #[arg(long, value_name = "FILE", default_value = "", hide_default_value = true)]
     pub key_file: String,
-    /// Believe any certificate
+    /// Skip verification of server certificates (insecure)
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub insecure_skip_tls_verify: Switch,
-    /// Send the credentials also where an index leads to another place
+    /// Send the credentials to other hosts that the repository index refers to
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub pass_credentials: Switch,
 }
@@ -50,7 +50,7 @@ pub struct RepoAuthArgs {
 /// Version and source of a chart.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RemoteArgs {
-    /// The version of the chart, or a range; the newest without
+    /// Chart version or version range [default: the latest]
     #[arg(
         long = "version",
         id = "chart-version",
@@ -59,13 +59,13 @@ pub struct RemoteArgs {
         hide_default_value = true
     )]
     pub version: String,
-    /// Take versions that are in development, too
+    /// Include development versions
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub devel: Switch,
-    /// The repository's address, instead of its name
+    /// URL of the repository, used instead of a repository name
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub repo: String,
-    /// Speak to a registry without TLS
+    /// Use plain HTTP for the registry
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub plain_http: Switch,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub struct RemoteArgs {
     pub places: RepoPathsArgs,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "clap asks for a result")]
+#[expect(clippy::unnecessary_wraps, reason = "clap requires a Result")]
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
@@ -88,7 +88,7 @@ impl RepoAuthArgs {
             self.password = Some(Secret::new(text.trim_end_matches(['\r', '\n'])));
         }
         if !self.username.is_empty() && self.password.is_none() {
-            return Err("a user name needs a password: give --password or --password-stdin".to_owned());
+            return Err("--username requires --password or --password-stdin".to_owned());
         }
         Ok(self)
     }
@@ -115,7 +115,7 @@ pub fn access(
             Some(ClientCertificate { certificate, key: outbound::SecretString::new(key) })
         }
         (None, None) => None,
-        _ => return Err("a certificate needs its key, and a key its certificate: give both files".to_owned()),
+        _ => return Err("--cert-file and --key-file require each other".to_owned()),
     };
     let login = password.map(|password| HttpAuth::Basic {
         username: username.to_owned(),

@@ -22,10 +22,10 @@ use crate::platform::secret::Secret;
 /// Paths of the repositories file and of the cache.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RepoPathsArgs {
-    /// The file with the names of repositories [default: `repositories.yaml` in the user's folder of settings]
+    /// File with the repository names [default: `repositories.yaml` in the user's configuration directory]
     #[arg(long, value_name = "FILE")]
     pub repository_config: Option<PathBuf>,
-    /// The folder with their indexes and with charts that were fetched [default: in the user's cache]
+    /// Directory for cached indexes and charts [default: in the user's cache directory]
     #[arg(long, value_name = "DIR")]
     pub repository_cache: Option<PathBuf>,
 }
@@ -56,7 +56,7 @@ impl RepoPathsArgs {
 fn xdg_path(variable: &str, at_home: &str) -> Result<PathBuf, String> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = folder(variable).or_else(|| folder("HOME").map(|home| home.join(at_home)));
-    let base = base.ok_or_else(|| format!("no folder for repositories is known: set {variable} or HOME"))?;
+    let base = base.ok_or_else(|| format!("no directory for repositories: set {variable} or HOME"))?;
     Ok(base.join("longshore"))
 }
 
@@ -100,7 +100,7 @@ mod plain {
 
     use super::Secret;
 
-    #[expect(clippy::ref_option, reason = "serde asks for a reference")]
+    #[expect(clippy::ref_option, reason = "serde requires a reference")]
     pub fn serialize<S: Serializer>(secret: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(secret.as_ref().map_or("", Secret::expose))
     }
@@ -153,10 +153,7 @@ impl RepoPaths {
         // The line is not repeated, because it may contain a password.
         serde_norway::from_str(&text).map_err(|error| {
             let line = error.location().map_or(1, |place| place.line());
-            format!(
-                "{} is not a file of repositories: line {line} is not as it should be",
-                self.file.display()
-            )
+            format!("{} is not a valid repositories file: error in line {line}", self.file.display())
         })
     }
 

@@ -21,28 +21,28 @@ pub struct SearchArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum SearchCommand {
-    /// Look for a word in the charts of your repositories
+    /// Search the charts of your repositories
     Repo(SearchRepoArgs),
 }
 
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct SearchRepoArgs {
-    /// What to look for; everything without
+    /// Keyword to search for [default: list all charts]
     #[arg(value_name = "KEYWORD", action = ArgAction::Append)]
     pub words: Vec<String>,
     #[command(flatten)]
     pub helm: HelmArg,
-    /// The word is a regular expression
+    /// Treat the keyword as a regular expression
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub regexp: Switch,
-    /// Show every version
+    /// Show all versions
     #[arg(short = 'l', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub versions: Switch,
-    /// Show versions that are in development, too
+    /// Include development versions
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub devel: Switch,
-    /// Show versions in this range
+    /// Show only versions in this range
     #[arg(
         long = "version",
         id = "chart-version",
@@ -51,13 +51,13 @@ pub struct SearchRepoArgs {
         hide_default_value = true
     )]
     pub version: String,
-    /// The widest that a column may be
+    /// Maximum column width
     #[arg(long, value_name = "WIDTH", default_value = "50")]
     pub max_col_width: usize,
     /// Fail if nothing is found
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub fail_on_no_result: Switch,
-    /// As what to print them
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     pub output: Form,
     #[command(flatten)]

@@ -17,22 +17,22 @@ pub struct ShowArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ShowCommand {
-    /// All of it
+    /// Show all information
     All(ChartArgs),
-    /// `Chart.yaml`
+    /// Show `Chart.yaml`
     Chart(ChartArgs),
-    /// `values.yaml`
+    /// Show `values.yaml`
     Values(ChartArgs),
-    /// The README
+    /// Show the README
     Readme(ChartArgs),
-    /// Custom resource definitions
+    /// Show the custom resource definitions
     Crds(ChartArgs),
 }
 
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct ChartArgs {
-    /// The chart: a folder, an archive, REPO/CHART, an address or an OCI reference
+    /// Chart: directory, archive, REPO/CHART, URL or OCI reference
     pub chart: String,
     #[command(flatten)]
     pub helm: HelmArg,

@@ -27,7 +27,7 @@ use super::{CommandError, CommandResult, locate};
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct TemplateArgs {
-    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or an OCI reference
+    /// Release name, and the chart: directory, archive, REPO/CHART, URL or OCI reference
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]
@@ -36,49 +36,49 @@ pub struct TemplateArgs {
     pub remote: RemoteArgs,
     #[command(flatten)]
     pub values: ValuesArgs,
-    /// The namespace of the release
+    /// Namespace of the release
     #[arg(short, long, env = "HELM_NAMESPACE", default_value = "default", hide_env = true)]
     pub namespace: String,
-    /// The Kubernetes version that templates see
+    /// Kubernetes version for `.Capabilities.KubeVersion`
     #[arg(long, value_name = "VERSION")]
     pub kube_version: Option<String>,
-    /// Further API versions that templates see
+    /// Additional API versions for `.Capabilities.APIVersions`
     #[arg(short, long, value_name = "VERSION", value_delimiter = ',', action = ArgAction::Append)]
     pub api_versions: Vec<String>,
-    /// Print what lies in `crds/`, too
+    /// Include the CRDs of `crds/`
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub include_crds: Switch,
-    /// Print nothing of `crds/`, which is so anyway unless asked for
+    /// Exclude the CRDs of `crds/`, which is the default
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub skip_crds: Switch,
-    /// Print no hooks
+    /// Exclude hooks
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_hooks: Switch,
-    /// Print no tests
+    /// Exclude tests
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub skip_tests: Switch,
-    /// Print only what comes from these templates
+    /// Print only the manifests of these templates
     #[arg(short, long, value_name = "FILE", action = ArgAction::Append)]
     pub show_only: Vec<String>,
-    /// Let templates think that this is an upgrade
+    /// Set `.Release.IsUpgrade` instead of `.Release.IsInstall`
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub is_upgrade: Switch,
-    /// Write files below this folder instead of printing
+    /// Write manifests to files in this directory instead of printing them
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<String>,
-    /// Put a folder with the release's name between
+    /// Add the release name to the path of --output-dir
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub release_name: Switch,
-    /// A template for the release's name
+    /// Template for the release name
     #[arg(long, value_name = "TEMPLATE", default_value = "", hide_default_value = true)]
     pub name_template: String,
-    /// Make up the release's name
+    /// Generate the release name
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub generate_name: Switch,
-    /// Print also what is no valid YAML
+    /// Print manifests even if they are not valid YAML
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub debug: Switch,
-    /// Do not hold values against the charts' schemas
+    /// Skip validation of values against JSON schemas
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub skip_schema_validation: Switch,
 }

@@ -15,18 +15,18 @@ use super::flags::{HelmArg, ValuesArgs, read_text_file};
 use super::remote::RemoteArgs;
 use super::{CommandResult, locate, table};
 
-/// The merged values of a chart, each with what said it:
+/// Show the merged values of a chart with the source of each:
 ///
-///   chart           the chart's own values.yaml
-///   subchart NAME   the values.yaml of a chart below charts/
-///   FILE            a file given with --values
-///   --set ...       an argument of the --set family
-///   global, from X  handed down to a subchart as a global by X
-///   merged          imported from a subchart, or an empty table that merging made
+///   chart           values.yaml of the chart
+///   subchart NAME   values.yaml of a chart in charts/
+///   FILE            file given with --values
+///   --set ...       argument of --set, --set-string, --set-file, --set-json or --set-literal
+///   global, from X  global value passed to a subchart by X
+///   merged          imported from a subchart, or an empty table created by merging
 #[derive(Clone, Debug, Args)]
 #[command(verbatim_doc_comment, disable_version_flag = true)]
 pub struct ShowValuesArgs {
-    /// The chart: a folder, an archive, REPO/CHART, an address or an OCI reference
+    /// Chart: directory, archive, REPO/CHART, URL or OCI reference
     pub chart: String,
     #[command(flatten)]
     pub helm: HelmArg,
@@ -34,7 +34,7 @@ pub struct ShowValuesArgs {
     pub remote: RemoteArgs,
     #[command(flatten)]
     pub values: ValuesArgs,
-    /// As YAML with a comment behind each value, as a table, or as JSON
+    /// Output format; `yaml` shows sources as comments
     #[arg(short, long, value_enum, default_value_t = Format::Yaml)]
     pub output: Format,
 }

@@ -34,27 +34,27 @@ const TOKEN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 pub enum CertificateError {
     #[error(transparent)]
     Folder(#[from] StateDirError),
-    #[error("cannot make a key: {0}")]
+    #[error("cannot generate a key: {0}")]
     Key(#[from] rcgen::Error),
-    #[error("the cluster does not accept the token: it has expired or been withdrawn")]
+    #[error("the cluster does not accept the token: it has expired or was revoked")]
     TokenRejected,
-    #[error("the token does not allow to ask for a node's certificate: {0}")]
+    #[error("the token may not request a node certificate: {0}")]
     NotAllowed(ErrorMessage),
-    #[error("cannot ask for a certificate: {0}")]
+    #[error("cannot request a certificate: {0}")]
     Request(ErrorMessage),
-    #[error("somebody else has asked for a certificate under the name `{0}`")]
+    #[error("certificate signing request `{0}` belongs to another client")]
     NameConflict(String),
-    #[error("the node was not let in: {0}")]
+    #[error("the certificate signing request was denied: {0}")]
     Denied(String),
-    #[error("the certificate could not be made: {0}")]
+    #[error("the cluster could not issue the certificate: {0}")]
     Failed(String),
-    #[error("the request `{0}` for a certificate was removed before it was decided: join again")]
+    #[error("certificate signing request `{0}` was deleted before it was approved or denied: join again")]
     RequestDeleted(String),
     #[error(
-        "nobody has approved the request `{name}` for a certificate within {seconds} seconds: join again to go on waiting"
+        "certificate signing request `{name}` was not approved within {seconds} seconds: join again to keep waiting"
     )]
     DecisionTimeout { name: String, seconds: u64 },
-    #[error("the certificate that came is not the one that was asked for: {0}")]
+    #[error("the issued certificate does not match the request: {0}")]
     Mismatch(&'static str),
 }
 
@@ -192,7 +192,7 @@ pub fn is_decided(csr: &CertificateSigningRequest) -> bool {
 pub fn extract_certificate(csr: &CertificateSigningRequest) -> Result<Vec<u8>, CertificateError> {
     let words = |found: &CertificateSigningRequestCondition| {
         let said = [&found.message, &found.reason].into_iter().flatten().find(|text| !text.is_empty());
-        said.cloned().unwrap_or_else(|| "no reason was given".to_owned())
+        said.cloned().unwrap_or_else(|| "no reason given".to_owned())
     };
     if let Some(denied) = condition(csr, "Denied") {
         return Err(CertificateError::Denied(words(denied)));
@@ -200,26 +200,26 @@ pub fn extract_certificate(csr: &CertificateSigningRequest) -> Result<Vec<u8>, C
     if let Some(failed) = condition(csr, "Failed") {
         return Err(CertificateError::Failed(words(failed)));
     }
-    let pem = issued_certificate(csr).ok_or(CertificateError::Mismatch("there is none"))?;
+    let pem = issued_certificate(csr).ok_or(CertificateError::Mismatch("it is missing"))?;
     Ok(pem.to_vec())
 }
 
 /// Checks that a certificate belongs to this key and node. Returns its validity period.
 pub fn verify(pem: &[u8], key: &[u8], name: &str) -> Result<(Timestamp, Timestamp), CertificateError> {
     let wrong = CertificateError::Mismatch;
-    let der = CertificateDer::from_pem_slice(pem).map_err(|_| wrong("it is no certificate in PEM form"))?;
-    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| wrong("it cannot be read"))?;
-    let key = str::from_utf8(key).map_err(|_| wrong("the key is no text"))?;
+    let der = CertificateDer::from_pem_slice(pem).map_err(|_| wrong("it is not a PEM certificate"))?;
+    let (_, certificate) = X509Certificate::from_der(&der).map_err(|_| wrong("it cannot be parsed"))?;
+    let key = str::from_utf8(key).map_err(|_| wrong("the key is not UTF-8"))?;
     let key = KeyPair::from_pem(key)?;
     if certificate.public_key().raw != rcgen::PublicKeyData::subject_public_key_info(&key) {
-        return Err(wrong("it is of another key"));
+        return Err(wrong("it is for another key"));
     }
     let named = certificate.subject().iter_common_name().next().and_then(|cn| cn.as_str().ok());
     if named != Some(&format!("system:node:{name}")) {
-        return Err(wrong("it is of somebody else"));
+        return Err(wrong("it is for another subject"));
     }
     let moment = |at: x509_parser::time::ASN1Time| {
-        Timestamp::from_second(at.timestamp()).map_err(|_| wrong("its times are no times"))
+        Timestamp::from_second(at.timestamp()).map_err(|_| wrong("its validity period is invalid"))
     };
     let validity = certificate.validity();
     Ok((moment(validity.not_before)?, moment(validity.not_after)?))

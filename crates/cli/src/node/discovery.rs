@@ -21,21 +21,21 @@ const CLUSTER_INFO_PATH: &str = "/api/v1/namespaces/kube-public/configmaps/clust
 pub enum DiscoveryError {
     #[error("cannot reach {server}: {trouble}")]
     Unreachable { server: ServerAddress, trouble: ErrorMessage },
-    #[error("{server} does not say how to join it: it answers {code} for `kube-public/cluster-info`")]
+    #[error("cannot read ConfigMap `kube-public/cluster-info` of {server}: HTTP status {code}")]
     UnexpectedStatus { server: ServerAddress, code: u16 },
-    #[error("what {server} says of itself cannot be read: {why}")]
+    #[error("ConfigMap `kube-public/cluster-info` of {server} is invalid: {why}")]
     InvalidClusterInfo { server: ServerAddress, why: String },
-    #[error("{server} does not know the token `{id}`: it is mistyped, or it has expired or been withdrawn")]
+    #[error("{server} does not know the token `{id}`: it is mistyped, has expired or was revoked")]
     UnknownToken { server: ServerAddress, id: String },
     #[error(
-        "{server} has no token `{id}` with this secret: the token is mistyped, or that is not your cluster"
+        "{server} has no token `{id}` with this secret: the token is mistyped, or this is not your cluster"
     )]
     WrongToken { server: ServerAddress, id: String },
     #[error(
-        "the authority of {server} is {found}, not {wanted}: that is not your cluster, or its authority has changed; nothing secret was sent"
+        "the CA of {server} has hash {found}, expected {wanted}: this is not your cluster, or its CA has changed; no secret was sent"
     )]
     CaHashMismatch { server: ServerAddress, found: CaCertHash, wanted: CaCertHash },
-    #[error("{server} does not prove to be of its own authority: {trouble}; nothing secret was sent")]
+    #[error("cannot verify {server} with its own CA: {trouble}; no secret was sent")]
     UnverifiedServer { server: ServerAddress, trouble: ErrorMessage },
 }
 
@@ -57,7 +57,7 @@ pub async fn fetch_ca(
     let client = clients::anonymous(server, &found).map_err(|error| impostor(error.into()))?;
     let (code, body) = clients::get(&client, CLUSTER_INFO_PATH).await.map_err(impostor)?;
     if code != 200 || verify_cluster_info(server, &body, token, wanted)? != found {
-        return Err(impostor(ErrorMessage::new("it says something else there")));
+        return Err(impostor(ErrorMessage::new("the response differs over the verified connection")));
     }
     Ok(found)
 }
@@ -72,7 +72,8 @@ pub(super) fn verify_cluster_info(
     let unreadable = |why: String| DiscoveryError::InvalidClusterInfo { server: server.clone(), why };
     let map: Value = serde_json::from_slice(body).map_err(|error| unreadable(error.to_string()))?;
     let text = |key: &str| map["data"][key].as_str();
-    let kubeconfig = text("kubeconfig").ok_or_else(|| unreadable("it has no kubeconfig".to_owned()))?;
+    let kubeconfig =
+        text("kubeconfig").ok_or_else(|| unreadable("key `kubeconfig` is missing".to_owned()))?;
     let id = token.id().to_owned();
     let Some(signature) = text(&format!("jws-kubeconfig-{id}")) else {
         return Err(DiscoveryError::UnknownToken { server: server.clone(), id });
@@ -107,21 +108,23 @@ fn is_signed(content: &str, signature: &str, token: &JoinToken) -> bool {
 fn ca_from_kubeconfig(kubeconfig: &str) -> Result<Vec<u8>, String> {
     let config: Value = serde_norway::from_str(kubeconfig).map_err(|error| error.to_string())?;
     let data = config["clusters"][0]["cluster"]["certificate-authority-data"].as_str();
-    let data = data.ok_or_else(|| "its kubeconfig names no authority".to_owned())?;
-    STANDARD.decode(data).map_err(|_| "the authority in its kubeconfig is no base64".to_owned())
+    let data = data.ok_or_else(|| "the kubeconfig has no certificate-authority-data".to_owned())?;
+    STANDARD
+        .decode(data)
+        .map_err(|_| "certificate-authority-data of the kubeconfig is not valid base64".to_owned())
 }
 
 /// Hash of the CA's public key in kubeadm's format. A file with several CAs is refused, because the hash would verify
 /// only the first.
 pub(super) fn ca_hash(authority: &[u8]) -> Result<CaCertHash, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(authority).collect();
-    let all = all.map_err(|_| "its authority is no certificate in PEM form".to_owned())?;
+    let all = all.map_err(|_| "the CA is not a PEM certificate".to_owned())?;
     let [only] = all.as_slice() else {
-        return Err(format!("it has {} authorities, and one hash vouches for one", all.len()));
+        return Err(format!("it has {} CA certificates, but a hash verifies only one", all.len()));
     };
     let (_, certificate) =
-        X509Certificate::from_der(only).map_err(|_| "its authority is no certificate".to_owned())?;
+        X509Certificate::from_der(only).map_err(|_| "the CA is not a valid certificate".to_owned())?;
     let digest = digest::digest(&digest::SHA256, certificate.public_key().raw);
-    let digest = digest.as_ref().try_into().map_err(|_| "the hash has another length".to_owned())?;
+    let digest = digest.as_ref().try_into().map_err(|_| "the hash has the wrong length".to_owned())?;
     Ok(CaCertHash::from_digest(digest))
 }

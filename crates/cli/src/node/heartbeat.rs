@@ -40,7 +40,7 @@ pub(super) async fn run(joined: &mut JoinedNode, mut renewal: Renewal<'_>) -> Re
             Err(failure @ (NodeError::NodeDeleted(_) | NodeError::NameTaken(_))) => return Err(failure),
             Err(failure) => {
                 if !std::mem::replace(&mut warned, true) {
-                    eprintln!("{failure}; trying again");
+                    eprintln!("{failure}; retrying");
                 }
             }
         }

@@ -74,7 +74,7 @@ fn default_dir(name: &str) -> Option<PathBuf> {
 pub(super) fn cluster_error(what: &'static str, error: kube::Error) -> NodeError {
     let trouble = match status_code(&error) {
         401 => ErrorMessage::new(
-            "the cluster does not accept the node's certificate: reset the node, and join again",
+            "the cluster does not accept the node's certificate: run `longshore node reset`, then join again",
         ),
         _ => error.into(),
     };
@@ -104,7 +104,10 @@ async fn obtain_identity(
     let pending = folder.load_or_create_request(|| certificate::generate_request(&args.name))?;
     let client = clients::bootstrap(&args.server, &authority, &args.token)
         .map_err(|error| CertificateError::Request(error.into()))?;
-    say(&format!("{} has proved itself; waiting until it lets `{}` in", args.server, args.name))?;
+    say(&format!(
+        "{} verified; waiting for the certificate of node `{}` to be approved",
+        args.server, args.name
+    ))?;
     let timeout = Duration::from_secs(args.timeout);
     let certificate =
         match certificate::request_certificate(client, &pending, args.lifetime_seconds(), timeout).await {
@@ -117,7 +120,7 @@ async fn obtain_identity(
         };
     let (_, end) = certificate::verify(&certificate, &pending.key, &args.name)?;
     if end <= clock.now() {
-        return Err(CertificateError::Mismatch("it has ended already").into());
+        return Err(CertificateError::Mismatch("it has already expired").into());
     }
     folder.save_certificate(&authority, &certificate)?;
     Ok(NodeIdentity { server: args.server.clone(), authority, certificate, key: pending.key })
@@ -198,6 +201,6 @@ impl JoinedNode {
     pub async fn update_status(&self, observed: &Node) -> Result<(), NodeError> {
         let report = Patch::Strategic(self.machine.ready_status_patch(observed, self.clock.now()));
         let reported = self.nodes().patch_status(&self.machine.name, &PatchParams::default(), &report).await;
-        reported.map(drop).map_err(|error| cluster_error("report the node's state", error))
+        reported.map(drop).map_err(|error| cluster_error("update the node's status", error))
     }
 }

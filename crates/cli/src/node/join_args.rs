@@ -27,16 +27,18 @@ impl FromStr for ServerAddress {
     /// Without a scheme it is https, as with other tools that join nodes.
     fn from_str(text: &str) -> Result<Self, String> {
         let whole = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
-        let uri: Uri = whole.parse().map_err(|error| format!("`{text}` is no address: {error}"))?;
+        let uri: Uri = whole.parse().map_err(|error| format!("`{text}` is not a valid address: {error}"))?;
         if uri.scheme_str() != Some("https") {
             return Err(format!("`{text}` is not an https address"));
         }
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         if authority.is_empty() || authority.contains('@') || uri.query().is_some() || uri.path() != "/" {
-            return Err(format!("`{text}` is not an address like https://HOST:PORT"));
+            return Err(format!("`{text}` is not an address of the form https://HOST:PORT"));
         }
         let plain = format!("https://{authority}/").parse();
-        plain.map(|uri| Self(Box::new(uri))).map_err(|error| format!("`{text}` is no address: {error}"))
+        plain
+            .map(|uri| Self(Box::new(uri)))
+            .map_err(|error| format!("`{text}` is not a valid address: {error}"))
     }
 }
 
@@ -86,7 +88,7 @@ impl FromStr for JoinToken {
             Some((id, secret)) if plain(id, 6) && plain(secret, 16) => {
                 Ok(Self { id: id.to_owned(), secret: secret.to_owned() })
             }
-            _ => Err("a token is six small letters or digits, a dot, and sixteen more".to_owned()),
+            _ => Err("a token has the form ID.SECRET: 6 and 16 lower-case letters or digits".to_owned()),
         }
     }
 }
@@ -118,7 +120,7 @@ impl FromStr for CaCertHash {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not `sha256:` and 64 hexadecimal digits");
+        let wrong = || format!("`{text}` is not `sha256:` followed by 64 hexadecimal digits");
         let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64 && digits.is_ascii());
         let digits = digits.ok_or_else(wrong)?;
         let mut hash = [0; 32];
@@ -139,7 +141,7 @@ pub(super) fn node_name(text: &str) -> Result<String, String> {
     if text.len() <= 63 && text.split('.').all(part) {
         return Ok(text.to_owned());
     }
-    Err("a name is at most 63 small letters, digits, dashes and dots, and begins and ends with a letter or digit".to_owned())
+    Err("a node name has at most 63 lower-case letters, digits, `-` and `.`, and starts and ends with a letter or digit".to_owned())
 }
 
 pub(super) fn label_value(text: &str) -> Result<String, String> {
@@ -149,13 +151,14 @@ pub(super) fn label_value(text: &str) -> Result<String, String> {
     if text.len() <= 63 && text.bytes().all(inner) && framed {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` cannot be the value of a label"))
+    Err(format!("`{text}` is not a valid label value"))
 }
 
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is not KEY=VALUE"))?;
+    let (key, value) =
+        text.split_once('=').ok_or_else(|| format!("`{text}` is not of the form KEY=VALUE"))?;
     if key.is_empty() {
-        return Err(format!("`{text}` has no key"));
+        return Err(format!("`{text}` has an empty key"));
     }
     Ok((key.to_owned(), label_value(value)?))
 }

@@ -19,14 +19,14 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Conditions of a healthy node: type, status, reason, message.
 #[rustfmt::skip]
 const HEALTHY_CONDITIONS: [(&str, &str, &str, &str); 4] = [
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "the machine has sufficient memory available"),
-    ("DiskPressure",   "False", "KubeletHasNoDiskPressure",   "the machine has no disk pressure"),
-    ("PIDPressure",    "False", "KubeletHasSufficientPID",    "the machine has sufficient PID available"),
-    ("Ready",          "True",  "KubeletReady",               "the machine says that it is ready"),
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "machine has sufficient memory available"),
+    ("DiskPressure",   "False", "KubeletHasNoDiskPressure",   "machine has no disk pressure"),
+    ("PIDPressure",    "False", "KubeletHasSufficientPID",    "machine has sufficient PID available"),
+    ("Ready",          "True",  "KubeletReady",               "machine is ready"),
 ];
 /// Condition of a node that leaves.
 const LEAVING_CONDITIONS: [(&str, &str, &str, &str); 1] =
-    [("Ready", "False", "NodeReset", "the machine has left the cluster")];
+    [("Ready", "False", "NodeReset", "machine has left the cluster")];
 
 /// Facts about the host.
 #[derive(Clone, Debug, Default)]

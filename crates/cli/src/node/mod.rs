@@ -35,9 +35,9 @@ pub use join_args::{CaCertHash, JoinToken, ServerAddress};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Join a cluster as a machine, through the steps of a kubelet; no container ever runs on it
+    /// Register this machine as a node, as a kubelet does; it runs no containers
     Join(Box<JoinArgs>),
-    /// Leave the cluster that a machine has joined, and forget its key
+    /// Remove this machine's node from its cluster and delete its key and certificate
     Reset(ResetArgs),
 }
 
@@ -50,33 +50,33 @@ pub struct JoinArgs {
     /// Bootstrap token: six characters, a dot, sixteen characters
     #[arg(long)]
     pub token: JoinToken,
-    /// What the cluster's authority must be: `sha256:` and the hash of its public key
+    /// Expected hash of the cluster CA's public key, as `sha256:HEX`
     #[arg(long, value_name = "HASH", alias = "discovery-token-ca-cert-hash")]
     pub ca_cert_hash: CaCertHash,
-    /// What the node is called
+    /// Name of the node
     #[arg(long, value_parser = join_args::node_name)]
     pub name: String,
-    /// The account that the node belongs to: the node is called ID-NAME, as the nodes of accounts must be
+    /// Account that owns the node; the node is named ID-NAME, which is required for nodes of accounts
     #[arg(long, value_name = "ID")]
     pub tenant: Option<UserId>,
-    /// The pool that it is to be in
+    /// Node pool to join
     #[arg(long, value_parser = join_args::label_value)]
     pub pool: Option<String>,
-    /// A further label of the node, as KEY=VALUE; can be repeated
+    /// Additional label of the node; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = join_args::label)]
     pub labels: Vec<(String, String)>,
-    /// Where key and certificate are kept; whoever joins again from there goes on where they were
-    /// [default: `longshore/nodes/NAME` in the user's data folder]
+    /// Directory of the key and certificate; joining again with the same directory resumes
+    /// [default: `longshore/nodes/NAME` in the user's data directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Stay, say that the node lives, and renew its certificate, until stopped
+    /// Keep running: send heartbeats and renew the certificate until stopped
     #[arg(long)]
     pub stay: bool,
-    /// How many seconds its certificates are to be good for, at least 600
-    /// [default: 86400, the most that a node of an account gets; for others what the cluster gives]
+    /// Requested lifetime of certificates in seconds, at least 600
+    /// [default: 86400 for nodes of accounts, which is their maximum; otherwise chosen by the cluster]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(600..))]
     pub certificate_seconds: Option<i32>,
-    /// How many seconds to wait until somebody has approved the certificate
+    /// Time in seconds to wait for the approval of the certificate
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub timeout: u64,
 }
@@ -104,7 +104,7 @@ impl JoinArgs {
 
 #[derive(Clone, Debug, Args)]
 pub struct ResetArgs {
-    /// Where key and certificate are kept
+    /// Directory of the key and certificate
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
 }
@@ -118,19 +118,19 @@ pub enum NodeError {
     Discovery(#[from] discovery::DiscoveryError),
     #[error(transparent)]
     Certificate(#[from] certificate::CertificateError),
-    #[error("no folder is known to keep the node's key in: give --dir, or set XDG_DATA_HOME or HOME")]
+    #[error("no directory for the node's key: give --dir, or set XDG_DATA_HOME or HOME")]
     NoStateDir,
     #[error(
-        "there is a node `{0}` already that another machine has registered: choose another name, or have that node deleted first"
+        "node `{0}` is already registered by another machine: choose another name, or have that node deleted first"
     )]
     NameTaken(String),
-    #[error("the node `{0}` has been deleted from the cluster: join again to bring it back")]
+    #[error("node `{0}` was deleted from the cluster: join again to register it")]
     NodeDeleted(String),
     #[error("cannot {what}: {trouble}")]
     Cluster { what: &'static str, trouble: ErrorMessage },
-    #[error("cannot listen for the signal to stop: {0}")]
+    #[error("cannot install signal handlers: {0}")]
     Signal(std::io::Error),
-    #[error("cannot write the answer: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Print(std::io::Error),
 }
 

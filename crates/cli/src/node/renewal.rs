@@ -86,7 +86,7 @@ impl<'a> Renewal<'a> {
         now: Timestamp,
     ) -> Result<Option<Vec<u8>>, NodeError> {
         let csrs: Api<CertificateSigningRequest> = Api::all(joined.client.clone());
-        let refusal = |error| cluster_error("ask for the node's next certificate", error);
+        let refusal = |error| cluster_error("request the node's next certificate", error);
         let csr = certificate::create_or_get_csr(&csrs, asked, self.lifetime_seconds, refusal).await?;
         if !certificate::is_decided(&csr) {
             return Ok(None);
@@ -94,7 +94,7 @@ impl<'a> Renewal<'a> {
         let certificate = certificate::extract_certificate(&csr)?;
         let (_, end) = certificate::verify(&certificate, &asked.key, &self.folder.machine.name)?;
         if end <= now {
-            return Err(CertificateError::Mismatch("it has ended already").into());
+            return Err(CertificateError::Mismatch("it has already expired").into());
         }
         Ok(Some(certificate))
     }

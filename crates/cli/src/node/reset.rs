@@ -28,11 +28,11 @@ pub(super) async fn run(args: &ResetArgs, say: PrintLine<'_>) -> Result<(), Node
         },
     };
     folder.remove_all()?;
-    say(&format!("forgot the key and the certificate of node `{name}` of {server}"))?;
+    say(&format!("deleted the key and certificate of node `{name}` of {server}"))?;
     match left {
         None => Ok(()),
         Some(why) => say(&format!(
-            "the node `{name}` is still there and has to be deleted by whoever it belongs to: {why}"
+            "node `{name}` still exists and must be deleted by its owner or an administrator: {why}"
         )),
     }
 }
@@ -43,7 +43,7 @@ async fn delete_node(client: &Client, name: &str, id: &str) -> Result<(), ErrorM
     let Some(node) = nodes.get_opt(name).await? else { return Ok(()) };
     let info = node.status.as_ref().and_then(|status| status.node_info.as_ref());
     if info.is_none_or(|info| info.machine_id != id) {
-        return Err(ErrorMessage::new("another machine has registered it"));
+        return Err(ErrorMessage::new("it is registered by another machine"));
     }
     let gone = match nodes.delete(name, &DeleteParams::default()).await {
         Ok(_) => Ok(()),

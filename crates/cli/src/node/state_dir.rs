@@ -28,18 +28,18 @@ const LOCK_FILE: &str = "lock";
 pub enum StateDirError {
     #[error("cannot use `{}`: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("somebody else is at work in `{}`", .0.display())]
+    #[error("`{}` is in use by another process", .0.display())]
     Locked(PathBuf),
-    #[error("others can read `{0}`, and it is secret: run `chmod 600 {0}`", path.display())]
+    #[error("`{0}` is secret but readable by other users: run `chmod 600 {0}`", path.display())]
     InsecurePermissions { path: PathBuf },
-    #[error("`{}` is not as it was written: {why}", path.display())]
+    #[error("`{}` is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
     #[error(
-        "`{}` is of the node `{name}` of {server}: `longshore node reset --dir` leaves that one, or choose another --dir",
+        "`{}` belongs to node `{name}` of {server}: remove that node with `longshore node reset --dir`, or choose another --dir",
         dir.display()
     )]
     OtherNode { dir: PathBuf, name: String, server: String },
-    #[error("there is no machine in `{}`", .0.display())]
+    #[error("`{}` has no node: nothing to reset", .0.display())]
     NoMachine(PathBuf),
 }
 

@@ -192,7 +192,7 @@ async fn a_machine_joins_by_the_steps_of_a_kubelet_and_goes_on_from_where_it_was
     let approver = world.decide_next_csr("Approved", "");
     let args = world.args("edge-1", &["--pool", "hangzhou", "--label", "rack=7"]);
     insta::assert_snapshot!(world.join(&args).await.unwrap(), @r"
-    SERVER has proved itself; waiting until it lets `edge-1` in
+    SERVER verified; waiting for the certificate of node `edge-1` to be approved
     node `edge-1` has joined SERVER
     ");
     let csr = approver.await.unwrap();
@@ -262,10 +262,10 @@ async fn nothing_secret_is_sent_to_a_cluster_that_has_not_proved_itself() {
         writeln!(picture, "{why}").unwrap();
     }
     insta::assert_snapshot!(picture, @r#"
-    the authority of SERVER is HASH, not ZEROS: that is not your cluster, or its authority has changed; nothing secret was sent
-    SERVER has no token `abcdef` with this secret: the token is mistyped, or that is not your cluster
-    SERVER does not know the token `nobody`: it is mistyped, or it has expired or been withdrawn
-    SERVER does not know the token `unsign`: it is mistyped, or it has expired or been withdrawn
+    the CA of SERVER has hash HASH, expected ZEROS: this is not your cluster, or its CA has changed; no secret was sent
+    SERVER has no token `abcdef` with this secret: the token is mistyped, or this is not your cluster
+    SERVER does not know the token `nobody`: it is mistyped, has expired or was revoked
+    SERVER does not know the token `unsign`: it is mistyped, has expired or was revoked
     "#);
     let heard = world.take_requests();
     let info = "GET /api/v1/namespaces/kube-public/configmaps/cluster-info";
@@ -303,11 +303,11 @@ async fn who_is_not_let_in_is_told_why() {
     elsewhere.dir = Some(world.folder.path().join("other"));
     tell("nobody there", world.join(&elsewhere).await);
     insta::assert_snapshot!(picture, @r#"
-    withdrawn: the cluster does not accept the token: it has expired or been withdrawn
-    nobody decides: nobody has approved the request `node-csr-N` for a certificate within 1 seconds: join again to go on waiting
-    denied: the node was not let in: the account may have 3 nodes, and has 3
-    without a right: the token does not allow to ask for a node's certificate: certificatesigningrequests.certificates.k8s.io is forbidden: User "system:bootstrap:abcdef" cannot create resource "certificatesigningrequests" in API group "certificates.k8s.io" at the cluster scope
-    another cluster: `DIR/edge-1` is of the node `edge-1` of SERVER: `longshore node reset --dir` leaves that one, or choose another --dir
+    withdrawn: the cluster does not accept the token: it has expired or was revoked
+    nobody decides: certificate signing request `node-csr-N` was not approved within 1 seconds: join again to keep waiting
+    denied: the certificate signing request was denied: the account may have 3 nodes, and has 3
+    without a right: the token may not request a node certificate: certificatesigningrequests.certificates.k8s.io is forbidden: User "system:bootstrap:abcdef" cannot create resource "certificatesigningrequests" in API group "certificates.k8s.io" at the cluster scope
+    another cluster: `DIR/edge-1` belongs to node `edge-1` of SERVER: remove that node with `longshore node reset --dir`, or choose another --dir
     nobody there: cannot reach https://127.0.0.1:1: ServiceError: client error (Connect): tcp connect error: Connection refused (os error 111)
     "#);
 }
@@ -358,7 +358,7 @@ async fn heartbeat_updates_node_and_fails_when_node_is_deleted() {
     let renewed = async || leases.get_opt("edge-1").await.unwrap()?.spec?.renew_time;
     let first = wait_for("the machine is in", async || renewed().await).await;
     let busy = state_dir::StateDir::open(&dir).err().unwrap().to_string();
-    assert!(busy.contains("somebody else is at work"), "{busy}");
+    assert!(busy.contains("in use by another process"), "{busy}");
     wait_for("the Lease is renewed", async || renewed().await.filter(|at| *at != first)).await;
     world.nodes().delete("edge-1", &DeleteParams::default()).await.unwrap();
     let came = tokio::time::timeout(Duration::from_mins(1), staying).await.unwrap().unwrap();
@@ -372,8 +372,8 @@ async fn a_machine_that_leaves_says_what_it_may_not_take_back() {
     world.join(&world.args("edge-1", &[])).await.unwrap();
     approver.await.unwrap();
     insta::assert_snapshot!(world.reset("edge-1").await.unwrap(), @r#"
-    forgot the key and the certificate of node `edge-1` of SERVER
-    the node `edge-1` is still there and has to be deleted by whoever it belongs to: nodes "edge-1" is forbidden: User "system:node:edge-1" cannot delete resource "nodes" in API group "" at the cluster scope
+    deleted the key and certificate of node `edge-1` of SERVER
+    node `edge-1` still exists and must be deleted by its owner or an administrator: nodes "edge-1" is forbidden: User "system:node:edge-1" cannot delete resource "nodes" in API group "" at the cluster scope
     "#);
     let node = world.nodes().get("edge-1").await.unwrap();
     assert_eq!(ready_status(&node), "False");
@@ -396,7 +396,7 @@ fn ca_hash_matches_openssl() {
     );
     let hash = discovery::ca_hash(authority.as_bytes()).unwrap().to_string();
     assert_eq!(hash, "sha256:161be5936539fd1b546bc1f0505b3c54393c3caa698c0246cf17b1a02c9dbbf8");
-    assert!(discovery::ca_hash(authority.repeat(2).as_bytes()).unwrap_err().contains("2 authorities"));
+    assert!(discovery::ca_hash(authority.repeat(2).as_bytes()).unwrap_err().contains("2 CA certificates"));
     assert!(discovery::ca_hash(b"").is_err());
 }
 

@@ -15,28 +15,28 @@ use super::secret::Secret;
 
 /// Arguments of every command that sends requests to a platform.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Which platform")]
+#[command(next_help_heading = "Platform options")]
 pub struct PlatformArgs {
     #[arg(
         long,
         value_name = "URL",
         global = true,
         conflicts_with = "context",
-        help = "Its address [default: LONGSHORE_SERVER, else that of the current context, else the server that runs here]"
+        help = "Address of the platform [default: LONGSHORE_SERVER, else the current context, else the server on this machine]"
     )]
     pub server: Option<String>,
-    /// PEM file with the authority of its certificate [default: those that the system trusts]
+    /// PEM file with the CA of the platform's certificate [default: the CAs that the system trusts]
     #[arg(long, value_name = "FILE", global = true)]
     pub ca: Option<PathBuf>,
-    /// One of `longshore context list`, instead of the current one
+    /// Context to use, see `longshore context list` [default: the current context]
     #[arg(long, value_name = "NAME", global = true)]
     pub context: Option<String>,
-    /// What to show there, which others on this machine can see [default: `LONGSHORE_TOKEN`, else that of the context]
+    /// API token; visible to other users of this machine [default: `LONGSHORE_TOKEN`, else that of the context]
     #[arg(long, value_name = "TOKEN", global = true, value_parser = secret)]
     pub token: Option<Secret>,
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "clap asks for a result")]
+#[expect(clippy::unnecessary_wraps, reason = "clap requires a Result")]
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
 }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(resolve(&typed, &of_token, &all, here), "https://one.example.com lsh_typed_x /again.pem");
         assert_eq!(resolve(&plain, &[], &none, here), "http://127.0.0.1:8080 - -");
         assert_eq!(resolve(&plain, &[("LONGSHORE_SERVER", "")], &none, here), "http://127.0.0.1:8080 - -");
-        assert!(resolve(&context("three"), &[], &all, here).contains("no context `three`"));
+        assert!(resolve(&context("three"), &[], &all, here).contains("context `three` not found"));
         assert!(resolve(&plain, &[], &none, None).contains("longshore login SERVER"));
     }
 

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     #[error(
-        "`{0}` is not the address of a platform: those are like https://longshore.example.com or http://127.0.0.1:8080"
+        "`{0}` is not a platform address: expected one like https://longshore.example.com or http://127.0.0.1:8080"
     )]
     Malformed(String),
-    #[error("`{0}` would send secrets in the clear: plain http is for this machine only, use https")]
+    #[error("`{0}` would send secrets unencrypted: http is allowed for this machine only, use https")]
     InsecureHttp(String),
 }
 

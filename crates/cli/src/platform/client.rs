@@ -195,7 +195,7 @@ impl Client {
         let bytes = body.map(|(_, bytes)| bytes).unwrap_or_default();
         request
             .body(Full::new(bytes))
-            .map_err(|error| PlatformError::Usage(format!("that makes no request: {error}")))
+            .map_err(|error| PlatformError::Usage(format!("invalid request: {error}")))
     }
 
     fn unreachable_error(&self, error: &dyn Error) -> PlatformError {
@@ -218,7 +218,7 @@ impl Client {
     /// Converts an error response.
     fn error_from_response(&self, head: &Parts, body: &[u8]) -> PlatformError {
         if head.status.is_redirection() {
-            let why = format!("it answered {}", head.status);
+            let why = format!("HTTP status {}", head.status);
             return PlatformError::UnexpectedResponse { server: self.server.clone(), why };
         }
         let id = head.headers.get("x-request-id").and_then(|id| id.to_str().ok());
@@ -243,7 +243,9 @@ impl Credentials {
                 value.set_sensitive(true);
                 Ok(value)
             }
-            Err(_) => Err(PlatformError::Usage("a token has printable characters only".to_owned())),
+            Err(_) => {
+                Err(PlatformError::Usage("the token contains characters that are not printable".to_owned()))
+            }
         };
         Ok(match self {
             Self::Anonymous => Vec::new(),
@@ -257,7 +259,7 @@ impl Credentials {
 }
 
 fn parse_body(body: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(body).map_err(|_| "its answer is not JSON".to_owned())
+    serde_json::from_slice(body).map_err(|_| "the response is not JSON".to_owned())
 }
 
 /// Trusts only the given CA, or the system's CAs without one.
@@ -265,7 +267,7 @@ fn tls_config(access: &PlatformAccess) -> Result<ClientConfig, PlatformError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("the provider has what the protocol's versions need");
+        .expect("the provider supports the default protocol versions");
     let config = match &access.ca {
         Some(file) => config.with_root_certificates(read_ca_file(file)?),
         None if access.server.is_secure() => {
@@ -283,7 +285,7 @@ fn read_ca_file(file: &Path) -> Result<RootCertStore, PlatformError> {
         let certificate = certificate.map_err(|error| unusable(root_cause(&error)))?;
         roots.add(certificate).map_err(|error| unusable(root_cause(&error)))?;
     }
-    if roots.is_empty() { Err(unusable("there are none in it".to_owned())) } else { Ok(roots) }
+    if roots.is_empty() { Err(unusable("it has no certificates".to_owned())) } else { Ok(roots) }
 }
 
 /// Message of the last source in the chain. The outer ones say only that an error occurred.

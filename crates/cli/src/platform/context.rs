@@ -9,28 +9,28 @@ use super::{CommandEnv, PlatformError};
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the platforms that are known here, the current one with a star
+    /// List contexts; `*` marks the current one
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Make one the current one
+    /// Set the current context
     Use {
-        /// Its name
+        /// Name of the context
         name: String,
     },
-    /// Forget one
+    /// Delete a context; its token stays valid
     #[command(visible_alias = "rm")]
     Delete {
-        /// Its name
+        /// Name of the context
         name: String,
     },
 }
 
 const CONTEXTS: ResourcePrinter = ResourcePrinter {
     singular: "context",
-    plural: "contexts: `longshore login SERVER` makes one",
+    plural: "contexts; create one with `longshore login SERVER`",
     name_pointer: "/name",
     columns: &[
         ("CURRENT", "/current", CellFormat::Text, false),
@@ -47,14 +47,15 @@ pub fn run(command: &Command, world: &CommandEnv) -> Result<CommandOutput, Platf
         Command::List { output } => CONTEXTS.print_list(&without_tokens(&file.read()?), *output, world.now()),
         Command::Use { name } => {
             file.update(|contexts| contexts.set_current(name))?;
-            Ok(CommandOutput::from_line(format!("context {name} is the current one")))
+            Ok(CommandOutput::from_line(format!("context {name} is now the current context")))
         }
         Command::Delete { name } => {
             let removed = file.update(|contexts| contexts.remove(name))?;
             let said = CommandOutput::from_line(format!("context {name} deleted"));
             Ok(match removed.token.as_ref().and_then(|token| token.token_id()) {
-                Some(id) => said
-                    .with_note(format!("its token was not revoked: `longshore token revoke {id}` does that")),
+                Some(id) => said.with_note(format!(
+                    "its token is still valid; revoke it with `longshore token revoke {id}`"
+                )),
                 None => said,
             })
         }

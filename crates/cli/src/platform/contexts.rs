@@ -18,18 +18,18 @@ use super::secret::Secret;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ContextsError {
-    #[error("no folder for the contexts is known: set XDG_CONFIG_HOME or HOME")]
+    #[error("no directory for the contexts file: set XDG_CONFIG_HOME or HOME")]
     NoConfigFolder,
     #[error("cannot read the contexts in `{}`: {source}", file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error("cannot write the contexts to `{}`: {source}", file.display())]
     Write { file: PathBuf, source: io::Error },
-    #[error("others can read `{0}`, and it has tokens in it: run `chmod 600 {0}`", file.display())]
+    #[error("`{0}` contains tokens but is readable by other users: run `chmod 600 {0}`", file.display())]
     InsecurePermissions { file: PathBuf },
     /// Names the line but not its content, which may be a token.
-    #[error("`{}` is not a file of contexts: line {line} is not as it should be", file.display())]
+    #[error("`{}` is not a valid contexts file: error in line {line}", file.display())]
     Malformed { file: PathBuf, line: usize },
-    #[error("there is no context `{0}`: `longshore context list` shows those there are")]
+    #[error("context `{0}` not found: see `longshore context list`")]
     UnknownContext(String),
 }
 
@@ -173,7 +173,7 @@ fn open_private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
 
 /// Writes a file atomically with mode 0600, replacing one with wider permissions.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let name = path.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
+    let name = path.file_name().ok_or_else(|| io::Error::other("the path has no file name"))?;
     let draft = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
     let written = (|| {
         // A draft left by a killed command is deleted, not reused: another user might have created it.

@@ -18,36 +18,38 @@ pub enum PlatformError {
     #[error(transparent)]
     Contexts(#[from] ContextsError),
     #[error(
-        "no platform is known: run `longshore login SERVER`, give --server, or start one here with `longshore serve`"
+        "no platform selected: run `longshore login SERVER`, give --server, or start a server with `longshore serve`"
     )]
     NoServer,
-    #[error("cannot read the addresses of the server that runs here: {0}")]
+    #[error("cannot read the addresses of the server on this machine: {0}")]
     LocalServer(String),
     #[error("not signed in to {server}: run `longshore login {server}`")]
     NotSignedIn { server: Address },
-    #[error("{server} does not know this token (any more): run `longshore login`{}", problem.request())]
+    #[error("{server} does not accept the token: run `longshore login`{}", problem.request())]
     TokenRejected { server: Address, problem: Problem },
     #[error("{0}")]
     Api(Problem),
     #[error("cannot use the certificates in `{}`: {why}", file.display())]
     CaFile { file: PathBuf, why: String },
-    #[error("the system trusts no certificates: give --ca ({0})")]
+    #[error("cannot load the system's CA certificates: give --ca ({0})")]
     SystemCertificates(#[source] io::Error),
     #[error("cannot reach {server}: {why}")]
     Unreachable { server: Address, why: String },
-    #[error("{server} did not answer within {seconds} s; whether it did what was asked is not known")]
+    #[error("no response from {server} within {seconds} s; the request may have taken effect")]
     Timeout { server: Address, seconds: u64 },
-    #[error("{server} is no platform of ours, or another version of it: {why}")]
+    #[error(
+        "unexpected response from {server}, which may not be a Longshore platform or may have another version: {why}"
+    )]
     UnexpectedResponse { server: Address, why: String },
     #[error("cannot read from standard input: {0}")]
     Stdin(#[source] io::Error),
-    #[error("cannot ask on the terminal: {0}")]
+    #[error("cannot read from the terminal: {0}")]
     Terminal(#[source] io::Error),
     #[error("interrupted")]
     Interrupted,
     #[error("cannot write `{}`: {source}", file.display())]
     Write { file: PathBuf, source: io::Error },
-    #[error("cannot print: {0}")]
+    #[error("cannot write to standard output: {0}")]
     Print(String),
 }
 

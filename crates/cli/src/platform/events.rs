@@ -33,10 +33,10 @@ impl EventStream {
         loop {
             if let Some(data) = self.buffer.next() {
                 let told = serde_json::from_str(&data);
-                return told.map(Some).map_err(|_| self.protocol_error("what it tells is not JSON"));
+                return told.map(Some).map_err(|_| self.protocol_error("an event is not JSON"));
             }
             if self.buffer.text.len() > MAX_EVENT_BYTES {
-                return Err(self.protocol_error("what it tells has no end"));
+                return Err(self.protocol_error("an event is too large"));
             }
             let frame = tokio::time::timeout(IDLE_TIMEOUT, self.body.frame()).await;
             let frame = frame.map_err(|_| PlatformError::Timeout {

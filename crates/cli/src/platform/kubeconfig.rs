@@ -11,10 +11,10 @@ use super::{CommandEnv, PlatformError};
 
 #[derive(Clone, Debug, Args)]
 pub struct PersonalArgs {
-    /// Print your own, which the platform composes and which is good for a day, instead of the administrator's
+    /// Print your own kubeconfig, issued by the platform and valid for a day, instead of the administrator's
     #[arg(long)]
     pub user: bool,
-    /// Write it to this file, which nobody else can read, instead of to standard output
+    /// Write the kubeconfig to a file with mode 0600 instead of to standard output
     #[arg(short = 'o', long = "output", value_name = "FILE", requires = "user")]
     pub file: Option<PathBuf>,
     #[command(flatten)]
@@ -27,9 +27,9 @@ pub async fn run(args: &PersonalArgs, world: &mut CommandEnv) -> Result<CommandO
     let text = answer["kubeconfig"].as_str();
     let text = text.ok_or_else(|| PlatformError::UnexpectedResponse {
         server: client.server().clone(),
-        why: "its answer has no `kubeconfig`".to_owned(),
+        why: "the response has no `kubeconfig`".to_owned(),
     })?;
-    let until = format!("good until {}", format_cell(&answer, "/expires", CellFormat::Text, world.now()));
+    let until = format!("valid until {}", format_cell(&answer, "/expires", CellFormat::Text, world.now()));
     match &args.file {
         None => Ok(CommandOutput { stdout: text.to_owned(), notes: vec![until] }),
         Some(file) => {

@@ -35,22 +35,22 @@ use output::CommandOutput;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sign in to a platform, and keep a token for this machine
+    /// Sign in to a platform and store a token for this machine
     Login(session::LoginArgs),
-    /// Revoke this machine's token, and forget it
+    /// Revoke and delete this machine's token
     Logout(session::LogoutArgs),
-    /// Show who you are, and where
+    /// Show the signed-in user and the platform
     Whoami(session::WhoamiArgs),
-    /// Make an account for yourself
+    /// Create an account for yourself
     Register(register::RegisterArgs),
-    /// Choose between platforms
+    /// Manage contexts, which select a platform
     #[command(subcommand)]
     Context(context::Command),
-    /// Make, list and revoke API tokens
+    /// Manage API tokens
     Token(token::TokenArgs),
-    /// Look after accounts
+    /// Manage accounts
     User(user::UserArgs),
-    /// Look after workspaces, their members and namespaces
+    /// Manage workspaces, their members and namespaces
     #[command(visible_alias = "ws")]
     Workspace(workspace::WorkspaceArgs),
 }

@@ -13,7 +13,7 @@ use super::PlatformError;
 /// Output format of a response.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct OutputArgs {
-    /// As what to print it: all there is, only `kind/name`, or a table with more columns
+    /// Output format: `json` and `yaml` print all fields, `name` only `kind/name`, `wide` more columns
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Format>,
 }
@@ -86,11 +86,12 @@ impl ResourcePrinter {
         let items = answer["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut output = CommandOutput { stdout: self.print(answer, items, args, now)?, notes: Vec::new() };
         if items.is_empty() && matches!(args.output, None | Some(Format::Wide)) {
-            output = CommandOutput::default().with_note(format!("there are no {}", self.plural));
+            output = CommandOutput::default().with_note(format!("no {}", self.plural));
         }
         match answer["stale"].as_f64() {
-            Some(seconds) => Ok(output
-                .with_note(format!("this is {seconds:.0} s old: the cluster does not answer the platform"))),
+            Some(seconds) => Ok(output.with_note(format!(
+                "this list is {seconds:.0} s old: the platform cannot reach the cluster"
+            ))),
             None => Ok(output),
         }
     }
@@ -302,12 +303,12 @@ mod tests {
         let json = OutputArgs { output: Some(Format::Json) };
         assert_eq!(
             WIDGETS.print_list(&json!({"items": []}), table, fixed_now()).unwrap(),
-            CommandOutput::default().with_note("there are no things")
+            CommandOutput::default().with_note("no things")
         );
         let old = json!({"items": [], "stale": 12});
         let said = WIDGETS.print_list(&old, json, fixed_now()).unwrap();
         assert!(said.stdout.contains("\"items\": []"));
-        assert_eq!(said.notes, ["this is 12 s old: the cluster does not answer the platform"]);
+        assert_eq!(said.notes, ["this list is 12 s old: the platform cannot reach the cluster"]);
         assert_eq!(
             WIDGETS.print_result(&json!({"name": "x"}), "created", table, fixed_now()).unwrap().stdout,
             "thing/x created\n"

@@ -50,7 +50,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.detail {
             Some(detail) => f.write_str(&escape_control(detail))?,
-            None => write!(f, "the answer was {}", self.status)?,
+            None => write!(f, "HTTP status {}", self.status)?,
         }
         f.write_str(&self.request())
     }
@@ -64,13 +64,13 @@ mod tests {
     fn problem_is_displayed_on_one_line() {
         let rows: [(&str, Option<&str>, &str); 5] = [
             (
-                r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"there is no workspace `x`"}"#,
+                r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"workspace `x` not found"}"#,
                 Some("r-1"),
-                "there is no workspace `x` (request r-1)",
+                "workspace `x` not found (request r-1)",
             ),
             (r#"{"title":"Not Found"}"#, None, "Not Found"),
-            ("<html>nginx</html>", None, "the answer was 404 Not Found"),
-            ("", Some("r-2"), "the answer was 404 Not Found (request r-2)"),
+            ("<html>nginx</html>", None, "HTTP status 404 Not Found"),
+            ("", Some("r-2"), "HTTP status 404 Not Found (request r-2)"),
             (r#"{"detail":"two\nlines \u001b[31m"}"#, None, r"two\nlines \u{1b}[31m"),
         ];
         for (body, id, expected) in rows {

@@ -37,7 +37,7 @@ impl Terminal for Tty {
 
 fn open() -> Result<File, PlatformError> {
     File::options().read(true).write(true).open("/dev/tty").map_err(|_| {
-        let why = "there is no terminal to ask on: give --account, and --password-stdin or --token-stdin";
+        let why = "no terminal for prompts: give --account, and --password-stdin or --token-stdin";
         PlatformError::Usage(why.to_owned())
     })
 }
@@ -67,7 +67,9 @@ fn read_line(mut tty: &File, question: &str) -> Result<String, PlatformError> {
             Some(_) => {}
         }
     }
-    String::from_utf8(line).map(trim_newline).map_err(|_| PlatformError::Usage("that is not text".to_owned()))
+    String::from_utf8(line)
+        .map(trim_newline)
+        .map_err(|_| PlatformError::Usage("the input is not UTF-8".to_owned()))
 }
 
 /// Disables echo until dropped. Ctrl-C arrives as a character, so that the terminal's mode can be restored.
@@ -100,7 +102,7 @@ pub fn read_secret(input: &mut dyn Read) -> Result<Secret, PlatformError> {
     input.take(MAX_INPUT_LEN).read_to_string(&mut text).map_err(PlatformError::Stdin)?;
     let text = trim_newline(text);
     if text.is_empty() {
-        return Err(PlatformError::Stdin(io::Error::other("there is nothing on it")));
+        return Err(PlatformError::Stdin(io::Error::other("it is empty")));
     }
     Ok(Secret::new(text))
 }

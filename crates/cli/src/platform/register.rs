@@ -28,10 +28,10 @@ pub struct AccountArgs {
     /// Phone number
     #[arg(long)]
     pub phone: String,
-    /// Where they work
+    /// Organization
     #[arg(long)]
     pub organization: String,
-    /// Read a password from standard input; without one the account's token is the way in
+    /// Read the password from standard input; an account without a password signs in with its token
     #[arg(long)]
     pub password_stdin: bool,
 }
@@ -63,7 +63,7 @@ pub async fn create_account(
         None | Some(Format::Wide) => {
             let part = |place: &str| format_cell(&made, place, CellFormat::Text, world.now());
             let said = CommandOutput::from_line(part("/token")).with_note(format!(
-                "{} is made. The line above is its token: it is told this once; keep it.",
+                "{} created. The line above is its token. Store it: it is not shown again.",
                 user::USERS.reference(&part("/id"))
             ));
             let how = if *password_stdin { "" } else { " --token-stdin" };
@@ -74,7 +74,9 @@ pub async fn create_account(
         }
     };
     Ok(match made["ready"] {
-        Value::Bool(false) => said.with_note("It is not ready yet: its namespace is still being made."),
+        Value::Bool(false) => {
+            said.with_note("The account is not ready yet: its namespace is still being created.")
+        }
         _ => said,
     })
 }

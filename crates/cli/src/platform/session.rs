@@ -24,16 +24,16 @@ const TOKEN_LIFETIME_DAYS: u32 = 30;
 
 #[derive(Debug, Args)]
 pub struct LoginArgs {
-    /// The platform's address, to be kept under its own name or that of --context
+    /// Address of the platform; the context is named after its host, or by --context
     #[arg(value_name = "SERVER", conflicts_with = "server")]
     pub address: Option<String>,
-    /// Who: an e-mail address, a phone number, an id, or `admin`; asked for if not given
+    /// Account: e-mail address, phone number, id, or `admin` [default: prompt]
     #[arg(long)]
     pub account: Option<String>,
-    /// Read the password from standard input instead of asking for it
+    /// Read the password from standard input instead of prompting
     #[arg(long, conflicts_with = "token_stdin")]
     pub password_stdin: bool,
-    /// Read a token from standard input instead of asking for a password
+    /// Read a token from standard input instead of prompting for a password
     #[arg(long)]
     pub token_stdin: bool,
     #[command(flatten)]
@@ -82,7 +82,7 @@ pub async fn login(args: &LoginArgs, world: &mut CommandEnv) -> Result<CommandOu
     if let Credentials::Session { .. } = credentials
         && let Err(failure) = person.delete("session").await
     {
-        said = said.with_note(format!("the session could not be ended, and ends by itself: {failure}"));
+        said = said.with_note(format!("cannot end the temporary session, which will expire: {failure}"));
     }
     let obsolete = match &kept {
         Ok(Some(Context { server: old, token: Some(before), .. })) if *old == server && *before != token => {
@@ -96,8 +96,7 @@ pub async fn login(args: &LoginArgs, world: &mut CommandEnv) -> Result<CommandOu
         revoke(&anonymous.with_credentials(Credentials::Token(obsolete.clone())), &obsolete).await
     {
         let id = obsolete.token_id().unwrap_or_default();
-        said = said
-            .with_note(format!("token {id}, which is of no more use here, could not be revoked: {failure}"));
+        said = said.with_note(format!("cannot revoke token {id}, which is no longer used: {failure}"));
     }
     kept.map(|_| said).map_err(PlatformError::from)
 }
@@ -178,7 +177,8 @@ async fn credentials(
     let body = json!({"login": account, "secret": secret.expose()});
     let answer = nobody.send(Method::POST, "session", Some(&body)).await?;
     Ok(Credentials::Session {
-        cookie: cookie(&answer.headers).ok_or_else(|| unexpected_response(nobody, "it gave no session"))?,
+        cookie: cookie(&answer.headers)
+            .ok_or_else(|| unexpected_response(nobody, "the response has no session cookie"))?,
         csrf: Secret::new(required_text(&answer.body, "/csrf", nobody)?),
     })
 }
@@ -198,13 +198,13 @@ fn required_text(answer: &Value, place: &str, client: &Client) -> Result<String,
     let found = answer.pointer(place).and_then(Value::as_str);
     found
         .map(str::to_owned)
-        .ok_or_else(|| unexpected_response(client, &format!("its answer has no `{}`", &place[1..])))
+        .ok_or_else(|| unexpected_response(client, &format!("the response has no `{}`", &place[1..])))
 }
 
 /// The user id, or the ServiceAccount's name.
 fn account_name(session: &Value) -> String {
     let found = ["/user/id", "/serviceAccount"].iter().find_map(|place| session.pointer(place)?.as_str());
-    escape_control(found.unwrap_or("somebody"))
+    escape_control(found.unwrap_or("unknown user"))
 }
 
 /// Revokes a token, using the token itself. An unknown token counts as revoked.

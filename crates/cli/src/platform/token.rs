@@ -19,15 +19,15 @@ pub struct TokenArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a token and print it, this once
+    /// Create a token and print it; it is not shown again
     Create {
-        /// What to call it
+        /// Name of the token
         #[arg(long, default_value = "longshore token create")]
         name: String,
-        /// What it is good for: all, read, tenancy, releases, store, hosts, nodes, platform, workspace:NAME; may be repeated
+        /// Scope: all, read, tenancy, releases, store, hosts, nodes, platform or workspace:NAME; may be repeated
         #[arg(long = "scope", value_name = "SCOPE", default_value = "all", value_parser = scope, value_delimiter = ',')]
         scopes: Vec<String>,
-        /// For how long, in days: 30d; at most 365d
+        /// Lifetime in days, at most 365d
         #[arg(long, value_name = "DAYS", default_value = "30d", value_parser = days)]
         expires: u32,
         #[command(flatten)]
@@ -39,9 +39,9 @@ pub enum Command {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Take a token's power away, at once
+    /// Revoke a token immediately
     Revoke {
-        /// As `token list` shows it: the part after `lsh_`
+        /// Id of the token, as shown by `token list`: the part after `lsh_`
         id: String,
     },
 }
@@ -72,7 +72,7 @@ fn scope(word: &str) -> Result<String, String> {
 pub fn days(text: &str) -> Result<u32, String> {
     let number = text.strip_suffix('d').unwrap_or(text).parse().ok();
     let well = number.filter(|days| (1..=365).contains(days));
-    well.ok_or_else(|| "1d to 365d".to_owned())
+    well.ok_or_else(|| "must be 1d to 365d".to_owned())
 }
 
 pub async fn run(args: &TokenArgs, world: &mut CommandEnv) -> Result<CommandOutput, PlatformError> {
@@ -105,7 +105,7 @@ fn print_created(
         None | Some(Format::Wide) => {
             let part = |place: &str, show: CellFormat| format_cell(made, place, show, world.now());
             Ok(CommandOutput::from_line(part("/token", CellFormat::Text)).with_note(format!(
-                "{} is told this once; it ends {}",
+                "{} is not shown again; it expires {}",
                 TOKENS.reference(&part("/id", CellFormat::Text)),
                 part("/expires", CellFormat::Age)
             )))

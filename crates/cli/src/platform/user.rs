@@ -36,45 +36,46 @@ pub enum Command {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Make an account for somebody, and print its token, this once
+    /// Create an account and print its token, which is not shown again
     Create {
         #[command(flatten)]
         person: AccountArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Change an account
+    /// Update an account
     Update(UpdateUserArgs),
-    /// Let nobody in with an account any more; nothing of it is removed
+    /// Disable an account; its data is kept
     Disable {
         #[command(flatten)]
         user: UserArg,
     },
-    /// Undo `disable`
+    /// Enable a disabled account
     Enable {
         #[command(flatten)]
         user: UserArg,
     },
-    /// Change your own password, or give somebody else a new one
+    /// Change your own password, or set that of another account
     #[command(visible_alias = "reset-password")]
     Password {
-        /// Whose: an id or a name [default: your own]
+        /// Id or name of the account [default: your own]
         user: Option<String>,
-        /// Read the new password from standard input instead of asking for it; for your own, the old one is the line before it
+        /// Read the new password from standard input instead of prompting; for your own account, after a line with the
+        /// old one
         #[arg(long)]
         password_stdin: bool,
     },
-    /// End all sessions of an account
+    /// Revoke all sessions, tokens and kubeconfigs of an account
     Revoke {
         #[command(flatten)]
         user: UserArg,
     },
-    /// Remove an account and everything in its personal workspace
+    /// Delete an account and everything in its personal workspace
     #[command(visible_alias = "rm")]
     Delete {
         #[command(flatten)]
         user: UserArg,
-        /// Yes, all of it
+        /// Confirm the deletion
         #[arg(long)]
         yes: bool,
     },
@@ -82,7 +83,7 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct UserArg {
-    /// Whose: an id or a name, as `user list -o wide` shows it; `me` is you
+    /// Id or name of the account, as shown by `user list -o wide`, or `me`
     pub user: String,
 }
 
@@ -90,22 +91,22 @@ pub struct UserArg {
 pub struct UpdateUserArgs {
     #[command(flatten)]
     pub user: UserArg,
-    /// A new e-mail address
+    /// New e-mail address
     #[arg(long)]
     pub email: Option<String>,
-    /// Where they work
+    /// Organization
     #[arg(long)]
     pub organization: Option<String>,
-    /// For how many days from its beginning it is good; 0: for ever
+    /// Validity in days from the time when the account was first ready; 0 for no limit
     #[arg(long, value_name = "DAYS")]
     pub valid_days: Option<u32>,
-    /// How many nodes it may bring
+    /// Maximum number of nodes
     #[arg(long, value_name = "NUMBER")]
     pub max_nodes: Option<u32>,
-    /// A role on the whole platform, in place of those it has; may be repeated
+    /// Platform role, replacing the current ones; may be repeated
     #[arg(long = "platform-role", value_name = "ROLE", value_parser = platform_roles())]
     pub platform_roles: Vec<String>,
-    /// Take its roles on the whole platform away
+    /// Remove all platform roles
     #[arg(long, conflicts_with = "platform_roles")]
     pub no_platform_roles: bool,
     #[command(flatten)]
@@ -160,7 +161,7 @@ pub async fn run(args: &UserArgs, world: &mut CommandEnv) -> Result<CommandOutpu
         }
         Command::Revoke { user } => {
             let revoked = client.post(&format!("{}/revoke", user_path(&user.user)), &json!({})).await?;
-            let said = format!("all credentials of {} are revoked", USERS.reference(&user.user));
+            let said = format!("revoked all credentials of {}", USERS.reference(&user.user));
             Ok(CommandOutput::from_line(match revoked["token"].as_str() {
                 Some(token) => {
                     format!(
@@ -173,7 +174,8 @@ pub async fn run(args: &UserArgs, world: &mut CommandEnv) -> Result<CommandOutpu
         }
         Command::Delete { user, yes } => {
             if !yes {
-                let why = "this removes the account and everything in its personal workspace: say --yes";
+                let why =
+                    "this deletes the account and everything in its personal workspace: confirm with --yes";
                 return Err(PlatformError::Usage(why.to_owned()));
             }
             client.delete(&user_path(&user.user)).await?;
@@ -205,7 +207,7 @@ fn update_body(args: &UpdateUserArgs) -> Result<Value, PlatformError> {
     let fields: serde_json::Map<String, Value> =
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     if fields.is_empty() {
-        Err(PlatformError::Usage("say what to change".to_owned()))
+        Err(PlatformError::Usage("nothing to change: give at least one option".to_owned()))
     } else {
         Ok(Value::Object(fields))
     }
@@ -231,7 +233,9 @@ async fn change_password(
             let old = if user.is_none() { Some(terminal.prompt_secret("old password")?) } else { None };
             let new = terminal.prompt_secret("new password")?;
             if terminal.prompt_secret("new password again")? != new {
-                return Err(PlatformError::Usage("the two are not the same; nothing was changed".to_owned()));
+                return Err(PlatformError::Usage(
+                    "the passwords do not match; nothing was changed".to_owned(),
+                ));
             }
             (old, new)
         }
@@ -243,8 +247,8 @@ async fn change_password(
     }
     client.post(&format!("{}/password", user_path(whose)), &body).await?;
     Ok(CommandOutput::from_line(match user {
-        Some(user) => format!("{} has a new password", USERS.reference(user)),
-        None => "your password is changed".to_owned(),
+        Some(user) => format!("password of {} was changed", USERS.reference(user)),
+        None => "your password was changed".to_owned(),
     }))
 }
 
@@ -252,6 +256,9 @@ async fn change_password(
 fn split_passwords(text: &Secret) -> Result<(Option<Secret>, Secret), PlatformError> {
     match text.expose().split_once('\n') {
         Some((old, new)) => Ok((Some(Secret::new(old)), Secret::new(new))),
-        None => Err(PlatformError::Usage("the old password comes first, on a line of its own".to_owned())),
+        None => Err(PlatformError::Usage(
+            "standard input must have the old password on the first line and the new one on the second"
+                .to_owned(),
+        )),
     }
 }

@@ -9,9 +9,9 @@ use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
 pub struct ActionArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// Wait until everything is as it is meant to be
+    /// Wait until all objects of the release are ready
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub wait: Switch,
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub struct ActionArgs {
 
 #[derive(Clone, Debug, Args)]
 pub struct SuspendArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
     #[command(flatten)]
     pub output: OutputArg,
@@ -32,9 +32,9 @@ pub struct SuspendArgs {
 
 #[derive(Clone, Debug, Args)]
 pub struct RestartArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// One pod after the other, as the workloads say; without it all at once
+    /// Restart pods one after another by the workloads' update strategy [default: all pods at once]
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub rolling: Switch,
     #[command(flatten)]

@@ -18,7 +18,7 @@ pub const PROFILE: Profile = Profile::Helm4;
 pub async fn load(name: &str, remote: &RemoteArgs) -> Result<Arc<PreparedChart>, String> {
     let (name, remote) = (name.to_owned(), remote.clone());
     let loaded = tokio::task::spawn_blocking(move || load_blocking(&name, &remote)).await;
-    loaded.unwrap_or_else(|broken| Err(format!("reading the chart broke off: {broken}")))
+    loaded.unwrap_or_else(|broken| Err(format!("cannot load the chart: {broken}")))
 }
 
 fn load_blocking(name: &str, remote: &RemoteArgs) -> Result<Arc<PreparedChart>, String> {

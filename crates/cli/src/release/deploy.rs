@@ -32,22 +32,22 @@ pub struct DeployArgs {
 /// Options for new releases, by `install` or by `upgrade --install`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct NewReleaseArgs {
-    /// Make the namespace if it is not there
+    /// Create the namespace if it does not exist
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub create_namespace: Switch,
-    /// Install nothing of `crds/`
+    /// Skip the CRDs of `crds/`
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub skip_crds: Switch,
-    /// Do not hold values against the charts' schemas
+    /// Skip validation of values against JSON schemas
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub skip_schema_validation: Switch,
-    /// Take objects that are there already and are not marked as this release's
+    /// Take ownership of existing objects that do not belong to the release
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub take_ownership: Switch,
-    /// Undo what fails; waits
+    /// Roll back a failed upgrade, or uninstall a failed installation; implies --wait
     #[arg(long, visible_alias = "atomic", value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub rollback_on_failure: Switch,
-    /// Notes of subcharts count, too
+    /// Include the notes of subcharts
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub render_subchart_notes: Switch,
 }
@@ -55,10 +55,10 @@ pub struct NewReleaseArgs {
 /// Parts to leave out of the output.
 #[derive(Clone, Debug, Default, Args)]
 pub struct HideArgs {
-    /// Print no notes
+    /// Hide notes
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub hide_notes: Switch,
-    /// Print no Secrets of a dry run
+    /// Hide Secrets in the output of a dry run
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub hide_secret: Switch,
 }

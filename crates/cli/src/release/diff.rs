@@ -24,16 +24,16 @@ use crate::helm::remote::RemoteArgs;
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct DiffArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// From this revision; without it from the one before the last
+    /// Revision to compare from [default: the one before the last]
     pub from: Option<i64>,
-    /// To this revision; without it to the last
+    /// Revision to compare to [default: the last]
     pub to: Option<i64>,
-    /// To what an upgrade to this chart would make of it
+    /// Compare with an upgrade to this chart
     #[arg(long, value_name = "CHART", conflicts_with = "to")]
     pub with: Option<String>,
-    /// To what is there now: what others made of it since
+    /// Compare with live objects: shows changes made by other clients
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true, conflicts_with_all = ["from", "to", "with"])]
     pub live: Switch,
     #[command(flatten)]
@@ -59,8 +59,7 @@ pub async fn run(args: &DiffArgs, at: &ClusterTarget) -> CommandResult {
         let after = load_revision(&reached, &args.name, args.to).await?;
         let from = args.from.unwrap_or(after.version - 1);
         if from < 1 {
-            let why =
-                format!("release {} has one revision only: there is nothing to compare it with", args.name);
+            let why = format!("release {} has only one revision: nothing to compare with", args.name);
             return Err(why.into());
         }
         (load_revision(&reached, &args.name, Some(from)).await?, after)

@@ -23,7 +23,7 @@ pub enum Format {
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArg {
-    /// How the result is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Format,
 }
@@ -31,13 +31,14 @@ pub struct OutputArg {
 /// Wait options.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WaitArgs {
-    /// Wait until everything is ready, as Helm 4 judges (watcher) or as Helm 3 does (legacy); without it for hooks only
+    /// Wait until all objects are ready, by the rules of Helm 4 (watcher) or Helm 3 (legacy) [default: wait for hooks
+    /// only]
     #[arg(long, value_parser = wait, num_args = 0..=1, require_equals = true, default_missing_value = "watcher", value_name = "STRATEGY")]
     pub wait: Option<WaitMode>,
-    /// Wait also until all Jobs are complete
+    /// Also wait until all Jobs are complete
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub wait_for_jobs: Switch,
-    /// How long to wait for any one thing
+    /// Timeout of each operation, such as one hook or the wait for objects
     #[arg(long, value_parser = duration, default_value = "5m0s", value_name = "DURATION")]
     pub timeout: Duration,
 }
@@ -61,22 +62,22 @@ fn wait(text: &str) -> Result<WaitMode, String> {
 /// Write options.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WriteArgs {
-    /// Say what would be done: `client` without asking the cluster, `server` with its judgement
-    #[arg(long, value_parser = dry_run, num_args = 0..=1, require_equals = true, default_missing_value = "client", value_name = "WHERE")]
+    /// Simulate the operation: `client` without contacting the cluster, `server` with a server-side dry run
+    #[arg(long, value_parser = dry_run, num_args = 0..=1, require_equals = true, default_missing_value = "client", value_name = "MODE")]
     pub dry_run: Option<DryRun>,
-    /// Apply in the cluster (true), by Helm 3's merge of three (false), or as the release was so far (auto)
-    #[arg(long, value_parser = server_side, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "HOW")]
+    /// Server-side apply (true), Helm 3's three-way merge (false), or the method of the previous revision (auto)
+    #[arg(long, value_parser = server_side, num_args = 0..=1, require_equals = true, default_value = "auto", default_missing_value = "true", value_name = "MODE")]
     pub server_side: ServerSideArg,
-    /// Delete and create what cannot be changed
+    /// Delete and recreate objects that cannot be updated
     #[arg(long, visible_alias = "force", value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true, conflicts_with = "force_conflicts")]
     pub force_replace: Switch,
-    /// Take fields that somebody else manages
+    /// Take over fields that other field managers own
     #[arg(long, action = ArgAction::SetTrue)]
     pub force_conflicts: bool,
-    /// Run no hooks
+    /// Skip hooks
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_hooks: Switch,
-    /// What the record says of it
+    /// Description of the revision
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
 }
@@ -127,7 +128,7 @@ impl WriteArgs {
 /// Labels of a release.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LabelsArg {
-    /// Labels on the record
+    /// Labels of the Helm record
     #[arg(short = 'l', long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label, action = ArgAction::Append)]
     pub labels: Vec<(String, String)>,
 }
@@ -147,13 +148,16 @@ fn label(text: &str) -> Result<(String, String), String> {
 /// Parses Go durations: `1h30m`, `0.5s`, `300ms`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let nanoseconds = time::Duration::parse(text)?.0;
-    u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| "a duration is not negative".to_owned())
+    u64::try_from(nanoseconds)
+        .map(Duration::from_nanos)
+        .map_err(|_| "a duration must not be negative".to_owned())
 }
 
 /// Whether to use administrator permissions for objects that the release may not write.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AdministratorArg {
-    /// Use your rights as an administrator of the platform for what the release itself may not write or remove, this one time; on a platform only
+    /// Use your platform administrator permissions once, for objects that the release may not write or delete (platform
+    /// only)
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub as_administrator: Switch,
 }

@@ -29,24 +29,24 @@ pub struct GetArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum GetCommand {
-    /// Everything
+    /// Get values, hooks, manifests and notes
     All(RevisionArgs),
-    /// What charts run before and after
+    /// Get the hooks
     Hooks(RevisionArgs),
-    /// Its objects
+    /// Get the manifests
     Manifest(RevisionArgs),
-    /// Which chart it is, and how it was deployed
+    /// Get metadata: chart, versions and apply method
     Metadata {
         #[command(flatten)]
         output: OutputArg,
         #[command(flatten)]
         revision: RevisionArgs,
     },
-    /// What its chart says to its user
+    /// Get the notes
     Notes(RevisionArgs),
-    /// Its values
+    /// Get the values
     Values {
-        /// With the defaults of its chart
+        /// Include the default values of the chart
         #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
         all: Switch,
         #[command(flatten)]
@@ -59,9 +59,9 @@ pub enum GetCommand {
 /// A release and its revision.
 #[derive(Clone, Debug, Args)]
 pub struct RevisionArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// The revision; without it the last
+    /// Revision [default: the last]
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     pub revision: i64,
     #[command(flatten)]

@@ -14,12 +14,12 @@ use crate::helm::{CommandResult, table};
 
 #[derive(Clone, Debug, Args)]
 pub struct HistoryArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// At most so many
+    /// Maximum number of revisions
     #[arg(long, value_name = "NUMBER", default_value_t = 256)]
     pub max: usize,
-    /// A column for what a revision went back to
+    /// Show which revision a rollback restored
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub show_rollback_revision: Switch,
     #[command(flatten)]

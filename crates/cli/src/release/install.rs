@@ -18,18 +18,18 @@ use crate::helm::flags::{Switch, switch};
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct InstallArgs {
-    /// The release's name, and the chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
+    /// Release name, and the chart: directory, archive, REPO/CHART, URL or `oci://HOST/PATH`
     #[arg(value_name = "NAME] [CHART")]
     pub names: Vec<String>,
     #[command(flatten)]
     pub deploy: DeployArgs,
-    /// Make up the release's name
+    /// Generate the release name
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub generate_name: Switch,
-    /// A template for the release's name
+    /// Template for the release name
     #[arg(long, value_name = "TEMPLATE", default_value = "", hide_default_value = true)]
     pub name_template: String,
-    /// Take a name whose release was uninstalled with its history kept, or failed
+    /// Reuse the name of a failed release, or of one that was uninstalled with --keep-history
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub replace: Switch,
     #[command(flatten)]

@@ -18,39 +18,39 @@ use crate::helm::{CommandResult, table};
 
 #[derive(Clone, Debug, Args)]
 pub struct ListArgs {
-    /// In all namespaces
+    /// List releases of all namespaces
     #[arg(short = 'A', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub all_namespaces: Switch,
-    /// Only those whose name matches
+    /// Regular expression that the name must match
     #[arg(short, long, value_name = "PATTERN", default_value = "", hide_default_value = true)]
     pub filter: String,
-    /// Only those whose record has these labels
+    /// Label selector for Helm records
     #[arg(short = 'l', long, value_name = "SELECTOR", default_value = "", hide_default_value = true)]
     pub selector: String,
     #[command(flatten)]
     pub states: StateArgs,
-    /// The newest first
+    /// Sort by date, newest first
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub date: Switch,
-    /// The other way round
+    /// Reverse the order
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub reverse: Switch,
-    /// At most so many; 0 is all of them
+    /// Maximum number of releases; 0 for no limit
     #[arg(short, long, value_name = "NUMBER", default_value_t = 256)]
     pub max: usize,
-    /// Begin after so many
+    /// Number of releases to skip
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub offset: usize,
-    /// Names only
+    /// Print names only
     #[arg(short = 'q', long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub short: Switch,
-    /// How times are written, in a layout of Go's: `2006-01-02 15:04:05`
+    /// Format of times, as a Go layout such as `2006-01-02 15:04:05`
     #[arg(long, value_name = "LAYOUT", default_value = "", hide_default_value = true)]
     pub time_format: String,
-    /// A table without headers
+    /// Omit headers of the table
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_headers: Switch,
-    /// Go on with a line for each that changes; on a platform only
+    /// After listing, print a line for each changed release (platform only)
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub watch: Switch,
     #[command(flatten)]
@@ -62,25 +62,25 @@ pub struct ListArgs {
 /// Filter by state. By default, deployed and failed releases, and on a platform all.
 #[derive(Clone, Debug, Default, Args)]
 pub struct StateArgs {
-    /// In whatever state
+    /// Include releases in any state
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub all: Switch,
-    /// Those that are deployed
+    /// Show deployed releases
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub deployed: Switch,
-    /// Those that failed
+    /// Show failed releases
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub failed: Switch,
-    /// Those at which somebody is at work
+    /// Show releases with a pending operation
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub pending: Switch,
-    /// Revisions that others have replaced
+    /// Show superseded revisions
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub superseded: Switch,
-    /// Those whose history was kept
+    /// Show releases uninstalled with --keep-history
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub uninstalled: Switch,
-    /// Those that are being uninstalled
+    /// Show releases that are being uninstalled
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub uninstalling: Switch,
 }

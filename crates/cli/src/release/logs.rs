@@ -19,36 +19,36 @@ use crate::platform::output::escape_control;
 
 #[derive(Clone, Debug, Args)]
 pub struct LogsArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// Go on with what comes, of pods that come later, too, until interrupted
+    /// Follow the logs until interrupted, including logs of new pods
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true, conflicts_with = "previous")]
     pub follow: Switch,
-    /// Of this pod only
+    /// Only logs of this pod
     #[arg(long, value_name = "POD")]
     pub pod: Option<String>,
-    /// Of containers of this name only
+    /// Only logs of containers of this name
     #[arg(short, long, value_name = "CONTAINER")]
     pub container: Option<String>,
-    /// Of pods with these labels only
+    /// Only logs of pods that match this label selector
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// The last so many lines of each container, at most 5000
+    /// Number of recent lines per container, at most 5000
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
     pub tail: u32,
-    /// Only what is newer than this: 5s, 2m, 3h
+    /// Only lines newer than a duration such as 5s, 2m or 3h
     #[arg(long, value_parser = duration, value_name = "DURATION")]
     pub since: Option<Duration>,
-    /// Of the containers before their last restart
+    /// Logs of the containers' previous instances, before their last restart
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub previous: Switch,
-    /// With the time of each line
+    /// Show the time of each line
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub timestamps: Switch,
-    /// Whose it is before each line [default: when following, or of several]
+    /// Prefix each line with its pod and container [default: when following or with several containers]
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true)]
     pub prefix: Option<Switch>,
-    /// So many containers are followed at the same time, at most 50; others wait until one of these ends
+    /// Maximum number of containers to follow concurrently, at most 50; others wait until one ends
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=50))]
     pub max_log_requests: u16,
     #[command(flatten)]
@@ -95,7 +95,7 @@ impl LogPrinter {
         match out.write_all(line.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-            Err(error) => Err(format!("cannot print: {error}").into()),
+            Err(error) => Err(format!("cannot write to standard output: {error}").into()),
         }
     }
 }
@@ -114,7 +114,7 @@ pub fn line_prefix(pod: &str, container: &str) -> String {
 /// Message if there are more containers than may be followed.
 fn too_many_containers_message(args: &LogsArgs) -> String {
     format!(
-        "there are more than {} containers; the others follow when one of these ends, or see --max-log-requests",
+        "more than {} containers match; the others are followed when one of these ends, see --max-log-requests",
         args.max_log_requests
     )
 }
@@ -144,7 +144,7 @@ pub async fn run(args: &LogsArgs, at: &ClusterTarget) -> CommandResult {
         }
     }
     if containers == 0 {
-        eprintln!("release {:?} has no such containers", args.name);
+        eprintln!("release {:?} has no matching containers", args.name);
     }
     let prefix = args.prefix.map_or(containers > 1, |prefix| prefix.0);
     let mut out = String::new();
@@ -184,6 +184,6 @@ async fn follow(args: &LogsArgs, reached: &ClusterConnection, mut following: Log
 /// Objects of the latest revision.
 async fn load_objects(reached: &ClusterConnection, name: &str) -> Result<Vec<Object>, String> {
     let stored = get(&reached.storage(), name, None).await.map_err(|error| error.to_string())?;
-    let unreadable = |error| format!("the manifest of release {name:?} cannot be read: {error}");
+    let unreadable = |error| format!("cannot parse the manifest of release {name:?}: {error}");
     Object::parse_all(&stored.record.manifest).map_err(unreadable)
 }

@@ -71,44 +71,44 @@ pub const COMMANDS: &[&str] = &[
 /// Commands for releases.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Install a chart as a release
+    /// Install a chart
     Install(Box<install::InstallArgs>),
-    /// Upgrade a release to another chart, version or values
+    /// Upgrade a release to another chart, chart version or values
     Upgrade(Box<upgrade::UpgradeArgs>),
-    /// Go back to an earlier revision of a release
+    /// Roll back a release to an earlier revision
     Rollback(Box<rollback::RollbackArgs>),
-    /// Take releases off the cluster
+    /// Uninstall releases
     #[command(visible_aliases = ["un", "delete", "del"])]
     Uninstall(Box<uninstall::UninstallArgs>),
     /// List releases
     #[command(visible_alias = "ls")]
     List(Box<list::ListArgs>),
-    /// Show how a release stands
+    /// Show the status of a release
     Status(Box<status::StatusArgs>),
-    /// Show the revisions of a release
+    /// Show the revision history of a release
     #[command(visible_alias = "hist")]
     History(Box<history::HistoryArgs>),
-    /// Show what a release consists of
+    /// Show values, manifests, hooks, notes and metadata of a release
     Get(Box<get::GetArgs>),
-    /// Show what is different between two revisions, or would be after an upgrade
+    /// Show the differences between revisions, to an upgrade, or to live objects
     Diff(Box<diff::DiffArgs>),
-    /// Run the tests of a release
+    /// Run the test hooks of a release
     Test(Box<test::TestArgs>),
-    /// Take the workloads of a release to zero; data and addresses stay
+    /// Scale the workloads of a release to zero; volumes and Services are kept
     Pause(Box<action_args::ActionArgs>),
-    /// Bring a paused release back
+    /// Scale a paused release back up
     Recover(Box<action_args::ActionArgs>),
-    /// Leave a release as it is, whatever becomes of it, until it is resumed
+    /// Suspend reconciliation of a release
     Suspend(Box<action_args::SuspendArgs>),
-    /// Look after a suspended release again
+    /// Resume reconciliation of a suspended release
     Resume(Box<action_args::ActionArgs>),
-    /// Try again what failed, as it was asked for
+    /// Retry the failed operation of a release
     Retry(Box<action_args::ActionArgs>),
-    /// Restart the pods of a release
+    /// Restart the workloads of a release
     Restart(Box<action_args::RestartArgs>),
-    /// Look after a release that the helm command made, as it is
+    /// Manage an existing Helm release with the platform
     Adopt(Box<action_args::ActionArgs>),
-    /// Print what the containers of a release print
+    /// Print the logs of a release's containers
     Logs(Box<logs::LogsArgs>),
 }
 

@@ -12,19 +12,19 @@ use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
 pub struct RollbackArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// The revision; without it the one before the last
+    /// Revision to restore [default: the previous one]
     #[arg(default_value = "0", hide_default_value = true)]
     pub revision: String,
     #[command(flatten)]
     pub write: WriteArgs,
     #[command(flatten)]
     pub wait: WaitArgs,
-    /// Delete what a failed rollback has made
+    /// Delete objects that a failed rollback created
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub cleanup_on_fail: Switch,
-    /// How many revisions are kept; 0 is all of them
+    /// Number of revisions to keep; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub history_max: usize,
     #[command(flatten)]

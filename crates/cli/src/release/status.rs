@@ -15,12 +15,12 @@ use crate::helm::flags::{Switch, switch};
 
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// The revision; without it the last
+    /// Revision [default: the last]
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     pub revision: i64,
-    /// Print it again whenever it changes; on a platform only
+    /// Print the status again after each change (platform only)
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub watch: Switch,
     #[command(flatten)]

@@ -18,19 +18,20 @@ const NAMESPACE_ENV: &str = "LONGSHORE_NAMESPACE";
 /// Platform or cluster, and namespace.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CommandTargetArgs {
-    /// The namespace of the release [default: `LONGSHORE_NAMESPACE`, else your own; on a cluster that of the kubeconfig]
+    /// Namespace of the release [default: `LONGSHORE_NAMESPACE`, else your personal namespace or that of the
+    /// kubeconfig]
     #[arg(short, long)]
     pub namespace: Option<String>,
     #[arg(
         long,
         value_name = "FILE",
-        help_heading = "Which cluster",
+        help_heading = "Cluster options",
         conflicts_with_all = ["server", "token", "ca"],
-        help = "Act straight on the cluster that this kubeconfig names, without a platform [default: LONGSHORE_KUBE_KUBECONFIG]"
+        help = "Act directly on the cluster of this kubeconfig, without a platform [default: LONGSHORE_KUBE_KUBECONFIG]"
     )]
     pub kubeconfig: Option<PathBuf>,
-    /// Which of the kubeconfig's contexts; --context says it as well
-    #[arg(long, value_name = "NAME", help_heading = "Which cluster", conflicts_with_all = ["server", "token", "ca"])]
+    /// Context of the kubeconfig; --context is accepted too
+    #[arg(long, value_name = "NAME", help_heading = "Cluster options", conflicts_with_all = ["server", "token", "ca"])]
     pub kube_context: Option<String>,
     // Flattened last, because the help heading of its arguments would apply to the following ones too.
     #[command(flatten)]
@@ -38,7 +39,7 @@ pub struct CommandTargetArgs {
 }
 
 /// Target of a command.
-#[expect(clippy::large_enum_variant, reason = "there is one of it in a run of the program")]
+#[expect(clippy::large_enum_variant, reason = "only one value exists per process")]
 pub enum CommandTarget {
     Cluster(ClusterTarget),
     Platform(RemoteReleases),
@@ -56,14 +57,14 @@ impl CommandTargetArgs {
             return Ok(CommandTarget::Cluster(ClusterTarget { kubeconfig, context, namespace }));
         }
         if self.kube_context.is_some() {
-            return Err("--kube-context is one of a kubeconfig: give --kubeconfig FILE".into());
+            return Err("--kube-context requires --kubeconfig".into());
         }
         match world.client(&self.target) {
             Ok(client) => {
                 Ok(CommandTarget::Platform(RemoteReleases::new(client, namespace, world.clock.clone())))
             }
             Err(failure @ PlatformError::NoServer) => {
-                Err(format!("{failure}; or give --kubeconfig FILE to act straight on a cluster").into())
+                Err(format!("{failure}; or give --kubeconfig FILE to act directly on a cluster").into())
             }
             Err(failure) => Err(failure.into()),
         }
@@ -72,8 +73,7 @@ impl CommandTargetArgs {
 
 /// Error of a command that a cluster alone cannot serve.
 pub fn platform_required(command: &str) -> CommandError {
-    format!("`longshore {command}` needs a platform: a cluster alone keeps nothing that it could go by. Leave out --kubeconfig, or give --server")
-        .into()
+    format!("`longshore {command}` requires a platform: omit --kubeconfig, or give --server").into()
 }
 
 /// Error for flags that only work directly on a cluster.
@@ -81,7 +81,7 @@ pub fn reject_cluster_only_flags(flags: &[(bool, &str)]) -> Result<(), CommandEr
     match flags.iter().find(|(said, _)| *said) {
         None => Ok(()),
         Some((_, flag)) => {
-            Err(format!("{flag} works straight on a cluster only: leave it out, or give --kubeconfig").into())
+            Err(format!("{flag} is not supported on a platform: omit it, or give --kubeconfig").into())
         }
     }
 }

@@ -20,15 +20,15 @@ use crate::helm::{CommandError, CommandResult};
 
 #[derive(Clone, Debug, Args)]
 pub struct TestArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// Only tests with this name (`name=TEST`), or all but it (`!name=TEST`)
+    /// Run only this test (`name=TEST`), or all other tests (`!name=TEST`)
     #[arg(long, value_delimiter = ',', action = ArgAction::Append)]
     pub filter: Vec<String>,
-    /// Print what the tests' pods said
+    /// Print the logs of the test pods
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub logs: Switch,
-    /// How long to wait for any one test
+    /// Timeout of each test
     #[arg(long, value_parser = duration, default_value = "5m0s", value_name = "DURATION")]
     pub timeout: Duration,
     #[command(flatten)]

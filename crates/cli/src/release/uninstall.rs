@@ -14,33 +14,33 @@ use crate::helm::{CommandError, CommandResult};
 
 #[derive(Clone, Debug, Args)]
 pub struct UninstallArgs {
-    /// The releases
+    /// Names of the releases
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     #[command(flatten)]
     pub wait: WaitArgs,
-    /// How what belongs to the objects goes
+    /// Deletion of dependent objects
     #[arg(long, value_enum, default_value = "background")]
     pub cascade: Cascade,
-    /// Say what would be done
+    /// Simulate the operation
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub dry_run: Switch,
-    /// One that is not there is no mistake
+    /// Ignore releases that do not exist
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub ignore_not_found: Switch,
-    /// Keep the history, to go back to it
+    /// Keep the revision history for a later rollback
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub keep_history: Switch,
-    /// Run no hooks
+    /// Skip hooks
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_hooks: Switch,
-    /// Delete the claims that its StatefulSets made, too, and with them the data; on a platform only
+    /// Also delete the PersistentVolumeClaims of its StatefulSets, with all data (platform only)
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub claims: Switch,
-    /// Whatever is in the way: run no hooks, and leave what cannot be removed; for administrators of a platform's workspace only
+    /// Skip hooks and leave objects that cannot be deleted (platform only, for workspace administrators)
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub force: Switch,
-    /// What the record says of it
+    /// Description of the revision
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
     #[command(flatten)]

@@ -19,21 +19,21 @@ use crate::helm::flags::{Switch, switch};
 #[derive(Clone, Debug, Args)]
 #[command(disable_version_flag = true)]
 pub struct UpgradeArgs {
-    /// The release
+    /// Name of the release
     pub name: String,
-    /// The chart: a folder, an archive, REPO/CHART, an address or `oci://HOST/PATH`
+    /// Chart: directory, archive, REPO/CHART, URL or `oci://HOST/PATH`
     pub chart: String,
     #[command(flatten)]
     pub deploy: DeployArgs,
     #[command(flatten)]
     pub old_values: PreviousValuesArgs,
-    /// Install the chart if there is no such release
+    /// Install the chart if the release does not exist
     #[arg(short, long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub install: Switch,
-    /// Delete what a failed upgrade has made
+    /// Delete objects that a failed upgrade created
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub cleanup_on_fail: Switch,
-    /// How many revisions are kept; 0 is all of them
+    /// Number of revisions to keep; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub history_max: usize,
     #[command(flatten)]
@@ -43,13 +43,13 @@ pub struct UpgradeArgs {
 /// Policy for the previous values of the release.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PreviousValuesArgs {
-    /// Forget the values of the release
+    /// Discard the release's values and use the chart's defaults
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub reset_values: Switch,
-    /// Keep the values of the release, and the defaults of its chart
+    /// Reuse the release's values and its chart's defaults
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub reuse_values: Switch,
-    /// Keep the values of the release over the defaults of the new chart
+    /// Reuse the release's values over the new chart's defaults
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub reset_then_reuse_values: Switch,
 }

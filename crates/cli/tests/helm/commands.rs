@@ -101,8 +101,8 @@ fn dependency_build_rejects_remote_repositories() {
     let home = app_chart();
     let chart = home.path().join("app");
     write(&chart, &[("Chart.yaml", &APP[0].1.replace("file://../lib", "https://charts.example.com"))]);
-    let why = "dependency lib would have to be fetched from https://charts.example.com: put it into charts/, or name a \
-               folder with file://";
+    let why = "dependency lib cannot be fetched from https://charts.example.com: put it into charts/, or use a \
+               file:// repository";
     assert_eq!(run_longshore(&["dependency", "build", text(&chart)]), failure(why));
     assert_eq!(run_longshore(&["package", "-u", text(&chart)]), failure(why));
     assert!(!chart.join("charts").exists(), "nothing is touched");

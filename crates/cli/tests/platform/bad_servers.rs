@@ -79,24 +79,24 @@ async fn unexpected_responses_are_reported_on_one_line() {
     let id = "x-request-id: r-7\r\n";
     let rows = [
         ("403 Forbidden", id, problem, "error: only admins may (request r-7)"),
-        ("502 Bad Gateway", "", "<html>", "error: the answer was 502 Bad Gateway"),
+        ("502 Bad Gateway", "", "<html>", "error: HTTP status 502 Bad Gateway"),
         (
             "401 Unauthorized",
             id,
             "{}",
-            "error: URL does not know this token (any more): run `longshore login` (request r-7)",
+            "error: URL does not accept the token: run `longshore login` (request r-7)",
         ),
         (
             "200 OK",
             "",
             "<html>",
-            "error: URL is no platform of ours, or another version of it: its answer is not JSON",
+            "error: unexpected response from URL, which may not be a Longshore platform or may have another version: the response is not JSON",
         ),
         (
             "302 Found",
             "location: http://127.0.0.1:1/\r\n",
             "",
-            "error: URL is no platform of ours, or another version of it: it answered 302 Found",
+            "error: unexpected response from URL, which may not be a Longshore platform or may have another version: HTTP status 302 Found",
         ),
     ];
     let desk = user_with_token();
@@ -172,7 +172,8 @@ async fn server_certificate_is_verified_by_given_ca() {
     fs::write(&other, rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap().cert.pem())
         .unwrap();
     fs::write(&empty, "nothing").unwrap();
-    for (file, part) in [(&other, "certificate"), (&empty, "there are none in it"), (&absent, "No such file")]
+    for (file, part) in
+        [(&other, "certificate"), (&empty, "it has no certificates"), (&absent, "No such file")]
     {
         let said = desk.run(&format!("{ask} --ca {}", file.display())).await.unwrap_err();
         assert!(said.contains(part), "{said}");
@@ -186,18 +187,18 @@ async fn invalid_arguments_are_rejected_before_any_request() {
     let mut desk = user_with_token();
     desk.set_env("LONGSHORE_SERVER", &parrot.url);
     for (line, part) in [
-        ("login http://example.com", "plain http is for this machine only"),
-        ("login ftp://example.com", "is not the address of a platform"),
+        ("login http://example.com", "http is allowed for this machine only"),
+        ("login ftp://example.com", "is not a platform address"),
         ("workspace role acme uabcdefghij king", "invalid value 'king'"),
-        ("token create --scope everything", "there is no scope"),
+        ("token create --scope everything", "unknown scope"),
         ("token create --expires 9y", "1d to 365d"),
         ("workspace delete acme --now", "--yes"),
-        ("user delete uabcdefghij", "say --yes"),
-        ("user update uabcdefghij", "say what to change"),
+        ("user delete uabcdefghij", "confirm with --yes"),
+        ("user update uabcdefghij", "nothing to change"),
         ("workspace quota acme --set pods", "RESOURCE=AMOUNT"),
         ("workspace list --context a --server b", "cannot be used with"),
         ("kubeconfig --user --data x", "cannot be used with"),
-        ("whoami --context nowhere", "there is no context `nowhere`"),
+        ("whoami --context nowhere", "context `nowhere` not found"),
     ] {
         let said = desk.run(line).await.unwrap_err();
         assert!(said.contains(part), "{line}: {said}");

@@ -198,7 +198,7 @@ async fn tokens_contexts_and_a_kubeconfig() {
     assert!(bob.run("logout").await.is_err());
     let wrong =
         bob.run_with_stdin("login --account bob@example.com --password-stdin", "wrong").await.unwrap_err();
-    assert!(wrong.contains("there is no such account, or the secret is wrong"), "{wrong}");
+    assert!(wrong.contains("unknown account or wrong password or token"), "{wrong}");
     let screens = format!("{}\n== reader\n{}", people.transcripts(), reader.transcript());
     let screens = screens.replace(&ana.folder().to_string_lossy().into_owned(), "HOME");
     insta::assert_snapshot!(steady(&screens, &house.url));

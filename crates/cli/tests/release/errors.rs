@@ -22,8 +22,8 @@ async fn run_err(line: &str) -> String {
 #[tokio::test]
 async fn missing_or_unreachable_cluster_is_reported() {
     let nowhere = run_err("longshore list").await;
-    assert!(nowhere.starts_with("no platform is known: run `longshore login SERVER`"), "{nowhere}");
-    assert!(nowhere.ends_with("or give --kubeconfig FILE to act straight on a cluster"), "{nowhere}");
+    assert!(nowhere.starts_with("no platform selected: run `longshore login SERVER`"), "{nowhere}");
+    assert!(nowhere.ends_with("or give --kubeconfig FILE to act directly on a cluster"), "{nowhere}");
     let missing = run_err("longshore list --kubeconfig /nowhere/at/all").await;
     assert!(missing.starts_with("cannot use the kubeconfig `/nowhere/at/all`: "), "{missing}");
 }
@@ -32,10 +32,10 @@ async fn missing_or_unreachable_cluster_is_reported() {
 async fn platform_only_commands_are_rejected_on_cluster() {
     for command in ["pause", "recover", "restart", "adopt", "suspend", "resume", "retry"] {
         let why = run_err(&format!("longshore {command} web --kubeconfig /nowhere")).await;
-        assert!(why.starts_with(&format!("`longshore {command}` needs a platform: ")), "{why}");
+        assert!(why.starts_with(&format!("`longshore {command}` requires a platform: ")), "{why}");
     }
     let context = run_err("longshore list --kube-context here").await;
-    assert_eq!(context, "--kube-context is one of a kubeconfig: give --kubeconfig FILE");
+    assert_eq!(context, "--kube-context requires --kubeconfig");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,7 +49,7 @@ async fn differences_read_well_and_tell_no_secret() {
     let desk = ClusterHarness::new().await;
     desk.run_longshore("install web CHART").await.expect_output();
     let only = desk.run_longshore("diff web").await.expect_error();
-    assert_eq!(only, "release web has one revision only: there is nothing to compare it with");
+    assert_eq!(only, "release web has only one revision: nothing to compare with");
     let line = "--with CHART --set greeting=bye,password=battery-staple,replicas=2";
     let planned = desk.run_longshore(&format!("diff web {line}")).await.expect_output();
     assert_eq!(

@@ -178,11 +178,7 @@ impl PoolController {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         match self.node_api.patch(name, &params, &Patch::Merge(&patch)).await {
             Ok(_) => {
-                tracing::info!(
-                    node.name = name,
-                    pool = wanted.labels.get(POOL),
-                    "a node is as its pool wants it"
-                );
+                tracing::info!(node.name = name, pool = wanted.labels.get(POOL), "node matches its pool");
                 Ok(Action::AwaitChange)
             }
             // A concurrent write, which will arrive through the watch.

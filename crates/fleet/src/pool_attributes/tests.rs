@@ -64,7 +64,7 @@ fn attributes_permitted_for_administrators_and_tenants() {
 #[test]
 fn validation_error_names_the_attribute() {
     let wrong = validate(&spec(json!({"labels": {"fine": "x", "openyurt/tenant": "u"}})), true).unwrap_err();
-    assert_eq!(wrong, "label `openyurt/tenant`: the system's, which no pool of yours can set");
+    assert_eq!(wrong, "label `openyurt/tenant`: reserved for the system");
     let many: BTreeMap<_, _> = (0..65).map(|number| (format!("l{number}"), String::new())).collect();
     assert!(validate(&NodePoolSpec { labels: many, ..NodePoolSpec::default() }, false).is_err());
 }

@@ -25,21 +25,21 @@ pub type Pairs = BTreeMap<String, String>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
-    /// Pods, nodes, deployments, statefulsets, jobs; always these, always in this order.
+    /// Counts of pods, nodes, deployments, statefulsets and jobs, in this order.
     pub cluster_status: Vec<KindStatus>,
 }
 
-/// How many there are of a kind, and how many of them do what they should.
+/// Number of objects of a kind, total and healthy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KindStatus {
     pub kind: &'static str,
     pub total_num: u64,
     pub healthy_num: u64,
-    /// False where nothing is known of this kind now; absent otherwise.
+    /// False if the state of this kind is not available; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<bool>,
-    /// Why not.
+    /// Reason why the state is not available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub info: Option<String>,
 }

@@ -13,9 +13,9 @@ pub struct NodeRow {
     pub uid: String,
     pub ip: String,
     pub node_pool: String,
-    /// `master` or `node`.
+    /// Role: `master` or `node`.
     pub role: &'static str,
-    /// `Ready`, `NotReady` or `Unknown`; with `,SchedulingDisabled` after it where that is so.
+    /// `Ready`, `NotReady` or `Unknown`, followed by `,SchedulingDisabled` if the node is cordoned.
     pub status: String,
     pub status_reason: String,
     pub status_message: String,
@@ -23,14 +23,14 @@ pub struct NodeRow {
     pub node_status: NodeStatus,
     /// Capacity: `4 CPU / 7.6Gi / 40.0Gi`.
     pub configuration: String,
-    /// Pods that run, of those that may: `7/110`.
+    /// Running pods and maximum number of pods: `7/110`.
     pub container_group: String,
     pub create_time: String,
-    /// Works at the edge.
+    /// Whether it is an edge node.
     pub edge: bool,
-    /// Keeps its pods while it is cut off.
+    /// Whether the node keeps its pods while it is disconnected.
     pub autonomy: bool,
-    /// Whose it is; empty: nobody's in particular.
+    /// Tenant that owns the node; empty if it is shared.
     pub tenant: String,
     pub labels: Pairs,
     pub annotations: Pairs,
@@ -46,26 +46,26 @@ pub struct NodeInfo {
     pub operating_system: String,
     pub kubelet_version: String,
     pub kube_proxy_version: String,
-    /// As the document spells it.
+    /// The architecture, misspelled as in the console's API.
     pub atchitecture: String,
     pub architecture: String,
 }
 
-/// What pods ask of a node and what they use of it.
+/// Resource requests, limits and usage of the pods of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    /// Requests, limits, use: `850m / 2000m / 412m`; `-` for what is not known.
+    /// CPU requests, limits and usage: `850m / 2000m / 412m`; `-` for an unknown amount.
     pub cpu: String,
-    /// Likewise: `1.2Gi / 2.0Gi / 0.9Gi`.
+    /// Memory requests, limits and usage: `1.2Gi / 2.0Gi / 0.9Gi`.
     pub memory: String,
     pub cpu_detail: Detail,
     pub memory_detail: Detail,
-    /// A container on it has no limit of one or the other, so that the limits say less than may be used.
+    /// Whether a container on the node has no CPU or memory limit, so that usage can exceed the sum of limits.
     pub unlimited: bool,
 }
 
-/// Thousandths of a processor, or bytes.
+/// Amounts in thousandths of a CPU, or in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Detail {

@@ -9,7 +9,7 @@ use super::Pairs;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PoolList {
     pub items: Vec<PoolRow>,
-    /// Whether the cluster knows pools at all.
+    /// Whether the cluster serves node pools.
     pub available: bool,
 }
 
@@ -24,13 +24,13 @@ pub struct PoolRow {
     pub create_time: String,
     /// `Deleting`, `Empty`, `Ready`, `Degraded` or `NotReady`.
     pub status: &'static str,
-    /// Of its members, joined by commas.
+    /// Operating systems of the members, comma-separated.
     pub os: String,
-    /// The names of its members, of those that the caller may see.
+    /// Names of the members that are visible to the caller.
     pub nodes: Vec<String>,
-    /// Whose it is; empty: nobody's in particular.
+    /// Tenant that owns the pool; empty if it is shared.
     pub tenant: String,
-    /// What its members get.
+    /// Labels that members get.
     pub labels: Pairs,
     pub annotations: Pairs,
     pub taints: Vec<Taint>,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Pairs;
 
-/// One container's.
+/// Image of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Image {
     pub image: String,
@@ -21,13 +21,14 @@ pub struct Named {
     pub labels: String,
     pub label_map: Pairs,
     pub create_time: String,
-    /// Of its containers, in their order; the document calls it so for some, and `images` for others.
+    /// Images of the containers, in order. The console's API calls this field `image` for some kinds and `images` for
+    /// others.
     pub image: Vec<Image>,
     pub images: Vec<Image>,
     pub init_images: Vec<Image>,
 }
 
-/// A deployment, a statefulset or a daemonset.
+/// Deployment, StatefulSet or DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRow {
@@ -52,11 +53,11 @@ pub struct Replicas {
 pub struct JobRow {
     #[serde(flatten)]
     pub named: Named,
-    /// Its labels, as the document calls them here.
+    /// Labels; the console's API calls them `tags` for jobs.
     pub tags: String,
     /// `Failed`, `Complete`, `Suspended`, `Running` or `Pending`.
     pub status: &'static str,
-    /// `BackoffLimitExceeded`, for one.
+    /// Reason of the status, for example `BackoffLimitExceeded`.
     pub status_reason: String,
     pub pod_status: PodCounts,
     pub start_time: String,
@@ -79,7 +80,7 @@ pub struct CronJobRow {
     pub status: &'static str,
     pub schedule: String,
     pub time_zone: String,
-    /// Jobs of it that run.
+    /// Number of running jobs.
     pub active: i64,
     pub last_schedule_time: String,
     pub last_successful_time: String,
@@ -91,9 +92,9 @@ pub struct PodRow {
     #[serde(flatten)]
     pub named: Named,
     pub uid: String,
-    /// Its phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    /// Phase: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub status: &'static str,
-    /// Why it is not what it should be, as far as it is said: `CrashLoopBackOff`, `Evicted`.
+    /// Reason why the pod is not healthy, if known: `CrashLoopBackOff`, `Evicted`.
     pub status_reason: String,
     pub ready: bool,
     pub restarts: i64,

@@ -56,7 +56,7 @@ fn write_error(error: kube::Error, kind: &'static str, name: &str) -> Error {
     match &error {
         kube::Error::Api(status) if status.code == 404 => not_found(kind, name),
         kube::Error::Api(status) if status.code == 409 && status.reason == "AlreadyExists" => {
-            Error::Conflict(format!("there is a {kind} `{name}` already"))
+            Error::Conflict(format!("{kind} `{name}` already exists"))
         }
         kube::Error::Api(status) if status.code == 409 => {
             Error::ModifiedConcurrently(format!("{kind} `{name}`"))

@@ -30,7 +30,7 @@ impl Fleet {
             authorize_change(actor, owner, POOL, name)?;
             if owner.is_some_and(|owner| tenant_of(&current.metadata) != Some(owner)) {
                 return Err(Error::Conflict(format!(
-                    "node pool `{name}` belongs to somebody whose node `{node}` is not"
+                    "node pool `{name}` and node `{node}` belong to different tenants"
                 )));
             }
         }

@@ -26,7 +26,7 @@ const MAX_POOLS_PER_TENANT: usize = 20;
 /// Maximum number of nodes named when deletion is refused.
 const MAX_NAMED_NODES: usize = 3;
 
-/// A pool that somebody wants.
+/// Node pool to create.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreatePool {
@@ -34,7 +34,7 @@ pub struct CreatePool {
     /// `Edge` or `Cloud`.
     #[serde(rename = "type")]
     pub pool_type: String,
-    /// Whose it is to be, for administrators; everybody else's is their own.
+    /// Tenant that owns the pool; administrators only. Other callers own the pools they create.
     #[serde(default)]
     pub tenant: Option<String>,
     #[serde(default)]
@@ -47,7 +47,7 @@ pub struct CreatePool {
     pub host_network: bool,
 }
 
-/// What is to be different about a pool; what is absent stays. Its type and the network of its pods stay as they are.
+/// Update of a node pool. Absent fields are unchanged. Type and host network cannot be changed.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdatePool {
@@ -82,9 +82,7 @@ impl Fleet {
                 .filter(|pool| pool.tenant.as_deref() == Some(tenant.as_str()))
                 .count();
             if own >= MAX_POOLS_PER_TENANT {
-                return Err(Error::Conflict(format!(
-                    "there are {own} node pools of yours already, which is the most"
-                )));
+                return Err(Error::Conflict(format!("you have {own} node pools, which is the limit")));
             }
         }
         let mut pool = DynamicObject::new(&name, &served.resource).data(json!({ "spec": spec }));
@@ -180,16 +178,18 @@ fn validate(name: &str, pool_type: &str, host_network: bool) -> Result<(), Error
     // The name becomes a label value.
     if !is_valid_name(name) || name.contains('.') || !pool_attributes::is_label_value(name) {
         return Err(Error::Invalid(format!(
-            "`{}` cannot be the name of a node pool: up to 63 small letters, digits and inner dashes",
+            "`{}` is not a valid node pool name: at most 63 lower-case letters, digits and inner dashes",
             truncate_for_error(name)
         )));
     }
     match pool_type {
         POOL_TYPE_EDGE => Ok(()),
         POOL_TYPE_CLOUD if !host_network => Ok(()),
-        POOL_TYPE_CLOUD => Err(Error::Invalid("hostNetwork: a pool of type Cloud cannot have it".to_owned())),
+        POOL_TYPE_CLOUD => {
+            Err(Error::Invalid("hostNetwork is not supported for pools of type Cloud".to_owned()))
+        }
         _ => Err(Error::Invalid(format!(
-            "type `{}`: a node pool is of type {POOL_TYPE_EDGE} or {POOL_TYPE_CLOUD}",
+            "type `{}` must be {POOL_TYPE_EDGE} or {POOL_TYPE_CLOUD}",
             truncate_for_error(pool_type)
         ))),
     }

@@ -185,10 +185,7 @@ async fn kind_that_cannot_be_listed_does_not_hide_others() {
         overview.cluster_status.iter().map(|it| (it.kind, it.total_num, it.status)).collect();
     #[rustfmt::skip]
     assert_eq!(statuses, [("pods", 0, None), ("nodes", 1, None), ("deployments", 0, None), ("statefulsets", 0, None), ("jobs", 0, Some(false))]);
-    assert_eq!(
-        overview.cluster_status[4].info.as_deref(),
-        Some("the cluster has not told yet which jobs there are")
-    );
+    assert_eq!(overview.cluster_status[4].info.as_deref(), Some("jobs have not been listed yet"));
     assert!(!overview.all_failed());
 }
 
@@ -205,7 +202,7 @@ async fn stale_kinds_are_not_counted_until_reconnected() {
     wait_for("everything is ill", async || look.overview().all_failed().then_some(())).await;
     let counted = &look.overview().cluster_status[1];
     assert_eq!((counted.total_num, counted.healthy_num), (0, 0));
-    assert!(counted.info.as_ref().unwrap().starts_with("the cluster has told nothing of nodes for"));
+    assert!(counted.info.as_ref().unwrap().starts_with("no data about nodes from the cluster for"));
     // Lists still contain the last known objects.
     assert_eq!(node_rows(&look).len(), 3);
     stage.fault.restore();

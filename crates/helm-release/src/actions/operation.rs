@@ -339,7 +339,7 @@ impl<'o> Operation<'o> {
                     release = self.name,
                     namespace = self.namespace,
                     objects = error.failures.len(),
-                    "objects of a Helm record that Longshore did not make are left behind"
+                    "not deleting objects of a Helm record that Longshore did not create"
                 );
                 Ok(())
             }

@@ -81,7 +81,7 @@ pub struct DependencyMetadata {
 /// Error of a malformed chart in a record.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
-    #[error("the chart in the record cannot be read: {0}")]
+    #[error("cannot decode the chart in the record: {0}")]
     Json(String),
     #[error("the chart in the record is not valid: {0}")]
     Metadata(String),

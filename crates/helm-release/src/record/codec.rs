@@ -36,20 +36,20 @@ const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 pub enum DecodeError {
     #[error("it is not base64")]
     Base64(#[source] base64::DecodeError),
-    #[error("it cannot be unpacked")]
+    #[error("it cannot be decompressed")]
     Gzip(#[source] std::io::Error),
     #[error("it unpacks to more than {MAX_UNPACKED} bytes")]
     TooLarge,
     /// The parser's position only: its message could repeat values.
-    #[error("it is no JSON of a release: line {line}, column {column}")]
+    #[error("it is not a release in JSON: line {line}, column {column}")]
     Json { line: usize, column: usize },
-    #[error("its values are no map")]
+    #[error("its values are not a map")]
     Config,
 }
 
 /// The record cannot be written as JSON, for example because its values are nested too deeply.
 #[derive(Debug, thiserror::Error)]
-#[error("the record cannot be written: {0}")]
+#[error("cannot encode the record: {0}")]
 pub struct EncodeError(String);
 
 /// Wire format of a record. The chart is only deserialized here; it is written as a separate gzip member.

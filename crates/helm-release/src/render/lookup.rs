@@ -63,9 +63,7 @@ impl<'c> ClusterLookup<'c> {
         let bytes = serde_json::to_string(object).map_or(0, |text| text.len());
         self.bytes_read.set(self.bytes_read.get().saturating_add(bytes));
         if self.bytes_read.get() > MAX_LOOKUP_BYTES {
-            return Err(
-                format!("the templates look up more than {MAX_LOOKUP_BYTES} bytes of the cluster").into()
-            );
+            return Err(format!("lookups of the templates exceed {MAX_LOOKUP_BYTES} bytes").into());
         }
         self.admission.reserve(bytes as u64 * MEMORY_PER_JSON_BYTE)
     }
@@ -79,7 +77,7 @@ impl env::Cluster for ClusterLookup<'_> {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Data, Str> {
         self.lookups.set(self.lookups.get() + 1);
         if self.lookups.get() > MAX_LOOKUPS {
-            return Err(format!("the templates ask the cluster more than {MAX_LOOKUPS} times").into());
+            return Err(format!("the templates exceed {MAX_LOOKUPS} lookups").into());
         }
         let left = LOOKUP_TIMEOUT.saturating_sub(self.wait_time.get());
         let begun = Instant::now();
@@ -90,8 +88,7 @@ impl env::Cluster for ClusterLookup<'_> {
             found
         });
         let found = found.map_err(|error| self.admission.fail(error))?;
-        let late =
-            format!("the cluster kept the templates waiting for more than {} s", LOOKUP_TIMEOUT.as_secs());
+        let late = format!("lookups of the templates took longer than {} s", LOOKUP_TIMEOUT.as_secs());
         found.map_err(|_| Str::from(late))?
     }
 }
@@ -167,7 +164,7 @@ impl ClusterLookup<'_> {
                 items.push(self.object_data(&object)?);
             }
             if items.len() > MAX_LIST_ITEMS {
-                return Err(format!("a list of the cluster has more than {MAX_LIST_ITEMS} objects").into());
+                return Err(format!("a lookup returned more than {MAX_LIST_ITEMS} objects").into());
             }
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {

@@ -99,14 +99,14 @@ pub enum RenderError {
     Values { why: String, warnings: Vec<String> },
     #[error("{why}")]
     Templates { why: String, warnings: Vec<String> },
-    #[error("the chart cannot be written into a record: {0}")]
+    #[error("cannot encode the chart: {0}")]
     RecordEncoding(String),
     /// The pool has no slot or memory available; retry later.
-    #[error("rendering was put off: {0}")]
+    #[error("rendering was postponed: {0}")]
     Rejected(AdmissionError),
     #[error("rendering took longer than {} s", .0.as_secs())]
     DeadlineExceeded(Duration),
-    #[error("the rendering broke off")]
+    #[error("rendering was aborted")]
     Aborted,
 }
 
@@ -358,7 +358,7 @@ fn truncate_warnings(mut warnings: Vec<String>) -> Vec<String> {
     let (fit, all) = (fit.count(), warnings.len());
     if fit < all {
         warnings.truncate(fit);
-        warnings.push(format!("{} further warnings are left out", all - fit));
+        warnings.push(format!("{} more warnings omitted", all - fit));
     }
     warnings
 }

@@ -12,13 +12,13 @@ use crate::record::{DecodeError, EncodeError};
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// Another client created the revision first, for example the helm command.
-    #[error("revision {revision} of release `{name}` exists already")]
+    #[error("revision {revision} of release `{name}` already exists")]
     AlreadyExists { name: String, revision: i64 },
-    #[error("revision {revision} of release `{name}` was changed by somebody else")]
+    #[error("revision {revision} of release `{name}` was changed by another client")]
     ChangedConcurrently { name: String, revision: i64 },
-    #[error("revision {revision} of release `{name}` is gone")]
+    #[error("revision {revision} of release `{name}` was deleted")]
     NotFound { name: String, revision: i64 },
-    #[error("`{name}` is no name of a release: {why}")]
+    #[error("`{name}` is not a valid release name: {why}")]
     InvalidName { name: String, why: String },
     #[error(
         "release `{name}` cannot have revision {revision} (limit {MAX_REVISION}): delete its Secrets with higher revisions than were made"
@@ -30,13 +30,13 @@ pub enum StorageError {
     TooLarge(#[from] RecordTooLarge),
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    #[error("the record in Secret `{secret}` cannot be read")]
+    #[error("cannot decode the record in Secret `{secret}`")]
     Undecodable { secret: String, source: DecodeError },
-    #[error("the record in Secret `{secret}` is that of another release")]
+    #[error("the record in Secret `{secret}` belongs to another release")]
     WrongRelease { secret: String },
     #[error("Secret `{part}`, a part of the record in Secret `{secret}`, is missing or was changed")]
     Incomplete { secret: String, part: String },
-    #[error("the records of the release cannot be packed or unpacked now: {0}")]
+    #[error("cannot encode or decode the records of the release now: {0}")]
     Busy(#[from] WorkError),
     #[error("cannot {doing} the records of releases")]
     Api { doing: &'static str, source: Box<kube::Error> },

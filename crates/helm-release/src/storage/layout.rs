@@ -29,12 +29,14 @@ const REFERENCE_PREFIX: &str = "# longshore: this manifest is kept in ";
 #[derive(Debug, thiserror::Error)]
 pub enum RecordTooLarge {
     #[error(
-        "the record of release `{name}` takes {size} bytes, and a Secret holds {SECRET}: the chart or its manifest is too large"
+        "the record of release `{name}` has {size} bytes, more than the {SECRET} that fit into a Secret: the chart or its manifest is too large"
     )]
     Record { name: String, size: usize },
-    #[error("the manifest of release `{name}` takes {size} bytes, and no more than {MAX_UNPACKED} are kept")]
+    #[error("the manifest of release `{name}` has {size} bytes, more than the limit of {MAX_UNPACKED}")]
     Manifest { name: String, size: usize },
-    #[error("the hooks, notes and values of release `{name}` take {size} bytes, and a Secret holds {SECRET}")]
+    #[error(
+        "the hooks, notes and values of release `{name}` have {size} bytes, more than the {SECRET} that fit into a Secret"
+    )]
     WithoutManifest { name: String, size: usize },
 }
 

@@ -152,7 +152,7 @@ async fn lookups_are_limited() {
     let client = Cluster::in_memory().await.client(User::admin());
     let asking = "{{ range until 1001 }}{{ $x := lookup \"v1\" \"ConfigMap\" \"default\" \"x\" }}{{ end }}";
     let refused = text(&client, asking, true).await.unwrap_err();
-    assert!(refused.contains("the templates ask the cluster more than 1000 times"), "{refused}");
+    assert!(refused.contains("the templates exceed 1000 lookups"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

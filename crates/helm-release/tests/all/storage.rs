@@ -172,7 +172,7 @@ async fn undecodable_records_are_reported() {
     assert_eq!(listed.releases.len(), 1);
     assert_eq!(
         listed.damaged,
-        ["default: the record in Secret `sh.helm.release.v1.app.v1` is that of another release"]
+        ["default: the record in Secret `sh.helm.release.v1.app.v1` belongs to another release"]
     );
 }
 

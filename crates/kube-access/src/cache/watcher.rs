@@ -46,11 +46,11 @@ enum WatchError {
     Request(#[from] kube::Error),
     #[error("the cluster ended the watch: {0}")]
     ErrorEvent(Box<Status>),
-    #[error("the watch has fallen silent")]
+    #[error("no data from the watch within the idle timeout")]
     Timeout,
-    #[error("the list has no version to watch from")]
+    #[error("the list has no resourceVersion to watch from")]
     NoVersion,
-    #[error("the watch told of an object that may be gone since")]
+    #[error("the watch delivered an event out of order")]
     OutOfOrder,
 }
 
@@ -167,7 +167,7 @@ where
         self.watches = self.watches.saturating_add(1);
         self.shared.record_response();
         if std::mem::take(&mut self.is_outage_logged) {
-            tracing::info!(path = self.request.url_path, "the watch stands again");
+            tracing::info!(path = self.request.url_path, "watch reestablished");
         }
         let ends = Instant::now() + Duration::from_secs(length.into()) + WATCH_GRACE_PERIOD;
         let mut events = pin!(events);
@@ -237,9 +237,9 @@ where
         }
         let path = &self.request.url_path;
         if std::mem::replace(&mut self.is_outage_logged, true) {
-            tracing::debug!(path, error = %lost, "the watch does not stand yet");
+            tracing::debug!(path, error = %lost, "cannot establish the watch yet");
         } else {
-            tracing::warn!(path, error = %lost, "lost the watch");
+            tracing::warn!(path, error = %lost, "watch interrupted");
         }
     }
 
@@ -304,7 +304,7 @@ where
 
     fn log_undecodable(&self, metadata: Box<ObjectMeta>, error: &str) -> Box<ObjectMeta> {
         let (path, name) = (&self.request.url_path, metadata.name.as_deref().unwrap_or_default());
-        tracing::warn!(path, name, error, "an object cannot be read, and counts as absent");
+        tracing::warn!(path, name, error, "cannot decode an object; it is treated as absent");
         metadata
     }
 }

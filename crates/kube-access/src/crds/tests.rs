@@ -131,11 +131,11 @@ async fn incompatible_crd_is_rejected_and_unchanged() {
     for (name, wanted) in [
         (
             USERS,
-            "the cluster has a definition `users.user.openyurt.io` of scope Namespaced; ours is of scope Cluster, and both cannot be",
+            "CRD `users.user.openyurt.io` on the cluster has scope Namespaced, but scope Cluster is required",
         ),
         (
             WORKSPACES,
-            "the cluster has a definition `workspaces.longshore.dev` of scope Namespaced; ours is of scope Cluster, and both cannot be",
+            "CRD `workspaces.longshore.dev` on the cluster has scope Namespaced, but scope Cluster is required",
         ),
     ] {
         let (client, crds) = cluster().await;
@@ -154,7 +154,7 @@ async fn incompatible_crd_is_rejected_and_unchanged() {
     let refused = install_crds(&client, definitions::all()).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "the cluster has a definition `users.user.openyurt.io` of another project that serves none of the versions v1alpha1"
+        "CRD `users.user.openyurt.io` on the cluster serves none of the versions v1alpha1"
     );
 }
 

@@ -21,9 +21,9 @@ use crate::lease_rules::RENEW_INTERVAL;
 pub enum AcquireError {
     #[error("`{holder}` holds the lease `{lease}`")]
     Held { lease: String, holder: String },
-    #[error("cannot ask for the lease `{lease}`")]
+    #[error("cannot acquire the lease `{lease}`")]
     Api { lease: String, source: Box<kube::Error> },
-    #[error("the cluster does not answer for the lease `{lease}`")]
+    #[error("the cluster does not answer to requests for the lease `{lease}`")]
     Timeout { lease: String },
 }
 
@@ -78,7 +78,7 @@ impl LeaseElection {
 
     async fn delete_lease(&self, term: LeaseTerm) {
         if let Err(error) = self.try_delete_lease(*term.lease).await {
-            tracing::warn!(lease = self.name, %error, "cannot remove the lease; it runs out by itself");
+            tracing::warn!(lease = self.name, %error, "cannot delete the lease; it will expire");
         }
     }
 

@@ -79,7 +79,7 @@ async fn unschedulable_pods_are_counted() {
         messages(&NodeHeadroom::read(&town.target.client).await.unwrap().shortages(&turns))
     };
     let wanted = [deployment("a", 3, json!({})), deployment("b", 6, json!({}))];
-    assert_eq!(short(&wanted).await, ["1 of 6 pods of Deployment shop/b would find no node with room"]);
+    assert_eq!(short(&wanted).await, ["1 of 6 pods of Deployment shop/b do not fit onto any node"]);
     assert_eq!(short(&wanted[1..]).await, [""; 0]);
 }
 

@@ -65,7 +65,7 @@ async fn drift_is_detected_and_corrected_except_ignored_fields() {
         );
         let shown = describe_all(&found);
         assert!(shown.starts_with("ConfigMap shop/a\n- /data/k: \"1\"\n+ /data/k: \"2\"\n"), "{shown}");
-        assert!(shown.contains("ConfigMap shop/gone is not there\n"), "{shown}");
+        assert!(shown.contains("ConfigMap shop/gone not found\n"), "{shown}");
         for secret in ["correct-horse", "battery-staple", "Y29ycmVjdC1ob3JzZQ", "YmF0dGVyeS1zdGFwbGU"] {
             assert!(!shown.contains(secret), "{shown}");
         }

@@ -270,7 +270,7 @@ impl LogFollower {
             }
             Ok(Event::Init | Event::InitDone) => {}
             // The watcher retries.
-            Err(error) => tracing::debug!(%error, "a watch of pods broke off"),
+            Err(error) => tracing::debug!(%error, "watch of pods interrupted"),
         }
     }
 

@@ -100,7 +100,7 @@ fn custom(live: &Value, group: &str) -> Readiness {
         Some(ready) => Progressing(condition_message(ready)),
         // Knative kinds always have the condition once their controller has observed them.
         None if group.ends_with(".knative.dev") => {
-            Progressing("its controller has not seen it yet".to_owned())
+            Progressing("not observed by its controller yet".to_owned())
         }
         None => Ready,
     }
@@ -198,10 +198,10 @@ fn stateful_set(live: &Value) -> Readiness {
 
 fn daemon_set(live: &Value) -> Readiness {
     if number(live, "/status/observedGeneration").is_none() {
-        return Progressing("its controller has not seen it yet".to_owned());
+        return Progressing("not observed by its controller yet".to_owned());
     }
     let Some(wanted) = number(live, "/status/desiredNumberScheduled") else {
-        return Progressing("how many are wanted is not known yet".to_owned());
+        return Progressing("desired number of pods is not known yet".to_owned());
     };
     below_desired(&[
         (count(live, "/status/currentNumberScheduled"), wanted, "Current"),

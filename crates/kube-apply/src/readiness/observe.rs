@@ -91,7 +91,7 @@ impl WatchGroup {
                 self.index_of(&object).map(ObservedChange::Absent).into_iter().collect()
             }
             Err(error) => {
-                tracing::debug!(kind = %self.kind.resource.kind, %error, "a watch broke off");
+                tracing::debug!(kind = %self.kind.resource.kind, %error, "watch interrupted");
                 let all = || self.names.values().copied();
                 match status(&error) {
                     // A kind that is not served has no objects.

@@ -182,7 +182,7 @@ fn reason(state: &Readiness) -> String {
     match state {
         Readiness::Ready => "it is ready".to_owned(),
         Readiness::Progressing(reason) | Readiness::Failed(reason) => reason.clone(),
-        Readiness::Absent => "it is not there".to_owned(),
+        Readiness::Absent => "not found".to_owned(),
         Readiness::Terminating => "it is being deleted".to_owned(),
     }
 }
@@ -194,7 +194,7 @@ pub(crate) async fn wait_until_deleted(
     deadline: Instant,
     progress: &dyn ProgressSink,
 ) -> Vec<ObjectError> {
-    let mut left: Vec<Option<String>> = vec![Some("it is still there".to_owned()); objects.len()];
+    let mut left: Vec<Option<String>> = vec![Some("it still exists".to_owned()); objects.len()];
     let mut seen = observe(target, objects);
     let all_gone = async {
         while left.iter().any(Option::is_some) {
@@ -244,7 +244,7 @@ fn deletion_reason(live: &serde_json::Value) -> String {
     let names: Vec<&str> = finalizers.iter().filter_map(serde_json::Value::as_str).collect();
     match names.as_slice() {
         [] => "it is being deleted".to_owned(),
-        names => format!("it is being deleted, held by {}", names.join(", ")),
+        names => format!("it is being deleted and waits for finalizers {}", names.join(", ")),
     }
 }
 

@@ -197,7 +197,7 @@ impl ResourceRequest {
         }
     }
 
-    /// Returns the call that changes the main object through the subresource `door`.
+    /// Returns the call that changes the main object through a subresource, named by the second argument.
     fn for_main_resource(&self, door: &'static str) -> Self {
         Self {
             subresource: String::new(),

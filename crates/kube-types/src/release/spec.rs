@@ -14,55 +14,55 @@ const KIND_PATTERN: &str = r"^[A-Za-z][A-Za-z0-9]*$";
 /// Pattern of UIDs.
 const UID_PATTERN: &str = r"^[-A-Za-z0-9]*$";
 
-/// Where a chart is: exactly one of these.
+/// Source of a chart: exactly one of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(
-    validation = Rule::new("[has(self.repo), has(self.oci), has(self.__package__)].filter(given, given).size() == 1").message("a source is exactly one of repo, oci and package")
+    validation = Rule::new("[has(self.repo), has(self.oci), has(self.__package__)].filter(given, given).size() == 1").message("exactly one of repo, oci and package must be set")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseSource {
-    /// The `HelmRepo` that has it; `chartName` and `chartVersion` say which chart.
+    /// Name of a `HelmRepo`; `chartName` and `chartVersion` select the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub repo: Option<String>,
-    /// A chart in a registry: `oci://HOST/PATH`, `oci://HOST/PATH:TAG` or `oci://HOST/PATH@sha256:...`.
+    /// Chart in a registry: `oci://HOST/PATH`, `oci://HOST/PATH:TAG` or `oci://HOST/PATH@sha256:...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 7, max = 1024), regex(pattern = r"^oci://"))]
     pub oci: Option<String>,
-    /// The `HelmPackage` that it is.
+    /// Name of a `HelmPackage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub package: Option<String>,
 }
 
-/// A Secret, and what is meant in it.
+/// Secret with values, and the key in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ValuesSecretRef {
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub name: String,
-    /// Without it `values.yaml`.
+    /// Key in the object's data [default: `values.yaml`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = KEY_PATTERN))]
     pub key: Option<String>,
 }
 
-/// Values in another object.
+/// ConfigMap or Secret with values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ValuesReference {
     pub kind: ValuesKind,
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]
     pub name: String,
-    /// Without it `values.yaml`.
+    /// Key in the object's data [default: `values.yaml`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = KEY_PATTERN))]
     pub values_key: Option<String>,
-    /// The place in the values that gets the text, in the words of `--set`; without it the text is YAML and laid over all.
+    /// Path of the value to set, in the syntax of `--set`. If unset, the content is YAML and merged into the values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 250))]
     pub target_path: Option<String>,
-    /// It may be missing.
+    /// Do not fail if the object or the key does not exist.
     #[serde(default, skip_serializing_if = "is_false")]
     pub optional: bool,
 }
@@ -73,14 +73,14 @@ pub enum ValuesKind {
     Secret,
 }
 
-/// A release of the same namespace.
+/// Release of the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReleaseDependency {
     #[schemars(length(min = 1, max = 53), regex(pattern = LABEL_PATTERN))]
     pub name: String,
 }
 
-/// What to do about objects that somebody else changed.
+/// Detection and correction of changes to objects by other clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftDetection {
     #[serde(default)]
@@ -93,26 +93,26 @@ pub struct DriftDetection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DriftMode {
-    /// It is corrected.
+    /// Drift is corrected.
     Enabled,
-    /// It is told.
+    /// Drift is reported.
     Warn,
     #[default]
     Disabled,
 }
 
-/// Fields that others may change.
+/// Fields whose changes are not drift.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftIgnore {
-    /// JSON pointers.
+    /// JSON pointers of the fields.
     #[schemars(length(min = 1, max = 64))]
     pub paths: Vec<String>,
-    /// In which objects; without it in all.
+    /// Objects that the rule applies to [default: all].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<ObjectSelector>,
 }
 
-/// Which objects are meant: those that fit all that is said. Names and kinds are anchored patterns, as in kustomize.
+/// Selects the objects that match all given fields. Names and kinds are anchored regular expressions, as in kustomize.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectSelector {
@@ -137,17 +137,17 @@ pub struct ObjectSelector {
     pub annotation_selector: Option<String>,
 }
 
-/// A change to rendered objects: a strategic merge patch, or a list of JSON patch operations, as YAML or JSON.
+/// Change to rendered objects: a strategic merge patch, or a list of JSON patch operations, as YAML or JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestPatch {
     #[schemars(length(min = 1, max = 65536))]
     pub patch: String,
-    /// Without it, the object that a strategic merge patch names.
+    /// Objects to patch [default: the object named by the strategic merge patch].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<ObjectSelector>,
 }
 
-/// What is different for one workload of the release.
+/// Override for one workload of the release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleOverride {
@@ -158,18 +158,18 @@ pub struct RoleOverride {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i64>,
-    /// Of which container; without it of the first.
+    /// Container that `resources` applies to [default: the first].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), regex(pattern = LABEL_PATTERN))]
     pub container: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<RoleResources>,
-    /// None of its pods run.
+    /// Scales the workload to zero.
     #[serde(default, skip_serializing_if = "is_false")]
     pub stopped: bool,
 }
 
-/// In the words of a container.
+/// Resources, as in a container's `resources`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RoleResources {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -178,48 +178,48 @@ pub struct RoleResources {
     pub limits: BTreeMap<String, String>,
 }
 
-/// How operations are done.
+/// Options of operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one switch")]
 pub struct ReleaseOptions {
-    /// How long an operation may take, and how long its objects may take to become ready: `1s` to `1h`; without it `5m`.
+    /// Timeout of an operation, and of the wait for its objects to become ready: `1s` to `1h` [default: `5m`].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 32),
         regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"),
         extend("x-kubernetes-validations" = [{
             "rule": "duration(self) >= duration('1s') && duration(self) <= duration('1h')",
-            "message": "a timeout is 1s to 1h",
+            "message": "timeout must be 1s to 1h",
         }])
     )]
     pub timeout: Option<String>,
-    /// An operation ends only when all its objects are ready, and fails if they are not in time. Without it they are
-    /// watched afterwards, and the state says how they stand.
+    /// Wait until all objects are ready, and fail the operation if they are not ready in time. If unset, the operation
+    /// ends without waiting, and readiness is reported in the state afterwards.
     #[serde(skip_serializing_if = "is_false")]
     pub wait: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub wait_for_jobs: bool,
-    /// What fails is undone. Waits.
+    /// Roll back a failed upgrade and uninstall a failed installation. Implies `wait`.
     #[serde(skip_serializing_if = "is_false")]
     pub atomic: bool,
     #[serde(rename = "skipCRDs", skip_serializing_if = "is_false")]
     pub skip_crds: bool,
     #[serde(skip_serializing_if = "is_false")]
     pub disable_hooks: bool,
-    /// Objects that cannot be changed are made anew.
+    /// Delete and recreate objects that cannot be updated.
     #[serde(skip_serializing_if = "is_false")]
     pub force: bool,
-    /// What a failed upgrade made is removed.
+    /// Delete objects that a failed upgrade created.
     #[serde(skip_serializing_if = "is_false")]
     pub cleanup_on_fail: bool,
-    /// Objects that are there already and belong to nobody are taken over.
+    /// Take ownership of existing objects that belong to no release.
     #[serde(skip_serializing_if = "is_false")]
     pub take_ownership: bool,
-    /// What others did to the release is undone.
+    /// Revert changes that other clients, such as the helm command, make to the release.
     #[serde(skip_serializing_if = "is_false")]
     pub enforce: bool,
-    /// How many revisions are kept; without it 10.
+    /// Maximum number of revisions to keep [default: 10].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub max_history: Option<i64>,
@@ -231,15 +231,16 @@ impl ReleaseOptions {
     }
 }
 
-/// What to do when an operation fails.
+/// Handling of failed operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Remediation {
-    /// How often one that failed is tried again; without it five times, and only where that can help.
+    /// Maximum number of retries of a failed operation; -1: unlimited, including permanent errors, which are otherwise
+    /// not retried. If unset, an operation is attempted at most five times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1, max = 100))]
     pub retries: Option<i64>,
-    /// What is done about a failed upgrade before it is tried again.
+    /// Action after a failed upgrade, before it is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<RemediationStrategy>,
 }
@@ -247,18 +248,18 @@ pub struct Remediation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RemediationStrategy {
-    /// Back to the last revision that was deployed.
+    /// Roll back to the last deployed revision.
     Rollback,
-    /// Off the cluster; the next attempt installs it.
+    /// Uninstall the release; the next attempt installs it.
     Uninstall,
 }
 
-/// What becomes of the objects of a release that is deleted.
+/// Handling of a release's objects when the release is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeletionPolicy {
     #[default]
     Uninstall,
-    /// They stay, and so does Helm's record.
+    /// Objects and Helm records are kept.
     Orphan,
 }
 
@@ -268,7 +269,7 @@ impl DeletionPolicy {
     }
 }
 
-/// The request that a release belongs to.
+/// Reference to the HelmRequest of a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestRef {
     #[schemars(length(min = 1, max = 253), regex(pattern = SUBDOMAIN_PATTERN))]

@@ -27,22 +27,22 @@ pub const MAX_MESSAGE_LEN: usize = 2048;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HelmReleaseStatus {
-    /// A word of `domain::release::State`.
+    /// State of the release, such as `active`, `degraded` or `failed`.
     pub state: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The `spec.version` that was deployed last.
+    /// `spec.version` of the last deployment.
     #[serde(skip_serializing_if = "is_zero")]
     pub version: i64,
-    /// The md5 of the values.
+    /// MD5 of the values.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// The SHA-256 over chart digest, values and options of what was deployed last.
+    /// SHA-256 over chart digest, values and options of the last deployment.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub spec_hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_update: Option<Time>,
-    /// When an operation last succeeded.
+    /// Time of the last successful operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_deployed: Option<Time>,
 
@@ -52,52 +52,54 @@ pub struct HelmReleaseStatus {
     pub chart: Option<ResolvedChart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceSummary>,
-    /// What is being done now.
+    /// Operation in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<CurrentOperation>,
-    /// The revisions that the platform made and that Helm keeps. The content of any other record is not trusted.
+    /// Revisions made by the platform whose Helm records still exist. The content of all other records is untrusted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revisions: Vec<RevisionRecord>,
-    /// Objects outside the release's namespace, which nothing else would remove.
+    /// Objects outside the release's namespace, recorded so that they are deleted with the release.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<InventoryEntry>,
-    /// Objects that an administrator of the platform wrote (`asAdministrator`), because the release's own identity may not.
-    /// Operations without that option leave them alone.
+    /// Objects written with a platform administrator's permissions (`asAdministrator`), because the release's own
+    /// identity may not write them. Operations without that option do not change them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub administered: Vec<InventoryEntry>,
-    /// The last operations, the newest first.
+    /// Recent operations, newest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deploy_status: Vec<OperationRecord>,
-    /// How often what is wanted now was tried in vain.
+    /// Number of failed attempts at the current desired state.
     #[serde(skip_serializing_if = "is_zero")]
     pub attempts: i64,
-    /// What was tried in vain: its hash, a slash, and its version.
+    /// Desired state of the failed attempts, as `HASH/VERSION`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub attempted_hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Time>,
-    /// Operations in a row that began and never ended, because the server stopped or gave up in the middle.
+    /// Number of consecutive operations that were started but never finished, because the server stopped or aborted
+    /// them.
     #[serde(skip_serializing_if = "is_zero")]
     pub interruptions: i64,
-    /// The generation whose chart and values are being fetched and read, before an operation begins.
+    /// Generation whose chart and values are being fetched and parsed, before an operation begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preparing: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Grows with each change of state.
+    /// Sequence number of the last transition.
     pub sequence: i64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub transitions: Vec<Transition>,
 }
 
-/// What Helm's newest record says.
+/// State of the newest Helm record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HelmState {
     pub revision: i64,
-    /// Which operation of ours made it, or what it was copied from: numbers of revisions begin anew after an uninstallation.
+    /// Id of the platform's operation that created the record, or of the one it was copied from. Revision numbers
+    /// restart after an uninstallation; this id does not.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub operation: String,
     pub status: String,
@@ -105,28 +107,29 @@ pub struct HelmState {
     pub first_deployed: Option<Time>,
 }
 
-/// What is known of a Helm record that the platform made.
+/// Helm record created by the platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionRecord {
     pub revision: i64,
-    /// The `spec.version` that it was made of; of a rollback, that of the revision it restores.
+    /// `spec.version` of the revision; for a rollback, that of the restored revision.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub version: i64,
-    /// SHA-256 over chart, values, manifest and hooks of the record.
+    /// SHA-256 over the record's chart, values, manifest and hooks.
     pub digest: String,
-    /// The identity that it was rendered and applied as.
+    /// Identity that rendered and applied the revision.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// It was made with the option `asAdministrator`: all of its content was stated by an administrator.
+    /// Whether the revision was created with the option `asAdministrator`: an administrator determined all of its
+    /// content.
     #[serde(default, skip_serializing_if = "is_false")]
     pub as_administrator: bool,
-    /// Which of its values are sensitive, as JSON pointers; the empty one is all of them.
+    /// JSON pointers of the sensitive values; an empty pointer means all values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sensitive: Vec<String>,
 }
 
-/// The chart that the source and the version led to.
+/// Chart that the source and version were resolved to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResolvedChart {
@@ -135,10 +138,10 @@ pub struct ResolvedChart {
     pub version: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub app_version: String,
-    /// `sha256:` and 64 digits, of the archive.
+    /// Digest of the archive: `sha256:` and 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
-    /// The `HelmPackage` that keeps it.
+    /// `HelmPackage` that stores the chart.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253), regex(pattern = OPTIONAL_SUBDOMAIN_PATTERN))]
     pub package: String,
@@ -149,7 +152,7 @@ pub struct ResolvedChart {
 pub struct ResourceSummary {
     pub total: i64,
     pub ready: i64,
-    /// The first that are not.
+    /// Objects that are not ready, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub not_ready: Vec<UnreadyObject>,
@@ -183,7 +186,7 @@ pub struct InventoryEntry {
     pub name: String,
 }
 
-/// One operation that ended.
+/// Finished operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationRecord {
@@ -194,15 +197,15 @@ pub struct OperationRecord {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     pub deploy_time: Time,
-    /// Who asked.
+    /// User who requested the operation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// The version whose chart and values it went back to.
+    /// Version whose chart and values the operation restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback_of: Option<i64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_zero(value: &i64) -> bool {
     *value == 0
 }

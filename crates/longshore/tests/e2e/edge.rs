@@ -135,7 +135,7 @@ async fn machines_join_up_to_the_limit_are_their_accounts_and_go_with_it() {
         .await;
     }
     let (came, said) = script.join(&cluster, &name(3)).await;
-    assert!(!came && said.contains("the account has as many nodes as it may have"), "{said}");
+    assert!(!came && said.contains("the account has reached its node limit"), "{said}");
     assert!(nodes.get_opt(&name(3)).await.unwrap().is_none());
     let foreign = format!("{}-edge-1", other.namespace);
     let (came, said) = others.join(&cluster, &foreign).await;

@@ -93,11 +93,11 @@ async fn register_login_work_and_logout() {
     assert_eq!(mode(&kubeconfig), 0o600);
 
     for (line, code, part) in [
-        ("workspace get nowhere", 1, "error: there is no workspace `nowhere` (request "),
+        ("workspace get nowhere", 1, "error: workspace `nowhere` not found (request "),
         ("user list", 1, "error: "),
         ("whoami --server http://127.0.0.1:1", 1, "error: not signed in to http://127.0.0.1:1"),
-        ("whoami --context nowhere", 1, "error: there is no context `nowhere`"),
-        ("login http://example.com", 2, "error: `http://example.com` would send secrets in the clear"),
+        ("whoami --context nowhere", 1, "error: context `nowhere` not found"),
+        ("login http://example.com", 2, "error: `http://example.com` would send secrets unencrypted"),
         ("workspace frobnicate", 2, "error: unrecognized subcommand"),
         ("workspace delete", 2, "error: the following required arguments"),
     ] {

@@ -63,7 +63,7 @@ async fn redirects_are_limited() {
     let (network, seen) = redirecting_network("/on");
     let said = network.get_with("http://a.example/on?key=canary", &basic_auth_access()).await.unwrap_err();
     assert!(matches!(said, FetchError::TooManyRedirects { .. }), "{said}");
-    assert_eq!(said.to_string(), "http://a.example/on leads on more than 5 times");
+    assert_eq!(said.to_string(), "http://a.example/on redirects more than 5 times");
     assert_eq!(seen.lock().unwrap().len(), 6);
 }
 

@@ -62,7 +62,7 @@ async fn expect_failure(network: &FakeNetwork) -> (FetchError, Duration) {
 async fn silent_server_times_out_after_30_seconds() {
     let (said, took) = expect_failure(&slow_server(b"", b"", 5)).await;
     assert_eq!((said.kind(), took.as_secs()), (ErrorKind::Timeout, 30));
-    assert_eq!(said.to_string(), "http://bad.example has not begun to answer within 30 s");
+    assert_eq!(said.to_string(), "no response from http://bad.example within 30 s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,7 +78,7 @@ async fn slow_body_times_out_after_30_seconds() {
     let (said, took) = expect_failure(&network).await;
     assert_eq!(
         said.to_string(),
-        "http://bad.example/index.yaml sends too slowly: less than 1024 bytes in 30 s"
+        "http://bad.example/index.yaml sends too slowly: fewer than 1024 bytes in 30 s"
     );
     assert_eq!((said.kind(), took.as_secs()), (ErrorKind::Timeout, 30));
 }

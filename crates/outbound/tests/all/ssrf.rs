@@ -99,9 +99,9 @@ async fn host_with_public_and_private_address_is_refused() {
 async fn unresolved_host_is_named_in_the_error() {
     let network = redirecting_network(String::new()).with_host("empty.example", &[&[]]);
     let said = network.get("http://empty.example/?token=canary").await.unwrap_err().to_string();
-    assert_eq!(said, "`empty.example` has no address: the resolver knows none");
+    assert_eq!(said, "cannot resolve `empty.example`: no address found");
     let said = network.get("http://unknown.example/?token=canary").await.unwrap_err().to_string();
-    assert_eq!(said, "`unknown.example` has no address: no such name");
+    assert_eq!(said, "cannot resolve `unknown.example`: no such name");
 }
 
 proptest! {

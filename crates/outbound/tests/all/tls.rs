@@ -124,7 +124,10 @@ async fn redirect_from_https_to_http_is_refused() {
     let (ours, seen) = (Authority::new(), Arc::default());
     let network = ours.network(&seen);
     let said = network.get_with("https://a.example/down", &access_trusting(&ours)).await.unwrap_err();
-    assert_eq!(said.to_string(), "https://a.example/down leads on to http://a.example, which is not secure");
+    assert_eq!(
+        said.to_string(),
+        "https://a.example/down redirects to http://a.example, which does not use https"
+    );
     assert_eq!(said.kind(), domain::ErrorKind::Forbidden);
 }
 

@@ -144,7 +144,7 @@ pub fn parse_sort(text: &str) -> Result<(Sort, bool), Error> {
 /// Parses a label selector in the syntax of kubectl.
 pub fn parse_labels(text: &str) -> Result<Selector, Error> {
     let read = crate::post_render::selector::parse_label_selector(text);
-    read.ok_or_else(|| Error::Invalid("`label` is no selector of labels".to_owned()))
+    read.ok_or_else(|| Error::Invalid("`label` is not a valid label selector".to_owned()))
 }
 
 /// Parses field selectors such as `chart=web,state!=active`.
@@ -154,7 +154,7 @@ pub fn parse_fields(text: &str) -> Result<Vec<FieldSelector>, Error> {
         let equal = || term.split_once("==").or_else(|| term.split_once('='));
         let split = split.or_else(|| equal().map(|(name, value)| (name, true, value)));
         let (name, is, value) =
-            split.ok_or_else(|| Error::Invalid("`field` takes terms such as `chart=web`".to_owned()))?;
+            split.ok_or_else(|| Error::Invalid("`field` must have terms such as `chart=web`".to_owned()))?;
         let name = name.trim();
         let name = FieldName::read(name)
             .ok_or_else(|| unknown_value("field", name, FieldName::ALL, FieldName::as_str))?;
@@ -170,7 +170,7 @@ fn split_list(text: &str) -> impl Iterator<Item = &str> {
 fn unknown_value<T: Copy>(place: &str, word: &str, known: &[T], as_str: fn(T) -> &'static str) -> Error {
     let known: Vec<&str> = known.iter().map(|word| as_str(*word)).collect();
     let word = domain::ids::truncate_for_error(word);
-    Error::Invalid(format!("`{place}` knows no `{word}`: {}", known.join(", ")))
+    Error::Invalid(format!("unknown value `{word}` of `{place}`: must be one of {}", known.join(", ")))
 }
 
 impl Query {

@@ -160,12 +160,24 @@ fn selectors_filter_and_invalid_ones_are_named() {
     assert_eq!(names(labels("!tier")), "db");
     assert_eq!(names(Query { text: Some("we".to_owned()), ..Query::default() }), "web");
     for (refused, message) in [
-        (query::parse_fields("colour=red").unwrap_err(), "`field` knows no `colour`: name, namespace, state"),
-        (query::parse_fields("chart").unwrap_err(), "`field` takes terms such as `chart=web`"),
-        (query::parse_labels("a=b=c").unwrap_err(), "`label` is no selector of labels"),
-        (query::parse_sort("-size").unwrap_err(), "`sort` knows no `size`: name, namespace"),
-        (query::parse_statuses("good,great").unwrap_err(), "`status` knows no `great`: good, moving"),
-        (Facet::parse_list("colour").unwrap_err(), "`facets` knows no `colour`: status, state"),
+        (
+            query::parse_fields("colour=red").unwrap_err(),
+            "unknown value `colour` of `field`: must be one of name, namespace, state",
+        ),
+        (query::parse_fields("chart").unwrap_err(), "`field` must have terms such as `chart=web`"),
+        (query::parse_labels("a=b=c").unwrap_err(), "`label` is not a valid label selector"),
+        (
+            query::parse_sort("-size").unwrap_err(),
+            "unknown value `size` of `sort`: must be one of name, namespace",
+        ),
+        (
+            query::parse_statuses("good,great").unwrap_err(),
+            "unknown value `great` of `status`: must be one of good, moving",
+        ),
+        (
+            Facet::parse_list("colour").unwrap_err(),
+            "unknown value `colour` of `facets`: must be one of status, state",
+        ),
     ] {
         assert!(refused.to_string().starts_with(message), "{refused}");
     }

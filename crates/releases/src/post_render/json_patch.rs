@@ -57,7 +57,7 @@ fn charge_operation(
     let more = accounting::bytes(added);
     accounting::charge_compare(budget, more / 16)?;
     if path.count().saturating_add(accounting::depth(added)) > MAX_DEPTH {
-        return Err(format!("the object becomes deeper than {MAX_DEPTH}"));
+        return Err(format!("the object exceeds the depth limit of {MAX_DEPTH}"));
     }
     if !copied {
         return Ok(bytes);
@@ -141,7 +141,7 @@ mod tests {
             &json!({"a": deep.clone(), "c": deep}),
             json!([{"op": "move", "from": "/a", "path": format!("{below}/m")}]),
         );
-        assert!(error.unwrap_err().ends_with("the object becomes deeper than 200"));
+        assert!(error.unwrap_err().ends_with("the object exceeds the depth limit of 200"));
     }
 
     #[test]

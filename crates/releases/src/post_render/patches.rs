@@ -46,15 +46,15 @@ impl CompiledPatch {
         accounting::charge_copy(budget, patch.patch.len().saturating_mul(VALUE_BYTES))?;
         let target = patch.target.as_ref().map(TargetSelector::parse).transpose()?;
         // The parser's message may quote the text, so only the path is reported.
-        let data = yaml::parse(patch.patch.as_bytes()).map_err(|_| "patch is no YAML".to_owned())?;
+        let data = yaml::parse(patch.patch.as_bytes()).map_err(|_| "patch is not valid YAML".to_owned())?;
         let value = kube_apply::manifest::yaml_to_json(data);
         let what = match value {
             Value::Array(_) if target.is_none() => {
-                return Err("a JSON patch needs a target: it does not say what it is for".to_owned());
+                return Err("a JSON patch requires a target".to_owned());
             }
             Value::Array(items) => ParsedPatch::Operations(parse_operations(items)?),
             Value::Object(_) => ParsedPatch::Strategic(value),
-            _ => return Err("patch is neither a map nor a list of operations".to_owned()),
+            _ => return Err("patch must be a map or a list of operations".to_owned()),
         };
         Ok(Self { body: what, target })
     }
@@ -73,7 +73,7 @@ impl CompiledPatch {
         }
         match &self.body {
             ParsedPatch::Strategic(patch) if self.target.is_none() && !found => Err(format!(
-                "no {} {} is in the release, and the patch has no target",
+                "the release has no {} {}, and the patch has no target",
                 patch["kind"].as_str().unwrap_or("object"),
                 patch["metadata"]["name"].as_str().unwrap_or("(without a name)"),
             )),
@@ -136,7 +136,7 @@ impl CompiledPatch {
 fn parse_operations(items: Vec<Value>) -> Result<Vec<PatchOperation>, String> {
     let read = |(index, item)| {
         serde_json::from_value(item).map_err(|_| {
-            format!("operation {index} is none: it has `op`, `path` and, by its kind, `value` or `from`")
+            format!("operation {index} is invalid: it must have `op`, `path` and, depending on `op`, `value` or `from`")
         })
     };
     items.into_iter().enumerate().map(read).collect()

@@ -57,7 +57,7 @@ impl TargetSelector {
 fn parse_pattern(field: &str, text: Option<&str>) -> Result<Option<Regex>, String> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     let built = RegexBuilder::new(&format!("^(?:{text})$")).size_limit(MAX_PATTERN_BYTES).build();
-    built.map(Some).map_err(|_| format!("target.{field} is no pattern that can be used"))
+    built.map(Some).map_err(|_| format!("target.{field} is not a valid pattern"))
 }
 
 fn string_map(map: &Value) -> BTreeMap<String, String> {
@@ -66,7 +66,8 @@ fn string_map(map: &Value) -> BTreeMap<String, String> {
 }
 
 fn parse_selector(field: &str, text: Option<&str>) -> Result<Labels, String> {
-    parse_label_selector(text.unwrap_or_default()).ok_or_else(|| format!("target.{field} is no selector"))
+    parse_label_selector(text.unwrap_or_default())
+        .ok_or_else(|| format!("target.{field} is not a valid selector"))
 }
 
 /// Parses a label selector such as `app=web,tier in (a,b),!old`. `None` if it is invalid.

@@ -23,7 +23,7 @@ pub fn is_deletion(patch: &Value) -> bool {
 /// Applies a patch. The object's kind determines how lists are merged. An error names the path, never a value.
 pub fn apply(object: &Value, patch: &Value, budget: &Budget<'_>) -> Result<Value, String> {
     let (Value::Object(fields), Value::Object(patch)) = (object, patch) else {
-        return Err("a strategic merge patch is a map".to_owned());
+        return Err("a strategic merge patch must be a map".to_owned());
     };
     accounting::charge_copy(budget, accounting::bytes(object))?;
     let merge = StrategicMerge { budget };
@@ -52,8 +52,9 @@ impl StrategicMerge<'_> {
             Some(_) => return Err(format!("{}: unknown directive {PATCH_DIRECTIVE}", display_path(at))),
         }
         if let Some(kept) = patch.get(RETAIN_KEYS) {
-            let kept =
-                kept.as_array().ok_or_else(|| format!("{}: {RETAIN_KEYS} is a list", display_path(at)))?;
+            let kept = kept
+                .as_array()
+                .ok_or_else(|| format!("{}: {RETAIN_KEYS} must be a list", display_path(at)))?;
             accounting::charge_compare(self.budget, below.len().saturating_mul(kept.len()))?;
             below.retain(|key, _| kept.iter().any(|name| name == key));
         }
@@ -63,7 +64,7 @@ impl StrategicMerge<'_> {
             }
             if let Some(list) = key.strip_prefix(DELETE_FROM_PREFIX) {
                 let gone =
-                    change.as_array().ok_or_else(|| format!("{}: {key} is a list", display_path(at)))?;
+                    change.as_array().ok_or_else(|| format!("{}: {key} must be a list", display_path(at)))?;
                 if let Some(Value::Array(items)) = below.get_mut(list) {
                     accounting::charge_compare(self.budget, items.len().saturating_mul(gone.len()))?;
                     items.retain(|item| !gone.contains(item));
@@ -71,7 +72,7 @@ impl StrategicMerge<'_> {
                 continue;
             }
             if key.starts_with('$') {
-                return Err(format!("{}: the directive {key} is not known", display_path(at)));
+                return Err(format!("{}: unknown directive {key}", display_path(at)));
             }
             accounting::charge_copy(
                 self.budget,
@@ -156,10 +157,10 @@ impl StrategicMerge<'_> {
         for (index, element) in patch.iter().enumerate().filter(|(_, item)| !replaces(item)) {
             let at = format!("{list}[{index}]");
             let Value::Object(element) = element else {
-                return Err(format!("{at}: an element of this list is a map"));
+                return Err(format!("{at}: elements of this list must be maps"));
             };
             let Some(id) = element.get(by) else {
-                return Err(format!("{at}: an element of this list needs its {by}"));
+                return Err(format!("{at}: elements of this list must have {by}"));
             };
             accounting::charge_compare(self.budget, items.len().saturating_mul(2))?;
             let found = items.iter().position(|item| item.get(by) == Some(id));
@@ -288,14 +289,14 @@ mod tests {
         let table = [
             (
                 json!({"spec": {"containers": [{"image": "secret"}]}}),
-                "spec.containers[0]: an element of this list needs its name",
+                "spec.containers[0]: elements of this list must have name",
             ),
             (
                 json!({"spec": {"containers": ["secret"]}}),
-                "spec.containers[0]: an element of this list is a map",
+                "spec.containers[0]: elements of this list must be maps",
             ),
             (json!({"spec": {"$patch": "mangle"}}), "spec: unknown directive $patch"),
-            (json!({"$setElementOrder/a": []}), "the patch: the directive $setElementOrder/a is not known"),
+            (json!({"$setElementOrder/a": []}), "the patch: unknown directive $setElementOrder/a"),
             (json!({"spec": {"$retainKeys": 1}}), "spec: $retainKeys is a list"),
         ];
         for (patch, error) in table {

@@ -192,29 +192,23 @@ fn patch_of_immutable_field_is_rejected() {
 fn invalid_patch_error_omits_content() {
     let any = || Some(json!({"name": "web"}));
     let table = [
-        (patch("secret: [", any()), "patch is no YAML"),
-        (patch("secret", any()), "patch is neither a map nor a list of operations"),
-        (
-            patch("- {op: add, path: /a, value: 1}", None),
-            "a JSON patch needs a target: it does not say what it is for",
-        ),
+        (patch("secret: [", any()), "patch is not valid YAML"),
+        (patch("secret", any()), "patch must be a map or a list of operations"),
+        (patch("- {op: add, path: /a, value: 1}", None), "a JSON patch requires a target"),
         (
             patch("- {op: remove, path: /a}\n- {op: secret}", any()),
-            "operation 1 is none: it has `op`, `path` and, by its kind, `value` or `from`",
+            "operation 1 is invalid: it must have `op`, `path` and, depending on `op`, `value` or `from`",
         ),
         (
             patch("- {op: test, path: /kind, value: secret}", any()),
             "Deployment web: operation 0 at /kind: value did not match",
         ),
-        (patch("{}", Some(json!({"name": "("}))), "target.name is no pattern that can be used"),
+        (patch("{}", Some(json!({"name": "("}))), "target.name is not a valid pattern"),
         (
             patch("{apiVersion: apps/v1, kind: Deployment, metadata: {name: gone}}", None),
-            "no Deployment gone is in the release, and the patch has no target",
+            "the release has no Deployment gone, and the patch has no target",
         ),
-        (
-            patch("{spec: 1}", None),
-            "no object (without a name) is in the release, and the patch has no target",
-        ),
+        (patch("{spec: 1}", None), "the release has no object (without a name), and the patch has no target"),
     ];
     for (patch, why) in table {
         let chain = PostRenderSpec { patches: &[patch], ..PostRenderSpec::default() };

@@ -194,7 +194,7 @@ impl CustomResourceWatches {
                 Some(ResourceWatch { releases, .. }) => self.start_watch(&place, releases),
                 None if all.has_capacity(key) => self.start_watch(&place, ReleaseKeys::default()),
                 None => {
-                    tracing::info!(release = %key, kind = place.kind, "too many kinds are watched already");
+                    tracing::info!(release = %key, kind = place.kind, "limit of watched kinds reached");
                     continue;
                 }
             };
@@ -238,7 +238,7 @@ impl CustomResourceWatches {
             let (told, releases, changed) =
                 (follower.state.clone(), follower.releases.clone(), follower.changed.clone());
             if let Err(error) = isolate(follower.run(feed, discovery, own)).await {
-                tracing::error!(%error, "the watch of a custom kind panicked");
+                tracing::error!(%error, "watch of a custom resource kind panicked");
                 ResourceFollower { state: told, releases, changed }
                     .set_phase(WatchPhase::Rejected("it cannot be watched".into()));
             }
@@ -251,14 +251,14 @@ impl CustomResourceWatches {
         let all = self.registry.lock();
         let place = all.watch_keys.get(key).and_then(|places| places.iter().find(|place| place.matches(id)));
         let Some(watching) = place.and_then(|place| all.watches.get(place)) else {
-            return Readiness::Unknown("too many kinds are watched already".into());
+            return Readiness::Unknown("limit of watched kinds reached".into());
         };
         let state = watching.state.borrow();
         match (&state.phase, state.objects.get(id)) {
-            (WatchPhase::Syncing, None) => Readiness::Unknown("it has not been heard of yet".into()),
-            (WatchPhase::NotServed, _) => Readiness::NotReady("the cluster serves no such kind".into()),
+            (WatchPhase::Syncing, None) => Readiness::Unknown("not observed yet".into()),
+            (WatchPhase::NotServed, _) => Readiness::NotReady("the cluster does not serve this kind".into()),
             (WatchPhase::Rejected(why), _) => Readiness::Unknown(why.clone()),
-            (WatchPhase::Synced, None) => Readiness::NotReady("not there".into()),
+            (WatchPhase::Synced, None) => Readiness::NotReady("not found".into()),
             (_, Some(None)) => Readiness::Ready,
             (_, Some(Some(why))) => Readiness::NotReady(why.clone()),
         }
@@ -353,7 +353,7 @@ impl ResourceFollower {
         if refused.code == 404 {
             // Refreshes discovery, so that the kind is not found again.
             if let Err(error) = discovery.refresh(&own).await {
-                tracing::debug!(%error, "cannot read which kinds there are");
+                tracing::debug!(%error, "cannot list the served kinds");
             }
             self.set_phase(WatchPhase::NotServed);
         } else {

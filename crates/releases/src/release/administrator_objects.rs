@@ -74,7 +74,7 @@ impl ReleaseController {
             listed.iter().filter(|entry| !current.contains(&object_id(entry))).cloned().collect();
         if let Err(error) = self.remove_administered(pass, administrator, &stale).await {
             // They stay listed until the next operation with the option.
-            tracing::warn!(release = %pass.key, %error, "cannot remove former objects of an administrator");
+            tracing::warn!(release = %pass.key, %error, "cannot delete former objects of an administrator");
         }
         let mut gone = Vec::new();
         for entry in &stale {
@@ -134,9 +134,9 @@ impl ReleaseController {
             return;
         }
         let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-        let note = format!("left behind: {}", left.join(", "));
+        let note = format!("not deleted: {}", left.join(", "));
         // Also logged: the event is lost if the namespace is being deleted.
-        tracing::warn!(release = %pass.key, note, "objects of an administrator stay after an uninstallation");
+        tracing::warn!(release = %pass.key, note, "uninstallation left objects of an administrator");
         let event = Event {
             type_: EventType::Warning,
             reason: "LeftBehind".to_owned(),

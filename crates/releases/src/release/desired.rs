@@ -84,7 +84,7 @@ impl ReleaseController {
         spec: &HelmReleaseSpec,
     ) -> Result<ReleaseChart, StatusFailure> {
         let Some(source) = charts::chart_source(spec) else {
-            let message = "charts of the application store cannot be had yet: name a source";
+            let message = "charts of the application store are not supported yet: set spec.source";
             return Err(status_failure(ErrorKind::Unsupported, "Unsupported", message));
         };
         let reader = match (&spec.request_ref, self.tenants.workspace_of(namespace)) {
@@ -97,7 +97,7 @@ impl ReleaseController {
             chart.map_err(|error| status_failure(error.kind(), "ChartNotFound", error.to_string()))?;
         let (wanted, found) = (&spec.chart_name, &chart.resolved.name);
         if !wanted.is_empty() && wanted != found {
-            let message = format!("the source has the chart `{found}` in it, and not `{wanted}`");
+            let message = format!("the source contains chart `{found}`, expected `{wanted}`");
             return Err(status_failure(ErrorKind::Invalid, "OtherChart", message));
         }
         Ok(chart)

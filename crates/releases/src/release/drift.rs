@@ -34,7 +34,7 @@ impl ReleaseController {
         };
         let share = self.helm_factory.pool_share(&pass.key.namespace);
         let objects = share.parse(stored.record.manifest).await.map_err(|error| {
-            ReconcileError::Helm(format!("the manifest of revision {revision} cannot be read: {error}"))
+            ReconcileError::Helm(format!("cannot parse the manifest of revision {revision}: {error}"))
         })?;
         // Objects of an administrator are skipped, even in a version that an administrator requested.
         let reserved = administrator_objects::administered_entries(&pass.release)
@@ -60,14 +60,12 @@ impl ReleaseController {
         let found = drift::find(&target, &objects, &owner, &look, &[]).await;
         let found = found.map_err(|failures| {
             let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
-            ReconcileError::Helm(format!("cannot look for what others changed: {}", failures.join("; ")))
+            ReconcileError::Helm(format!("cannot detect drift: {}", failures.join("; ")))
         })?;
         if wish.mode == DriftMode::Enabled && !found.is_empty() {
             let corrected = drift::correct(&target, &found, &NoProgress).await;
-            corrected.map_err(|error| {
-                ReconcileError::Helm(format!("cannot put right what others changed: {error}"))
-            })?;
-            tracing::info!(release = %pass.key, objects = found.len(), "put right what others changed");
+            corrected.map_err(|error| ReconcileError::Helm(format!("cannot correct drift: {error}")))?;
+            tracing::info!(release = %pass.key, objects = found.len(), "corrected drift");
             return Ok(Some(String::new()));
         }
         let differences: Vec<String> = found.iter().map(ToString::to_string).collect();

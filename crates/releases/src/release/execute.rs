@@ -116,7 +116,7 @@ impl ReleaseController {
                 self.finish_operation(
                     &begun,
                     &id,
-                    telling.cancelled().waiting("Busy", "somebody else works on it").build(),
+                    telling.cancelled().waiting("Busy", "another client is operating on the release").build(),
                 )
                 .await?;
                 Ok(Action::RequeueAfter(BUSY_RETRY_DELAY))
@@ -262,7 +262,7 @@ impl ReleaseController {
             Ok(None) => self.helm_records.remove(pass.key),
             Err(error) => {
                 // The failure is still reported; the watch delivers the records.
-                tracing::warn!(release = %pass.key, %error, "cannot read what a failure left");
+                tracing::warn!(release = %pass.key, %error, "cannot read the objects of a failed operation");
                 self.helm_records.record_own_write(pass.key, failed, true, self.clock.now());
             }
         }
@@ -297,7 +297,7 @@ impl ReleaseController {
             }
         };
         if let Err(error) = done {
-            tracing::warn!(release = %pass.key, %error, "a failed upgrade could not be remedied");
+            tracing::warn!(release = %pass.key, %error, "remediation of a failed upgrade failed");
         }
     }
 
@@ -314,7 +314,7 @@ impl ReleaseController {
             done => return done.map(drop),
         }
         let api = self.release_api(&begun.key.namespace);
-        let doing = || format!("write how an operation on release `{}` ended", begun.key);
+        let doing = || format!("write the result of an operation on release `{}`", begun.key);
         for _ in 0..MAX_CONFLICT_RETRIES {
             let Some(mut latest) = api.get_opt(&begun.key.name).await.context(doing)? else { return Ok(()) };
             let ours = latest

@@ -108,7 +108,10 @@ fn check_grant(
     administrator_impersonation(&grant.user, &grant.uid, people).map(Some).map_err(|why| StatusFailure {
         kind: ErrorKind::Forbidden,
         reason: "NoAdministrator",
-        message: format!("version {version} cannot use the rights of administrator `{}`: {why}", grant.user),
+        message: format!(
+            "version {version} cannot use the permissions of administrator `{}`: {why}",
+            grant.user
+        ),
     })
 }
 
@@ -131,12 +134,12 @@ fn user_identity(
     let forbidden = |reason, message: String| StatusFailure { kind: ErrorKind::Forbidden, reason, message };
     let request = request.filter(|request| release_spec::is_owned_by(release, request)).ok_or_else(|| {
         // The watch may not have delivered a new request yet.
-        let message = format!("there is no request `{}` that this release belongs to", reference.name);
+        let message = format!("HelmRequest `{}` of this release not found", reference.name);
         StatusFailure { kind: ErrorKind::Unavailable, reason: "NoRequest", message }
     })?;
     // A client changed the release directly. The request controller restores it before any operation.
     if release.spec != release_spec::build_spec(request) {
-        let message = "the release is not what its request asks for, and is about to be put right".to_owned();
+        let message = "the release differs from its HelmRequest and is being corrected".to_owned();
         return Err(StatusFailure { kind: ErrorKind::Conflict, reason: "NotAsRequested", message });
     }
     let run_as = &request.spec.run_as;
@@ -165,7 +168,7 @@ fn user_identity(
     }
     let acts_as = people.impersonation_of(&user, &run_as.uid, &workspace, &run_as.scope).map_err(|why| {
         let message = format!(
-            "the release cannot act as `{user}`, who changed its chart or values last: {why}; upgrade it as somebody else"
+            "the release cannot act as `{user}`, who last changed its chart or values: {why}; upgrade it as another user"
         );
         forbidden("NoPerson", message)
     })?;

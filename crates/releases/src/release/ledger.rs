@@ -60,7 +60,7 @@ impl Ledger for ReadOnlyLedger {
         _: Option<i64>,
         _: &'a [i64],
     ) -> BoxFuture<'a, Result<(), LedgerError>> {
-        let why = "this operation makes no revisions".to_owned();
+        let why = "this operation creates no revisions".to_owned();
         futures::future::ready(Err(LedgerError::Unavailable(why))).boxed()
     }
 }
@@ -136,7 +136,7 @@ impl OperationLedger {
             }
             release = now;
         }
-        Err(LedgerError::Unavailable("the status of the release changes all the time".to_owned()))
+        Err(LedgerError::Unavailable("too many conflicts on the status of the release".to_owned()))
     }
 }
 

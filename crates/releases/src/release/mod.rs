@@ -264,7 +264,7 @@ impl ReleaseController {
             }
             Decision::WaitForDependencies => {
                 let missing = self.unready_dependencies(pass);
-                let message = format!("waits for {}", missing.join(", "));
+                let message = format!("waiting for {}", missing.join(", "));
                 self.add_dependent(pass.key, &missing);
                 self.update_status(
                     pass,
@@ -291,7 +291,7 @@ impl ReleaseController {
     }
 
     async fn wait_for_other_client(&self, pass: &ReleaseContext<'_>) -> Result<Action, ReconcileError> {
-        let message = "somebody else, such as the helm command line, works on it";
+        let message = "another client, such as the helm command, is operating on the release";
         self.update_status(pass, pass.status_update().waiting("Busy", message).build()).await?;
         Ok(Action::RequeueAfter(Duration::from_secs(10)))
     }
@@ -408,7 +408,7 @@ impl ReleaseController {
         let (name, namespace) = (release.name_any(), release.namespace().unwrap_or_default());
         let held =
             self.release_api(&namespace).patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        Ok(Arc::new(held.context(|| format!("hold release `{namespace}/{name}`"))?))
+        Ok(Arc::new(held.context(|| format!("add the finalizer to release `{namespace}/{name}`"))?))
     }
 
     /// Writes the status if it changed, and the event. A conflict is returned: the next reconcile observes the other write first.

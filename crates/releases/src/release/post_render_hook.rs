@@ -112,7 +112,7 @@ impl ObjectAdmission<'_> {
             return Ok(objects);
         }
         Err(format!(
-            "objects that belong to the whole cluster need rights that Kubernetes does not give to {}: {}",
+            "cluster-scoped objects require permissions that Kubernetes does not grant to {}: {}",
             self.identity
                 .impersonation
                 .groups()
@@ -153,7 +153,7 @@ impl ObjectAdmission<'_> {
             }
             if object.name().is_empty() {
                 return Err(format!(
-                    "a {} without a name needs the rights of an administrator: give it a name, so that it can be listed",
+                    "a {} without a name requires administrator permissions: give it a name, so that it can be listed",
                     object.kind()
                 ));
             }
@@ -162,7 +162,7 @@ impl ObjectAdmission<'_> {
         let count = self.reserved.ids().union(&not_permitted).count();
         if count > MAX_ADMINISTERED {
             return Err(format!(
-                "{count} objects of the release need the rights of an administrator (limit {MAX_ADMINISTERED})"
+                "{count} objects of the release require administrator permissions (limit {MAX_ADMINISTERED})"
             ));
         }
         self.reserved.add(&not_permitted);
@@ -200,7 +200,7 @@ impl ObjectAdmission<'_> {
             return Ok(());
         }
         Err(format!(
-            "objects of a chart stay inside the namespaces of workspace {workspace}: {}",
+            "objects of a chart must be in the namespaces of workspace {workspace}: {}",
             outside.join(", ")
         ))
     }
@@ -220,7 +220,7 @@ impl ObjectAdmission<'_> {
                 Ok(false) => return false,
                 // If the check fails, the write is attempted and the API server decides.
                 Err(error) => {
-                    tracing::debug!(%error, "cannot ask what somebody may have");
+                    tracing::debug!(%error, "cannot check permissions");
                     return true;
                 }
             }

@@ -37,7 +37,7 @@ impl CapacityCheck for QuotaCheck<'_> {
                 Ok(short) => (!short.is_empty()).then(|| shortage_message(&short)),
                 // If the check fails, the write is attempted and the API server decides.
                 Err(error) => {
-                    tracing::debug!(%error, "cannot tell whether there is room");
+                    tracing::debug!(%error, "cannot check quotas");
                     None
                 }
             }

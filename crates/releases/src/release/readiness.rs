@@ -112,7 +112,7 @@ impl ReleaseController {
                 match unready_reasons.get(id) {
                     Some(None) => Readiness::Ready,
                     Some(Some(reason)) => Readiness::NotReady(reason.clone()),
-                    None => Readiness::NotReady("not there".into()),
+                    None => Readiness::NotReady("not found".into()),
                 }
             } else if is_custom(id) {
                 self.custom_resources.readiness(ctx.key, id)

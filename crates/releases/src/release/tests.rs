@@ -107,7 +107,7 @@ async fn permanent_failure_is_reported_and_fixed_by_a_spec_change() {
     let stage = TestHarness::new().await;
     let package = stage.store_chart(web_chart()).await;
     let cases = [
-        ("nowhere", json!({"source": {"package": "pkg-none"}}), "there is no package `pkg-none`"),
+        ("nowhere", json!({"source": {"package": "pkg-none"}}), "package `pkg-none` not found"),
         ("base64", json!({"source": {"package": package}, "values": "%%%"}), "spec.values: is not base64"),
         ("store", json!({"applicationId": "app-1"}), "application store"),
         ("other", json!({"source": {"package": package}, "chartName": "mysql"}), "and not `mysql`"),
@@ -119,7 +119,7 @@ async fn permanent_failure_is_reported_and_fixed_by_a_spec_change() {
         (
             "wide",
             json!({"source": {"package": package}, "valuesObject": {"extra": "apiVersion: v1\nkind: Namespace\nmetadata: {name: mine}"}}),
-            "does not give to system:serviceaccount:shop:longshore-deployer: Namespace mine",
+            "does not grant to system:serviceaccount:shop:longshore-deployer: Namespace mine",
         ),
     ];
     for (name, mut spec, message) in cases.clone() {
@@ -145,7 +145,7 @@ async fn cluster_scoped_objects_require_rbac() {
     let mut spec = release_spec("wide", &package);
     spec["valuesObject"] = wide("one")["valuesObject"].take();
     stage.create_release("wide", spec).await.unwrap();
-    let refused = "does not give to system:serviceaccount:shop:longshore-deployer: PriorityClass urgent";
+    let refused = "does not grant to system:serviceaccount:shop:longshore-deployer: PriorityClass urgent";
     let status = stage.wait_for_state("wide", "failed").await.status.unwrap();
     assert!(status.message.contains(refused), "{}", status.message);
 
@@ -382,8 +382,8 @@ async fn reconcile_without_changes_writes_nothing() {
 async fn crd_validation_rejects_invalid_specs() {
     let stage = TestHarness::new().await;
     let cases = [
-        ("a", json!({"name": "b", "source": {"package": "p"}}), "spec.name is the name"),
-        ("a", json!({"name": "a"}), "needs a source"),
+        ("a", json!({"name": "b", "source": {"package": "p"}}), "spec.name must equal metadata.name"),
+        ("a", json!({"name": "a"}), "requires a source"),
         ("a", json!({"name": "a", "source": {"package": "p", "repo": "r"}}), "exactly one of"),
         ("a", json!({"name": "a", "source": {}}), "exactly one of"),
         ("a", json!({"name": "a", "source": {"package": "p"}, "interval": "soon"}), "interval"),

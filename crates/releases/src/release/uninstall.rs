@@ -50,7 +50,7 @@ use crate::requests::{
 use crate::service::orphans::find_orphans;
 
 /// The prefix of the message while a forced deletion has not succeeded.
-const FORCED_MESSAGE: &str = "an administrator forced its end";
+const FORCED_MESSAGE: &str = "an administrator forced the deletion";
 /// The reason of the condition `Ready` after a forced deletion failed.
 const FORCE_FAILED_REASON: &str = "ForceDeleteFailed";
 /// The maximum length of an event note, in characters.
@@ -217,7 +217,7 @@ impl ReleaseController {
         match identity::administrator_impersonation(user, uid, &*self.tenants) {
             Ok(administrator) => Some(administrator),
             Err(why) => {
-                tracing::warn!(release = %pass.key, user, why, "an uninstallation cannot use the rights of an administrator");
+                tracing::warn!(release = %pass.key, user, why, "an uninstallation cannot use administrator permissions");
                 None
             }
         }
@@ -283,7 +283,7 @@ impl ReleaseController {
         }
         if !left.is_empty() {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-            note = format!("{note}; left behind: {}", left.join(", "));
+            note = format!("{note}; not deleted: {}", left.join(", "));
         }
         let event = Event {
             type_: EventType::Warning,
@@ -341,7 +341,7 @@ impl ReleaseController {
         let unknown = |kind, error: &dyn std::fmt::Display| Error::NotDeleted {
             name: pass.key.name.to_string(),
             kind,
-            why: format!("its claims are not known: {error}"),
+            why: format!("cannot list its PersistentVolumeClaims: {error}"),
         };
         let manifest = stored.record.manifest;
         let bytes = manifest.len();
@@ -360,7 +360,7 @@ impl ReleaseController {
         let refused = |error: kube::Error| Error::NotDeleted {
             name: pass.key.name.to_string(),
             kind: kube_apply::error::api_error_kind(&error),
-            why: format!("its claims cannot be deleted: {}", crate::error::error_message(&error)),
+            why: format!("cannot delete its PersistentVolumeClaims: {}", crate::error::error_message(&error)),
         };
         for claim in claims.list_metadata(&ListParams::default()).await.map_err(refused)?.items {
             let name = claim.name_any();
@@ -376,7 +376,7 @@ impl ReleaseController {
     async fn delete_stale_lease(&self, pass: &ReleaseContext<'_>) -> Result<(), ReconcileError> {
         let leases: Api<Lease> = Api::namespaced(self.clients.platform(), &pass.key.namespace);
         let left = leases.get_opt(&lease_name(&pass.key.name)).await;
-        if left.context(|| format!("look at the lease of release `{}`", pass.key))?.is_some() {
+        if left.context(|| format!("read the Lease of release `{}`", pass.key))?.is_some() {
             let hold = self.helm_factory.release_lock(&self.clients, &pass.key.namespace);
             let ended = hold.with_lock(&pass.key.name, Duration::ZERO, || async {}).await;
             ended.map_err(|error| ReconcileError::Helm(error.to_string()))?;
@@ -387,7 +387,7 @@ impl ReleaseController {
     /// Whether the namespace is being deleted or does not exist.
     async fn is_namespace_terminating(&self, namespace: &str) -> Result<bool, ReconcileError> {
         let found = Api::<Namespace>::all(self.clients.platform()).get_opt(namespace).await;
-        let found = found.context(|| format!("look at namespace `{namespace}`"))?;
+        let found = found.context(|| format!("read namespace `{namespace}`"))?;
         Ok(found.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()))
     }
 
@@ -436,7 +436,8 @@ impl ReleaseController {
         });
         let api = self.release_api(&pass.key.namespace);
         let freed = api.patch(&pass.key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        ignore_not_found(freed.map(drop)).context(|| format!("let go of release `{}`", pass.key))?;
+        ignore_not_found(freed.map(drop))
+            .context(|| format!("remove the finalizer of release `{}`", pass.key))?;
         self.reconcile_state.remove(pass.key);
         Ok(Action::AwaitChange)
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::Releases;
 use crate::service::Error;
 
-/// One chart, by its newest version.
+/// Chart, with the metadata of its newest version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "RepoChart")]

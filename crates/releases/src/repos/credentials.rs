@@ -111,7 +111,7 @@ impl Releases {
     pub(super) async fn delete_credentials(&self, name: Option<&str>) {
         let Some(name) = name else { return };
         if let Err(error) = self.credentials_api().delete(name, &DeleteParams::default()).await {
-            tracing::warn!(%error, "cannot delete credentials that nobody needs");
+            tracing::warn!(%error, "cannot delete unused credentials");
         }
     }
 }

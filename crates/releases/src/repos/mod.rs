@@ -84,7 +84,9 @@ fn check_name(name: &str) -> Result<(), Error> {
     if fits {
         Ok(())
     } else {
-        Err(Error::Invalid("a repository's name has small letters, digits and dashes".to_owned()))
+        Err(Error::Invalid(
+            "a repository name must have lower-case letters, digits and dashes only".to_owned(),
+        ))
     }
 }
 
@@ -173,9 +175,7 @@ impl Releases {
         if let Some(url) = url {
             let elsewhere = origin(&url) != origin(&repo.spec.url);
             if elsewhere && credentials.is_none() && (before.is_some() || !repo.spec.credential.is_empty()) {
-                return Err(Error::Invalid(
-                    "another host gets its credentials anew: `credentials` has to be said, too".to_owned(),
-                ));
+                return Err(Error::Invalid("a URL on another host requires new `credentials`".to_owned()));
             }
             repo.spec.url = url;
         }
@@ -317,7 +317,7 @@ fn repo_error(error: kube::Error) -> Error {
     match &error {
         kube::Error::Api(status) if matches!(status.code, 400 | 422) => error.into(),
         kube::Error::Api(status) if !matches!(status.code, 429 | 500..) => {
-            let message = format!("the repository could not be written or read: {}", tenant_message(&error));
+            let message = format!("cannot read or write the repository: {}", tenant_message(&error));
             Error::Kubernetes { kind: ErrorKind::from_http_status(status.code), message }
         }
         _ => error.into(),

@@ -10,23 +10,23 @@ use crate::service::view::etag;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RepoView {
-    /// What it is called everywhere: the workspace, a dot and the name, or the name alone where it is everybody's.
+    /// Key of the repository: `WORKSPACE.NAME`, or `NAME` for a public repository.
     pub key: String,
     pub name: String,
-    /// Whose it is; absent: everybody's.
+    /// Workspace that owns the repository; absent for a public repository.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub workspace: String,
     pub url: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Whether something is sent that lets one in. What it is is told to nobody.
+    /// Whether credentials are configured. They are never returned.
     pub credentials: bool,
     pub insecure: bool,
     pub suspended: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub state: String,
     pub created: String,
-    /// The version, for `If-Match`.
+    /// Version, for `If-Match`.
     pub v: String,
 }
 

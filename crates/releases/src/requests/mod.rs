@@ -98,7 +98,7 @@ impl ReleaseController {
         });
         let name = request.name_any();
         let held = self.request_api().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        Ok(Arc::new(held.context(|| format!("hold request `{name}`"))?))
+        Ok(Arc::new(held.context(|| format!("add the finalizer to request `{name}`"))?))
     }
 
     /// Creates or updates the release to match the request.
@@ -114,9 +114,13 @@ impl ReleaseController {
                 Ok(made) => Ok(DispatchResult::Owned(Arc::new(made))),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {
                     let found =
-                        api.get_opt(&desired.name_any()).await.context(|| "look at a release".to_owned())?;
+                        api.get_opt(&desired.name_any()).await.context(|| "read a release".to_owned())?;
                     Ok(found.map_or_else(
-                        || DispatchResult::Rejected("the release was there and is gone".to_owned()),
+                        || {
+                            DispatchResult::Rejected(
+                                "an existing release of this name was deleted during creation".to_owned(),
+                            )
+                        },
                         |found| check_owner(request, Arc::new(found)),
                     ))
                 }
@@ -126,13 +130,12 @@ impl ReleaseController {
                         tracing::warn!(
                             error = &error as &dyn std::error::Error,
                             request = request.name_any(),
-                            "the release of a request was refused"
+                            "cannot create the release of a request: refused"
                         );
                         Ok(DispatchResult::Rejected(why))
                     }
-                    None => {
-                        Err(error).context(|| format!("make the release of request `{}`", request.name_any()))
-                    }
+                    None => Err(error)
+                        .context(|| format!("create the release of request `{}`", request.name_any())),
                 },
             };
         };
@@ -147,7 +150,7 @@ impl ReleaseController {
         changed.spec = desired.spec;
         let name = release.name_any();
         let changed = api.replace(&name, &PostParams::default(), &changed).await;
-        Ok(DispatchResult::Owned(Arc::new(changed.context(|| format!("change release `{name}`"))?)))
+        Ok(DispatchResult::Owned(Arc::new(changed.context(|| format!("update release `{name}`"))?)))
     }
 
     async fn update_request_status(
@@ -181,7 +184,7 @@ impl ReleaseController {
         let release = match release {
             Some(release) => Some(release),
             // The watch may not have delivered the release yet.
-            None => api.get_opt(name).await.context(|| format!("look at release `{name}`"))?.map(Arc::new),
+            None => api.get_opt(name).await.context(|| format!("read release `{name}`"))?.map(Arc::new),
         };
         if let Some(release) = release.filter(|release| release_spec::is_owned_by(release, request)) {
             if release.metadata.deletion_timestamp.is_none() {
@@ -202,7 +205,7 @@ impl ReleaseController {
             json!({ "metadata": { "resourceVersion": request.resource_version(), "finalizers": left } });
         let name = request.name_any();
         let freed = self.request_api().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        ignore_not_found(freed.map(drop)).context(|| format!("let go of request `{name}`"))?;
+        ignore_not_found(freed.map(drop)).context(|| format!("remove the finalizer of request `{name}`"))?;
         Ok(Action::AwaitChange)
     }
 
@@ -210,7 +213,7 @@ impl ReleaseController {
     async fn delete_values(&self, request: &str) -> Result<(), ReconcileError> {
         let secrets: Api<Secret> = Api::namespaced(self.clients.platform(), SYSTEM_NAMESPACE);
         let request_selector = ListParams::default().labels(&format!("{REQUEST}={request}"));
-        let doing = || format!("forget the values of request `{request}`");
+        let doing = || format!("delete the values of request `{request}`");
         for secret in secrets.list_metadata(&request_selector).await.context(doing)?.items {
             let deleted = secrets.delete(&secret.name_any(), &DeleteParams::default()).await.map(drop);
             ignore_not_found(deleted).context(doing)?;

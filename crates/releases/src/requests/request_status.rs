@@ -35,7 +35,7 @@ pub(crate) fn request_status(
     let release = match found {
         DispatchResult::Owned(release) => release,
         DispatchResult::NameInUse(name) => {
-            let message = format!("the name `{name}` is in use in this namespace by another release");
+            let message = format!("the name `{name}` is already used by another release in this namespace");
             return rejected_status(request, status, "NameInUse", &message, true, now);
         }
         DispatchResult::Rejected(message) => {

@@ -21,31 +21,31 @@ pub enum DiffSubject {
     Values,
 }
 
-/// What is different between two revisions.
+/// Differences between two revisions.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RevisionDiff {
     pub from: i64,
     pub to: i64,
-    /// Object by object; of values there is one entry at most.
+    /// Differences by object; at most one entry for values.
     pub differences: Vec<DifferenceView>,
-    /// All of it as one unified difference.
+    /// All differences as one unified diff.
     pub text: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Difference")]
 pub struct DifferenceView {
-    /// Group, kind, namespace and name; or `values`.
+    /// Group, kind, namespace and name of the object, or `values`.
     pub object: String,
-    /// added, changed or removed.
+    /// Kind of change: added, changed or removed.
     pub what: &'static str,
-    /// The file of the chart that it is in, or was.
+    /// Chart file that contains or contained the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub changes: Vec<FieldChangeView>,
 }
 
-/// One field.
+/// Change of one field.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "FieldChange")]
 pub struct FieldChangeView {

@@ -36,7 +36,7 @@ impl Releases {
         let found = found.map_err(|failures| {
             let failures: Vec<String> =
                 failures.iter().map(|failure| mask.mask_text(&failure.to_string())).collect();
-            Error::Invalid(format!("cannot look for what others changed: {}", failures.join("; ")))
+            Error::Invalid(format!("cannot detect drift: {}", failures.join("; ")))
         })?;
         let bytes = found.iter().map(Drift::bytes).fold(0, usize::saturating_add);
         Ok(share.run_on_reserved(bytes, move || masked_drift(found, revision, &mask)).await?)

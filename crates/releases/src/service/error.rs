@@ -12,36 +12,36 @@ use kube_access::storage_budget;
 pub enum Error {
     #[error(transparent)]
     Unauthorized(#[from] AuthorizationError),
-    #[error("`{0}` is no namespace of yours")]
+    #[error("namespace `{0}` not found or not accessible")]
     NamespaceNotAccessible(String),
-    #[error("`{0}` is no workspace of yours")]
+    #[error("workspace `{0}` not found or not accessible")]
     WorkspaceNotAccessible(String),
-    #[error("workspace `{0}` is being removed: nothing can be added to it")]
+    #[error("workspace `{0}` is being deleted: nothing can be added to it")]
     WorkspaceTerminating(String),
     #[error("you may not {verb} releases in namespace `{namespace}`")]
     Forbidden { verb: String, namespace: String },
     #[error("{object} is in namespace `{namespace}`, which does not belong to workspace `{workspace}`")]
     OutsideWorkspace { object: String, namespace: String, workspace: String },
-    #[error("only people ask for releases here: a program writes a HelmRelease in its own namespace")]
+    #[error("only users can request releases: programs create a HelmRelease in their own namespace")]
     UserRequired,
-    #[error("there is no release `{0}`")]
+    #[error("release `{0}` not found")]
     NotFound(String),
-    #[error("there is no repository `{}`", domain::ids::truncate_for_error(.0))]
+    #[error("repository `{}` not found", domain::ids::truncate_for_error(.0))]
     RepoNotFound(String),
-    #[error("there is a repository `{0}` already")]
+    #[error("repository `{0}` already exists")]
     RepoAlreadyExists(String),
     #[error("looks like \"{url}\" is not a valid chart repository or cannot be reached: {why}")]
     InvalidRepo { url: String, why: String },
-    #[error("there is no operation `{}`", domain::ids::truncate_for_error(.0))]
+    #[error("operation `{}` not found", domain::ids::truncate_for_error(.0))]
     OperationNotFound(String),
-    #[error("release `{0}` was written by hand: it is changed as it was written")]
+    #[error("release `{0}` is managed as a HelmRelease object without a request: change that object")]
     NotManagedByRequest(String),
     #[error("release `{0}` was not deployed yet")]
     NotDeployed(String),
-    #[error("release `{0}` has no revision {1} that it could go back to")]
+    #[error("release `{0}` has no revision {1} to roll back to")]
     RevisionNotFound(String, i64),
     #[error(
-        "asAdministrator applies to content that the administrator states: state {0}, which would be taken from the last version"
+        "asAdministrator requires that the request contains all content: set {0}, which would be taken from the last version"
     )]
     InheritedContent(String),
     #[error(
@@ -49,29 +49,29 @@ pub enum Error {
          values instead"
     )]
     NotAdministratorRevision(String, i64),
-    #[error("the manifest of revision {revision} of release `{name}` cannot be read")]
+    #[error("cannot parse the manifest of revision {revision} of release `{name}`")]
     UnreadableManifest { name: String, revision: i64 },
-    #[error("there is a release `{0}` in this namespace already")]
+    #[error("release `{0}` already exists in this namespace")]
     AlreadyExists(String),
     #[error("{0}")]
     Invalid(String),
-    #[error("{what} has {size} bytes, and {limit} are the most")]
+    #[error("{what} has {size} bytes, more than the limit of {limit}")]
     TooLarge { what: &'static str, size: usize, limit: usize },
     #[error(transparent)]
     Chart(Box<ChartError>),
-    #[error("somebody else changed `{0}` at the same time; look again")]
+    #[error("`{0}` was changed concurrently: read it again and retry")]
     Conflict(String),
-    #[error("`{0}` is no longer as you saw it; look again")]
+    #[error("`{0}` has changed since you read it: read it again")]
     PreconditionFailed(String),
     #[error("{0}")]
     Helm(Box<helm_release::Error>),
-    #[error("the release cannot be examined now: {0}")]
+    #[error("cannot read the release now: {0}")]
     RendererPool(#[from] WorkError),
     #[error("{message}")]
     Kubernetes { kind: ErrorKind, message: String },
-    #[error("release `{0}` has not failed: there is nothing to try again")]
+    #[error("release `{0}` has not failed: nothing to retry")]
     NotFailed(String),
-    #[error("you listen to {0} releases already, and more at once are not let in; end one")]
+    #[error("too many log streams (limit {0}): end one")]
     TooManyLogStreams(usize),
     #[error(
         "workspace `{workspace}` has {used} repositories (limit {limit}): delete one that is no longer needed"
@@ -86,9 +86,9 @@ pub enum Error {
          are needed; delete releases that are no longer needed, or keep fewer versions (`maxHistory`)"
     )]
     OverValuesQuota { workspace: String, wanted: u64, used: u64, limit: u64 },
-    #[error("the records of the release cannot be read")]
+    #[error("cannot read the Helm records of the release")]
     Storage(#[from] StorageError),
-    #[error("the cluster does not answer; nothing was changed, or its outcome is not known yet")]
+    #[error("the cluster does not answer; a change may or may not have taken effect")]
     Unavailable(#[source] Box<kube::Error>),
 }
 
@@ -158,9 +158,9 @@ impl From<kube::Error> for Error {
             kube::Error::Api(status) if !matches!(status.code, 400 | 422 | 429 | 500..) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "a call of the platform's own was refused"
+                    "the cluster refused a request of the platform"
                 );
-                let message = format!("the request could not be carried out: {}", tenant_message(&error));
+                let message = format!("cannot carry out the request: {}", tenant_message(&error));
                 Self::Kubernetes { kind: ErrorKind::from_http_status(status.code), message }
             }
             _ => Self::from_impersonated_call(error),

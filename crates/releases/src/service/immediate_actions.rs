@@ -227,7 +227,7 @@ impl Releases {
 pub(super) fn chart_and_values(record: &Record) -> Result<(ChartSource, String), Error> {
     let unusable = |why: &dyn std::fmt::Display| {
         let name = &record.name;
-        Error::Invalid(format!("the chart in the record of `{name}` cannot be used: {why}"))
+        Error::Invalid(format!("cannot use the chart in the Helm record of `{name}`: {why}"))
     };
     let chart = record.chart.chart(Profile::Helm4).map_err(|error| unusable(&error))?;
     let packed = archive::write(&chart, Profile::Helm4, 0).map_err(|error| unusable(&error))?;
@@ -261,28 +261,28 @@ pub struct TestOptions {
     pub timeout: Option<Duration>,
 }
 
-/// What became of the tests of a release.
+/// Result of the tests of a release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TestReport {
-    /// Those that were run passed.
+    /// Whether all executed tests passed.
     pub passed: bool,
-    /// All that there are, and how each went when it was last run.
+    /// All tests of the release with the result of their last run.
     pub tests: Vec<TestResult>,
-    /// Why they did not pass.
+    /// Reason of the failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
-/// What became of one test.
+/// Result of one test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TestResult {
     pub name: String,
     pub phase: String,
-    /// What its pod printed, if that was asked for and it was run.
+    /// Log of the test's pod, if requested and the test was executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// Why that is not known.
+    /// Reason why the log is not available.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub no_log: String,
 }

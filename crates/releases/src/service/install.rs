@@ -166,7 +166,7 @@ impl Releases {
 /// Checks that values are a YAML map or empty.
 pub(super) fn check_values_map(text: &str) -> Result<(), Error> {
     let read = helm_chart::values::read(text.as_bytes(), Profile::Helm4);
-    read.map(drop).map_err(|_| Error::Invalid("the values are no map of YAML".to_owned()))
+    read.map(drop).map_err(|_| Error::Invalid("the values must be a YAML map".to_owned()))
 }
 
 /// The source as recorded in a request. An archive is recorded as the package that it was stored as.

@@ -33,15 +33,15 @@ const MAX_STREAMS_PER_USER: usize = 10;
 /// The number of recent revisions whose values are masked. Pods of older ones are gone.
 const MAX_MASKED_REVISIONS: usize = 20;
 
-/// A line of a container, or why there is none.
+/// Log line of a container, or the reason why none can be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LogLine {
-    /// Empty where it is said of all.
+    /// Name of the pod; empty if the entry concerns all pods.
     pub pod: String,
     pub container: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
-    /// Why nothing is heard.
+    /// Reason why no logs can be read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
@@ -58,12 +58,10 @@ impl Releases {
         at_once: usize,
     ) -> Result<impl Stream<Item = LogLine> + Send + use<>, Error> {
         if query.previous {
-            return Err(Error::Invalid("what ran before cannot be followed".to_owned()));
+            return Err(Error::Invalid("`previous` and `follow` are mutually exclusive".to_owned()));
         }
         if at_once == 0 || at_once > MAX_FOLLOWED_CONTAINERS {
-            return Err(Error::Invalid(format!(
-                "from 1 to {MAX_FOLLOWED_CONTAINERS} containers are followed at once"
-            )));
+            return Err(Error::Invalid(format!("`max` must be 1 to {MAX_FOLLOWED_CONTAINERS}")));
         }
         let (record, release) = self.load_record(actor, namespace, name, None).await?;
         let was_there = release.is_some();
@@ -192,7 +190,7 @@ impl LogSubscription {
             LogEvent::Unreadable(source, why) => Some(LogLine { why, ..of(&source) }),
             LogEvent::LimitReached => {
                 let why = format!(
-                    "there are more than the {} containers that are followed at once; the others follow when one of these ends",
+                    "more than {} containers match; the others are followed when one of these ends",
                     self.max_containers
                 );
                 Some(LogLine { why, ..LogLine::default() })

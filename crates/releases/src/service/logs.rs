@@ -41,14 +41,14 @@ pub struct LogQuery {
     pub timestamps: bool,
 }
 
-/// What one container printed.
+/// Log of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Log")]
 pub struct LogView {
     pub pod: String,
     pub container: String,
     pub text: String,
-    /// Why there is none.
+    /// Reason why the log is not available.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub why: String,
 }

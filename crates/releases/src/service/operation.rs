@@ -20,12 +20,12 @@ use super::{Error, HOST_CLUSTER};
 use crate::Releases;
 use crate::requests::release_spec;
 
-/// An operation, as the console knows it.
+/// Operation on a release.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "Operation")]
 pub struct OperationView {
     pub id: String,
-    /// install, upgrade, rollback or uninstall.
+    /// Kind of operation: install, upgrade, rollback or uninstall.
     pub act: &'static str,
     /// Cluster, namespace and name of the release.
     pub target: String,
@@ -34,9 +34,9 @@ pub struct OperationView {
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// Whoever asked for it.
+    /// User who requested the operation.
     pub by: String,
-    /// None can be called off; one that is overtaken by another is `cancelled`.
+    /// Always false: operations cannot be cancelled. An operation superseded by another one gets the state `cancelled`.
     pub cancellable: bool,
 }
 
@@ -61,7 +61,7 @@ impl OperationPhase {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "OperationStep")]
 pub struct StepView {
-    /// accepted, dispatched, deployed, ready; or removed.
+    /// Step: accepted, dispatched, deployed, ready; or removed.
     pub name: &'static str,
     pub state: OperationPhase,
     #[serde(skip_serializing_if = "String::is_empty")]

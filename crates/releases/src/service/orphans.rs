@@ -14,11 +14,11 @@ use kube_apply::ownership::Ownership;
 /// Maximum number of concurrent reads.
 const MAX_CONCURRENT_READS: usize = 8;
 
-/// An object that is still there.
+/// Object that was not deleted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct OrphanedObject {
     pub kind: String,
-    /// Empty where it belongs to the whole cluster.
+    /// Namespace; empty for a cluster-scoped object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     pub name: String,
@@ -40,7 +40,7 @@ pub(crate) fn administrator_orphan(entry: &InventoryEntry) -> OrphanedObject {
         kind,
         namespace,
         name,
-        why: "only an administrator can remove it (asAdministrator)".to_owned(),
+        why: "only an administrator can delete it (asAdministrator)".to_owned(),
     }
 }
 
@@ -70,9 +70,9 @@ fn orphan_from_live(seen: &LiveObject, owner: &Ownership) -> Option<OrphanedObje
     let finalizers = metadata["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let finalizers = finalizers.collect::<Vec<_>>().join(", ");
     let why = if metadata["annotations"]["helm.sh/resource-policy"] == "keep" {
-        "it says itself that it stays".to_owned()
+        "its resource policy is keep".to_owned()
     } else if metadata["deletionTimestamp"].is_null() {
-        "it could not be deleted".to_owned()
+        "deletion failed".to_owned()
     } else if finalizers.is_empty() {
         "it is being deleted".to_owned()
     } else {

@@ -12,15 +12,16 @@ use super::Error;
 use super::view::ChartView;
 use crate::Releases;
 
-/// What was found in an archive, and what it is called here.
+/// Stored package with the metadata of its chart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Package")]
 pub struct PackageReport {
-    /// By this name a release can be asked for of it. It is kept for an hour or so, and for as long as a release needs it.
+    /// Name of the package, for the chart source of a release. A package is kept for about an hour, and as long as a
+    /// release uses it.
     pub package: String,
     pub chart: ChartView,
-    /// The bytes of the archive.
+    /// Size of the archive in bytes.
     pub size: usize,
     /// `application` or `library`; the latter cannot be installed.
     pub kind: String,
@@ -28,7 +29,7 @@ pub struct PackageReport {
     pub templates: usize,
     pub files: usize,
     pub dependencies: Vec<String>,
-    /// Its values are checked by a schema.
+    /// Whether the chart has a JSON schema for its values.
     pub has_schema: bool,
     pub deprecated: bool,
 }

@@ -33,33 +33,33 @@ use crate::release::post_render_hook::{ObjectAdmission, ReleasePostRenderer};
 use crate::tenant_directory::flow_for_workspace;
 use crate::values::{MergedValues, SensitiveValues};
 
-/// What would be.
+/// Preview of an installation or upgrade.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// install or upgrade.
+    /// Kind of operation: install or upgrade.
     pub act: &'static str,
-    /// Helm's, that it would have.
+    /// Helm revision that the operation would create.
     pub revision: i64,
-    /// As they would be written.
+    /// Objects that would be written.
     pub objects: Vec<Value>,
     pub notes: String,
-    /// From what is deployed now.
+    /// Differences from the deployed revision.
     pub differences: Vec<DifferenceView>,
-    /// All of it as one unified difference.
+    /// All differences as one unified diff.
     pub text: String,
-    /// What there would be no room for, as things stand.
+    /// Amounts that currently exceed quotas or the capacity of nodes.
     pub shortages: Vec<ShortageView>,
-    /// What could not be looked at, and why.
+    /// Checks that were not possible, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unlooked: Vec<String>,
 }
 
-/// Something that would not fit.
+/// Amount that exceeds a quota or the capacity of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Shortage")]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum ShortageView {
-    /// The namespace may not hold that much. Nothing is installed then.
+    /// A quota of the namespace would be exceeded. The operation would be refused.
     Quota {
         namespace: String,
         quota: String,
@@ -68,7 +68,7 @@ pub enum ShortageView {
         left: String,
         message: String,
     },
-    /// So many of the new pods of a workload would find no node. They wait until there is one.
+    /// New pods of a workload that do not fit onto any node. They would stay pending until a node has capacity.
     Nodes { object: String, pods: u64, of: u64, message: String },
 }
 
@@ -186,7 +186,7 @@ impl Releases {
     ) -> (Vec<ShortageView>, Vec<String>) {
         let object_changes = match ObjectChanges::read(target, before, after).await {
             Ok(turns) => turns,
-            Err(error) => return (Vec::new(), vec![unchecked_message("what is there", &error)]),
+            Err(error) => return (Vec::new(), vec![unchecked_message("live objects", &error)]),
         };
         let own = self.inner().clients.platform();
         let nodes = async {
@@ -200,15 +200,15 @@ impl Releases {
         let mut unchecked = Vec::new();
         let nodes = nodes.unwrap_or_else(|error| {
             // The error of the platform's own call is not for the caller.
-            tracing::warn!(error = &error as &dyn std::error::Error, "cannot look for room on the nodes");
-            unchecked.push("the nodes, which cannot be read now".to_owned());
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot check the capacity of nodes");
+            unchecked.push("nodes: cannot be read now".to_owned());
             None
         });
         let count = nodes.as_ref().map_or(0, capacity::NodeHeadroom::count);
         let mut short = match quotas {
             Ok(quotas) => object_changes.shortages_of_quotas(&quotas, count),
             Err(error) => {
-                unchecked.push(unchecked_message("the quotas", &error));
+                unchecked.push(unchecked_message("quotas", &error));
                 Vec::new()
             }
         };
@@ -229,7 +229,7 @@ impl Releases {
                 let reader = ChartReader::PlatformFor(request.spec.workspace.clone());
                 Ok(self.inner().charts.get(&source, &reader).await?)
             }
-            (None, None) => Err(Error::Invalid("a new release needs a `chart`".to_owned())),
+            (None, None) => Err(Error::Invalid("a new release requires a `chart`".to_owned())),
         }
     }
 }
@@ -247,7 +247,7 @@ impl ReleaseUpdate {
             text: text.to_owned().into(),
         };
         let layers = [layer("before", &before), layer("now", said)];
-        let no_files = &mut |_: &str| Err("values name no files".into());
+        let no_files = &mut |_: &str| Err("values cannot refer to files".into());
         // The error could reveal values.
         let merged = values::user_values(&layers, Profile::Helm4, no_files).map_err(|_| invalid_values())?;
         helm_template::yaml::write(&Data::Map(merged)).map_err(|_| invalid_values())
@@ -255,7 +255,7 @@ impl ReleaseUpdate {
 }
 
 fn invalid_values() -> Error {
-    Error::Invalid("the values are no map of YAML".to_owned())
+    Error::Invalid("the values must be a YAML map".to_owned())
 }
 
 /// The parts of a spec that post-rendering needs, after the change.
@@ -292,8 +292,8 @@ fn masked_plan(
 
 fn unchecked_message(what: &str, error: &CapacityError) -> String {
     match error.kind() {
-        ErrorKind::Forbidden => format!("{what}, which you may not read"),
-        _ => format!("{what}, which cannot be read now"),
+        ErrorKind::Forbidden => format!("{what}: you may not read them"),
+        _ => format!("{what}: cannot be read now"),
     }
 }
 

@@ -35,11 +35,11 @@ pub struct ObjectView {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     pub name: String,
-    /// ready, progressing, failed, absent, terminating, or unknown where the caller may not read it.
+    /// State: ready, progressing, failed, absent, terminating, or unknown if the caller may not read the object.
     pub state: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The last that the cluster complained of, where it is not ready.
+    /// Last warning event of an object that is not ready.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub event: String,
 }

@@ -168,7 +168,7 @@ async fn plan_reports_shortages_and_unreadable_quotas() {
     assert_eq!(plan("replicas: 2\n").await, (json!([]), Vec::new()));
     let nodes = json!({
         "kind": "nodes", "object": "Deployment shop/large", "pods": 2, "of": 2,
-        "message": "2 of 2 pods of Deployment shop/large would find no node with room",
+        "message": "2 of 2 pods of Deployment shop/large do not fit onto any node",
     });
     let pods = json!({
         "kind": "quota", "namespace": SHOP, "quota": "few", "resource": "pods", "needed": "3", "left": "2",
@@ -184,7 +184,7 @@ async fn plan_reports_shortages_and_unreadable_quotas() {
     roles.replace("longshore-ws-developer", &PostParams::default(), &role).await.unwrap();
     assert_eq!(
         plan(OVERSIZED_VALUES).await,
-        (json!([nodes]), vec!["the quotas, which you may not read".to_owned()])
+        (json!([nodes]), vec!["quotas: you may not read them".to_owned()])
     );
     assert!(
         stage.namespaced_api::<Deployment>().list(&ListParams::default()).await.unwrap().items.is_empty()

@@ -388,7 +388,7 @@ impl Releases {
         match self.replace_request(&request).await {
             Ok(written) => {
                 if let Err(error) = self.prune_versions(&written).await {
-                    tracing::warn!(%error, "cannot forget old versions of a request");
+                    tracing::warn!(%error, "cannot delete old versions of a request");
                 }
                 Ok(ReleaseView::from_request(&written))
             }

@@ -128,7 +128,7 @@ impl Releases {
     ) -> Result<ValuesSecretRef, Error> {
         if values.len() > MAX_VALUES_BYTES {
             return Err(Error::TooLarge {
-                what: "the text of the values",
+                what: "the values document",
                 size: values.len(),
                 limit: MAX_VALUES_BYTES,
             });
@@ -200,7 +200,7 @@ impl Releases {
     /// Deletes a saved version whose request was not written.
     pub(super) async fn delete_version(&self, kept: &ValuesSecretRef) {
         if let Err(error) = self.version_secrets().delete(&kept.name, &DeleteParams::default()).await {
-            tracing::warn!(%error, "cannot delete values that nobody needs");
+            tracing::warn!(%error, "cannot delete unused values");
         }
     }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::index::row::status_category;
 
-/// One release in a list, or by itself.
+/// Release, in a list or as a single object.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseView {
@@ -23,25 +23,25 @@ pub struct ReleaseView {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub workspace: String,
     pub chart: ChartView,
-    /// What was asked for last.
+    /// Version of the last request.
     pub version: i64,
-    /// What was deployed last.
+    /// Version of the last deployment.
     pub deployed_version: i64,
-    /// Helm's.
+    /// Helm revision.
     pub revision: i64,
-    /// How it does, in one word for all kinds of things.
+    /// Status category, common to all kinds of objects: good, moving, attention, bad, resting, unknown or none.
     pub status: &'static str,
-    /// How it stands, exactly.
+    /// State of the release, such as `active` or `degraded`.
     pub state: String,
-    /// What was asked for: running, stopped or not-installed.
+    /// Desired state: running, stopped or not-installed.
     #[schemars(with = "String")]
     pub expect: domain::status::ExpectedStatus,
-    /// What was last seen.
+    /// Last observed state.
     #[schemars(with = "String")]
     pub realtime: domain::status::RealtimeStatus,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Nothing more is tried until it is changed.
+    /// Whether retries have stopped until the release is changed.
     pub stalled: bool,
     pub objects: i64,
     pub ready: i64,
@@ -49,7 +49,7 @@ pub struct ReleaseView {
     pub not_ready: Vec<NotReadyView>,
     pub paused: bool,
     pub suspended: bool,
-    /// Whoever asked last.
+    /// User of the last request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
     #[schemars(with = "Option<String>")]
@@ -61,26 +61,26 @@ pub struct ReleaseView {
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployed: Option<Timestamp>,
-    /// Grows with each change of state.
+    /// Sequence number of the last state transition.
     pub sequence: i64,
-    /// The version of what is wanted, which a change can name.
+    /// Version of the desired state, for `If-Match`.
     pub v: String,
     pub made_by: ManagedBy,
-    /// The operation of what was asked for last.
+    /// Operation id of the last request.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub operation: String,
 }
 
-/// Who looks after a release.
+/// Manager of a release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ManagedBy {
-    /// Somebody asked the platform for it.
+    /// Requested through the platform.
     #[default]
     Request,
-    /// Somebody wrote a `HelmRelease`, and changes it as they wrote it.
+    /// A `HelmRelease` that is written directly, without a request.
     Hand,
-    /// The helm command line. It can be adopted.
+    /// The helm command line. The release can be adopted.
     Helm,
 }
 
@@ -104,7 +104,7 @@ pub struct NotReadyView {
     pub reason: String,
 }
 
-/// One revision of Helm.
+/// Helm revision.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Revision")]
@@ -116,12 +116,12 @@ pub struct RevisionView {
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated: Option<Timestamp>,
-    /// The version of the request that it was made for.
+    /// Version of the request that created the revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
 }
 
-/// The values of a release, what is sensitive masked.
+/// Values of a release, with sensitive values masked.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "ReleaseValues")]
 pub struct ValuesView {

@@ -108,7 +108,7 @@ pub enum LoadValuesError {
     #[error(transparent)]
     Values(#[from] ValuesError),
     /// The pool has no memory, slot or time for them.
-    #[error("the values cannot be read now: {0}")]
+    #[error("cannot read the values now: {0}")]
     Work(#[from] WorkError),
     /// The admission callback stopped the work.
     #[error("{0}")]
@@ -276,7 +276,7 @@ impl ValuesKeyRef<'_> {
             kind: failed.kind,
         })?;
         let Some(mut contents) = contents else {
-            return missing(format!("there is no {kind:?} {name} in the release's namespace"));
+            return missing(format!("{kind:?} {name} not found in the release's namespace"));
         };
         match contents.remove(*key) {
             Some(text) => Ok(Some(text)),
@@ -363,14 +363,15 @@ impl<'a> ValuesBuilder<'a> {
 
     /// Parses all documents of a text and merges them. The error omits the parser's message, which may quote the text.
     fn parse_documents(&mut self, place: &str, text: &[u8]) -> Result<Members, LoadValuesError> {
-        let no_map = || ValuesError::invalid(place, "the values are no YAML, or no map");
+        let no_map = || ValuesError::invalid(place, "the values must be a YAML map");
         let mut values = Members::new();
         for document in yaml::documents(text) {
             let document = document.map_err(|_| no_map())?;
             self.admission.check().map_err(LoadValuesError::Stopped)?;
             if has_aliases(&document) {
                 if document.len() > MAX_ALIASED_DOCUMENT_BYTES {
-                    let why = format!("a document with aliases exceeds {MAX_ALIASED_DOCUMENT_BYTES} bytes");
+                    let why =
+                        format!("a YAML document with aliases exceeds {MAX_ALIASED_DOCUMENT_BYTES} bytes");
                     return Err(ValuesError::invalid(place, why).into());
                 }
                 self.ensure_reserved(
@@ -381,8 +382,7 @@ impl<'a> ValuesBuilder<'a> {
             let over = read_values(&document, Profile::Helm3).map_err(|_| no_map())?;
             self.decoded = self.decoded.saturating_add(Weight::from_values(&over).structure);
             if self.decoded > MAX_DECODED_BYTES {
-                let why =
-                    format!("the values take more than {MAX_DECODED_BYTES} bytes before they are merged");
+                let why = format!("the values exceed {MAX_DECODED_BYTES} bytes before merging");
                 return Err(ValuesError::invalid(place, why).into());
             }
             overlay(&mut values, over);
@@ -399,7 +399,7 @@ impl<'a> ValuesBuilder<'a> {
         secret: bool,
     ) -> Result<(), LoadValuesError> {
         let text =
-            std::str::from_utf8(text).map_err(|_| ValuesError::invalid(place, "the value is no text"))?;
+            std::str::from_utf8(text).map_err(|_| ValuesError::invalid(place, "the value is not UTF-8"))?;
         let quoted = |quote: char| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote);
         let (kind, value) = if quoted('\'') || quoted('"') {
             (set::SetFlag::Text, text.trim_matches(['\'', '"']))
@@ -408,10 +408,10 @@ impl<'a> ValuesBuilder<'a> {
         };
         self.count_bytes(place, path.len().saturating_add(value.len()))?;
         let line = format!("{path}={value}");
-        let no_file = &mut |_: &str| Err("no file is read here".into());
+        let no_file = &mut |_: &str| Err("files cannot be read here".into());
         self.apply_layer(secret, |values| {
             set::apply(kind, &line, values, Profile::Helm4, no_file)
-                .map_err(|_| ValuesError::invalid(place, format!("the value cannot be set at {path}")))
+                .map_err(|_| ValuesError::invalid(place, format!("cannot set the value at {path}")))
         })?;
         self.count_layer(line.as_bytes());
         self.check_limits(place)
@@ -430,15 +430,13 @@ impl<'a> ValuesBuilder<'a> {
     /// Fails if the parsed values or their leaves exceed the limits.
     fn check_limits(&mut self, place: &str) -> Result<(), LoadValuesError> {
         if Weight::from_values(&self.values).structure > MAX_PARSED_BYTES {
-            let why = format!("the parsed values take more than {MAX_PARSED_BYTES} bytes");
+            let why = format!("the parsed values exceed {MAX_PARSED_BYTES} bytes");
             return Err(ValuesError::invalid(place, why).into());
         }
         let bytes = leaves::bytes(&self.values);
         self.compared = self.compared.saturating_add(bytes);
         if bytes > MAX_LEAVES_BYTES || self.compared > MAX_COMPARED_BYTES {
-            let why = format!(
-                "the values exceed {MAX_LEAVES_BYTES} bytes with the paths that lead to each of them"
-            );
+            let why = format!("the values exceed {MAX_LEAVES_BYTES} bytes including the path of each value");
             return Err(ValuesError::invalid(place, why).into());
         }
         Ok(())

@@ -129,16 +129,16 @@ async fn errors_name_the_reference_and_omit_content() {
         .with(ValuesKind::Secret, "path", DEFAULT_KEY, "{hush");
     let of = |value: Value| vec![reference(value)];
     let table = [
-        (json!({"kind": "Secret", "name": "bad"}), "the values are no YAML, or no map", ErrorKind::Invalid),
-        (json!({"kind": "Secret", "name": "list"}), "the values are no YAML, or no map", ErrorKind::Invalid),
+        (json!({"kind": "Secret", "name": "bad"}), "the values must be a YAML map", ErrorKind::Invalid),
+        (json!({"kind": "Secret", "name": "list"}), "the values must be a YAML map", ErrorKind::Invalid),
         (
             json!({"kind": "Secret", "name": "path", "targetPath": "a[0].b"}),
-            "the value cannot be set at a[0].b",
+            "cannot set the value at a[0].b",
             ErrorKind::Invalid,
         ),
         (
             json!({"kind": "ConfigMap", "name": "bad"}),
-            "there is no ConfigMap bad in the release's namespace",
+            "ConfigMap bad not found in the release's namespace",
             ErrorKind::NotFound,
         ),
         (
@@ -207,6 +207,6 @@ async fn layers_over_the_limits_are_rejected() {
     let error = merge_from_tenant(ValuesSources { values: &STANDARD.encode(deep), ..no_sources() }, &shelf)
         .await
         .unwrap_err();
-    let why = "spec.values: the values exceed 33554432 bytes with the paths that lead to each of them";
+    let why = "spec.values: the values exceed 33554432 bytes including the path of each value";
     assert_eq!(error.to_string(), why);
 }

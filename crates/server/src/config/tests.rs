@@ -42,12 +42,12 @@ fn flags_override_environment_file_and_defaults() {
 #[test]
 fn invalid_config_is_rejected_with_key_and_value() {
     let table = [
-        ("[sim]\nnodes = 1.5\n", "`sim.nodes` must be a text, a whole number or a boolean, not `1.5`"),
+        ("[sim]\nnodes = 1.5\n", "`sim.nodes` must be a string, an integer or a boolean, not `1.5`"),
         ("[sim]\nnodes = -1\n", "`sim.nodes` must be a whole number up to 5000, not `-1`"),
         ("[sim]\nmemory = \"much\"\n", "`sim.memory` must be an amount, such as 4 or 16Gi, not `much`"),
         (
             "[sim]\nnodes = 1\n[kube]\nkubeconfig = \"/a\"\n",
-            "`sim.nodes` makes no sense here: it is about the embedded cluster, and kube.kubeconfig names a real one",
+            "`sim.nodes` cannot be used here: it applies to the embedded cluster, but kube.kubeconfig selects an existing one",
         ),
         (
             "[server]\nlisten = 8080\n",
@@ -59,11 +59,8 @@ fn invalid_config_is_rejected_with_key_and_value() {
         ),
         ("[server]\nport = \"1\"\n", "unknown key `server.port` in the configuration file `/longshore.toml`"),
         ("oops = 1\n", "unknown key `oops` in the configuration file `/longshore.toml`"),
-        ("[tls]\ncert = \"a\"\n", "`tls.cert` makes no sense here: tls.key is missing"),
-        (
-            "[kube]\ncontext = \"a\"\n",
-            "`kube.context` makes no sense here: there is no kube.kubeconfig to choose it from",
-        ),
+        ("[tls]\ncert = \"a\"\n", "`tls.cert` cannot be used here: tls.key is missing"),
+        ("[kube]\ncontext = \"a\"\n", "`kube.context` cannot be used here: kube.kubeconfig is missing"),
         (
             "[accounts]\nquota = \"pods\"\n",
             "`accounts.quota` must be resources of a ResourceQuota with their amounts, such as pods=200,requests.cpu=16, not `pods`",
@@ -74,17 +71,17 @@ fn invalid_config_is_rejected_with_key_and_value() {
         ),
         (
             "[outbound]\nallow = \"10.0.0.0/8, 10.0.0.0/40\"\n",
-            "`outbound.allow` must be networks such as 10.0.0.0/8, with commas between, not `10.0.0.0/40`",
+            "`outbound.allow` must be networks such as 10.0.0.0/8, comma-separated, not `10.0.0.0/40`",
         ),
         (
             "[edge]\njoin_url = \"https://example.com/yurtadm\"\n",
-            "`edge.join_url` makes no sense here: edge.join_sha256 is missing",
+            "`edge.join_url` cannot be used here: edge.join_sha256 is missing",
         ),
         (
             "[edge]\njoin_url = \"http://example.com/yurtadm\"\njoin_sha256 = \"a\"\n",
-            "`edge.join_url` must be a plain address that begins with https://, not `http://example.com/yurtadm`",
+            "`edge.join_url` must be a URL that begins with https://, without query or credentials, not `http://example.com/yurtadm`",
         ),
-        ("[edge]\njoin_sha256 = \"a\"\n", "`edge.join_sha256` makes no sense here: edge.join_url is missing"),
+        ("[edge]\njoin_sha256 = \"a\"\n", "`edge.join_sha256` cannot be used here: edge.join_url is missing"),
         ("[edge]\nmanage_pools = true\n", "`edge.manage_pools` must be own, always or never, not `true`"),
         (
             "[limits]\nconnections = 0\n",
@@ -108,16 +105,16 @@ fn invalid_config_is_rejected_with_key_and_value() {
         ),
         (
             "[kube]\nstorage_capacity = \"1Gi\"\nkubeconfig = \"/a\"\n",
-            "`kube.storage_capacity` makes no sense here: it is about the embedded cluster, and kube.kubeconfig names a real one",
+            "`kube.storage_capacity` cannot be used here: it applies to the embedded cluster, but kube.kubeconfig selects an existing one",
         ),
         (
             "[kube]\nstorage_budget = \"1Gi\"\nkubeconfig = \"/a\"\n",
-            "`kube.storage_budget` makes no sense here: it is about the embedded cluster, and kube.kubeconfig names a real one",
+            "`kube.storage_budget` cannot be used here: it applies to the embedded cluster, but kube.kubeconfig selects an existing one",
         ),
         ("[logs]\nformat = \"xml\"\n", "`logs.format` must be text or json, not `xml`"),
         (
             "[kube]\nexternal_url = \"http://a\"\n",
-            "`kube.external_url` must be an address that begins with https://, not `http://a`",
+            "`kube.external_url` must be a URL that begins with https://, not `http://a`",
         ),
     ];
     for (file, message) in table {

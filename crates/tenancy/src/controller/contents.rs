@@ -136,7 +136,7 @@ impl TenancyController {
         workspace: &domain::ids::WorkspaceName,
     ) -> Result<(), ReconcileError> {
         let (api, name) = (credential_store::api(self.client.clone()), TokenRecord::secret_name(&id));
-        let doing = || format!("take workspace `{workspace}` out of token `{id}`");
+        let doing = || format!("remove workspace `{workspace}` from the scopes of token `{id}`");
         let Some(found) = api.get_opt(&name).await.context(doing)? else { return Ok(()) };
         let Some(token) = TokenRecord::from_secret(&found) else { return Ok(()) };
         match token.scopes.without_workspace(workspace) {

@@ -161,7 +161,7 @@ impl TenancyController {
             self.release_email_claims(id).await?;
             retired_names::clear_owner(self.client.clone(), id)
                 .await
-                .context(|| format!("take `{id}` off its retired names"))?;
+                .context(|| format!("remove `{id}` from its retired names"))?;
         }
         self.remove_finalizer(user, USER_FINALIZER).await?;
         Ok(Action::AwaitChange)
@@ -171,7 +171,7 @@ impl TenancyController {
     async fn revoke_access(&self, id: &UserId) -> Result<(), ReconcileError> {
         let theirs = ListParams::default().labels(&format!("{USER}={id}"));
         let found = credential_store::api(self.client.clone()).list_metadata(&theirs).await;
-        let found = found.context(|| format!("find the secrets of `{id}`"))?;
+        let found = found.context(|| format!("list the Secrets of `{id}`"))?;
         try_join_all(found.items.iter().map(|secret| self.delete_secret(secret.name_any()))).await?;
         Ok(())
     }
@@ -189,8 +189,7 @@ impl TenancyController {
         id: &UserId,
     ) -> Result<(), ReconcileError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
-        let found =
-            accounts.get_opt(id.as_str()).await.context(|| format!("look at ServiceAccount `{id}`"))?;
+        let found = accounts.get_opt(id.as_str()).await.context(|| format!("read ServiceAccount `{id}`"))?;
         let Some(found) = found.filter(|found| found.annotations().get(USER_UID) == user.uid().as_ref())
         else {
             return Ok(());
@@ -211,7 +210,7 @@ impl TenancyController {
 
     /// Removes the account from the members of one workspace, and the label that names it as the creator.
     async fn remove_membership(&self, name: String, id: &UserId) -> Result<(), ReconcileError> {
-        let (api, doing) = (self.api::<Workspace>(), || format!("take `{id}` out of workspace `{name}`"));
+        let (api, doing) = (self.api::<Workspace>(), || format!("remove `{id}` from workspace `{name}`"));
         let Some(mut fresh) = api.get_opt(&name).await.context(doing)? else { return Ok(()) };
         if has_member(&fresh, id) {
             fresh.spec.members.retain(|member| member.user != id.as_str());
@@ -227,7 +226,7 @@ impl TenancyController {
     /// Deletes the personal workspace. Returns whether it still exists.
     async fn remove_personal_workspace(&self, id: &UserId) -> Result<bool, ReconcileError> {
         let (api, name) = (self.api::<Workspace>(), id.as_str());
-        let found = api.get_opt(name).await.context(|| format!("look at workspace `{name}`"))?;
+        let found = api.get_opt(name).await.context(|| format!("read workspace `{name}`"))?;
         let Some(found) = found.filter(|found| found.spec.owner == name) else { return Ok(false) };
         if found.metadata.deletion_timestamp.is_none() {
             let same = Preconditions { uid: found.uid(), resource_version: None };
@@ -241,10 +240,10 @@ impl TenancyController {
     async fn release_email_claims(&self, id: &UserId) -> Result<(), ReconcileError> {
         let theirs = ListParams::default().labels(&format!("{USER}={id}"));
         let claims = email_claims::config_maps(self.client.clone()).list(&theirs).await;
-        let claims = claims.context(|| format!("find the claims of `{id}`"))?;
+        let claims = claims.context(|| format!("list the e-mail claims of `{id}`"))?;
         let released =
             claims.items.iter().map(|claim| email_claims::release_claim(self.client.clone(), claim));
-        try_join_all(released).await.context(|| format!("release the claims of `{id}`"))?;
+        try_join_all(released).await.context(|| format!("delete the e-mail claims of `{id}`"))?;
         Ok(())
     }
 
@@ -265,7 +264,7 @@ impl TenancyController {
         });
         let name = object.name_any();
         let released = self.api::<K>().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        ignore_not_found(released.map(drop)).context(|| format!("let go of `{name}`"))
+        ignore_not_found(released.map(drop)).context(|| format!("remove the finalizer of `{name}`"))
     }
 }
 

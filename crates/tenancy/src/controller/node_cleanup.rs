@@ -49,7 +49,7 @@ impl TenancyController {
         let found = api
             .list_metadata(&of_tokens)
             .await
-            .context(|| format!("find the roles of join tokens of `{id}`"))?;
+            .context(|| format!("list the roles of join tokens of `{id}`"))?;
         for role in &found.items {
             let deleted = api.delete(&role.name_any(), &delete_if_uid(role)).await;
             ignore_not_found(deleted.map(drop))
@@ -74,7 +74,7 @@ impl TenancyController {
     async fn remove_csrs(&self, id: &UserId, nodes: &[String]) -> Result<(), ReconcileError> {
         let requests = self.api::<CertificateSigningRequest>();
         let found = requests.list(&ListParams::default()).await;
-        let found = found.context(|| format!("find the requests of `{id}`"))?;
+        let found = found.context(|| format!("list the certificate signing requests of `{id}`"))?;
         let own = token_group(id);
         let is_theirs = |csr: &&CertificateSigningRequest| {
             let of_node = csr.spec.username.as_deref().and_then(|user| user.strip_prefix("system:node:"));
@@ -113,7 +113,7 @@ impl TenancyController {
             Ok(found) => Ok(found.items),
             // The cluster has no `NodePool` resource.
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
-            Err(error) => Err(error).context(|| format!("find the pools of `{id}`")),
+            Err(error) => Err(error).context(|| format!("list the node pools of `{id}`")),
         };
         let found = list().await?;
         for pool in found.iter().filter(|pool| pool.metadata.deletion_timestamp.is_none()) {

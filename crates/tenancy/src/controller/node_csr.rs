@@ -113,7 +113,7 @@ impl TenancyController {
                 }
                 let message = format!("a node of {}", account.id);
                 self.set_csr_condition(&csr, "Approved", "Joined", &message).await?;
-                tracing::info!(request.name = name, node.name = node, tenant.id = %account.id, program = ?program, "let a node in");
+                tracing::info!(request.name = name, node.name = node, tenant.id = %account.id, program = ?program, "admitted a node");
             }
             (ruling, ..) => {
                 let denial = match ruling {
@@ -130,7 +130,7 @@ impl TenancyController {
     /// Grants the holder of a join token the right to read the request that it created.
     async fn grant_read_access(&self, token: &JoinToken, request: &str) -> Result<(), ReconcileError> {
         let name = csr_reader_role::role_name(&token.id);
-        let doing = || format!("let the join token `{}` read its request `{request}`", token.id);
+        let doing = || format!("allow the join token `{}` to read its request `{request}`", token.id);
         let (roles, how) = (self.api::<ClusterRole>(), PatchParams::apply(FIELD_MANAGER).force());
         let found = roles.get_opt(&name).await.context(doing)?;
         let requests = found.as_ref().map(csr_reader_role::requests_in_role).unwrap_or_default();
@@ -249,14 +249,14 @@ impl TenancyController {
             return Ok(());
         }
         let (name, after) = (user.name_any(), User { status: Some(status), ..user.clone() });
-        let doing = || format!("write node `{node}` into the status of user `{name}`");
+        let doing = || format!("record node `{node}` in the status of user `{name}`");
         let written = self.api::<User>().replace_status(&name, &PostParams::default(), &after).await;
         let kept = written.context(doing)?.status.unwrap_or_default();
         // A CRD of another project may lack the field, and the API server would prune it: then nothing would limit the number of nodes.
         if kept.joined.iter().any(|joined| joined.name == node) {
             return Ok(());
         }
-        let lost = "the cluster's definition of User does not keep `status.joined`";
+        let lost = "the CRD User on the cluster does not preserve `status.joined`";
         Err(kube::Error::Service(lost.into())).context(doing)
     }
 
@@ -277,7 +277,7 @@ impl TenancyController {
         });
         let (name, patch) = (token.secret_name(), Patch::Merge(json!({ "metadata": metadata })));
         let written = token::api(self.client.clone()).patch(&name, &PatchParams::default(), &patch).await;
-        written.map(drop).context(|| format!("write that the token `{}` was used", token.id))
+        written.map(drop).context(|| format!("record the use of token `{}`", token.id))
     }
 
     /// Writes the decision to the request. Fails on a conflict.

@@ -284,7 +284,7 @@ impl TenancyController {
         metadata["resourceVersion"] = json!(node.resource_version());
         let name = node.name_any();
         let patched = self.api::<Node>().patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        patched.map(drop).context(|| format!("mark node `{name}`"))
+        patched.map(drop).context(|| format!("update node `{name}`"))
     }
 
     /// Reconciles a node whose account is deleted: no new pods are scheduled there.
@@ -294,7 +294,7 @@ impl TenancyController {
         let kept = NodeSummary::from_node(&node);
         if self.user_name_by_id(&id).is_none() && !(kept.has_owner_marks(&id) && kept.is_cordoned) {
             self.patch_node(&node, tenant_patch(&node, &id, Some(""), true)).await?;
-            tracing::warn!(node.name = name, tenant.id = %id, "a machine of an account that is gone came back");
+            tracing::warn!(node.name = name, tenant.id = %id, "a machine of a deleted account reconnected");
         }
         Ok(Action::AwaitChange)
     }

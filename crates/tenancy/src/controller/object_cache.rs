@@ -149,7 +149,7 @@ impl ObjectCache {
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
-                    tracing::warn!(?source, %error, "cannot watch what was provisioned; will try again");
+                    tracing::warn!(?source, %error, "cannot watch provisioned objects; retrying");
                     continue;
                 }
             };

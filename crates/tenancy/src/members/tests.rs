@@ -175,7 +175,7 @@ async fn only_platform_administrators_add_members_directly() {
     let nobody = UserId::from_random([8; 10]);
     for user in [&id, &nobody] {
         let refused = tenancy.set_role(&admin, &acme, user, WorkspaceRole::Viewer).await.unwrap_err();
-        assert_eq!(refused.to_string(), format!("there is no member `{user}`"));
+        assert_eq!(refused.to_string(), format!("member `{user}` not found"));
     }
     assert_eq!(
         tenancy.set_role(&platform, &acme, &nobody, WorkspaceRole::Viewer).await.unwrap_err().kind(),

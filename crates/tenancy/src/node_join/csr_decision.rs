@@ -46,24 +46,22 @@ pub(crate) enum CsrDecision {
 /// Why a request is denied. The text becomes the message of the request's condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denial {
-    #[error("the join token is not good any more: get a new join script")]
+    #[error("the join token has expired or was revoked: get a new join script")]
     TokenGone,
-    #[error("the requester is not who the join token is for")]
+    #[error("the requester is not the user of the join token")]
     WrongRequester,
     #[error("the account cannot be used: it has expired, is disabled, or is not ready")]
     AccountClosed,
     #[error("the request is older than an hour")]
     TooOld,
-    #[error(
-        "a node asks for digital signature, client auth and perhaps key encipherment, and for nothing else"
-    )]
+    #[error("the usages must be digital signature, client auth and optionally key encipherment")]
     WrongUsages,
     #[error(
-        "the certificate of a tenant's node is valid for at most 24 hours: ask for expirationSeconds of at most 86400"
+        "the certificate of a tenant's node is valid for at most 24 hours: set expirationSeconds to at most 86400"
     )]
     TooLong,
     #[error(
-        "the cluster signs certificates for more than 24 hours: ask for expirationSeconds of at most 86400, or run kube-controller-manager with \
+        "the cluster signs certificates for more than 24 hours: set expirationSeconds to at most 86400, or run kube-controller-manager with \
          --cluster-signing-duration=24h and delete the ConfigMap longshore-system/node-certificates"
     )]
     SignedTooLong,
@@ -73,13 +71,13 @@ pub(crate) enum Denial {
         "the name of a new node must begin with the id of its account and a dash (`<id>-<name>`), and have at most 63 characters: get a new join script"
     )]
     WrongName,
-    #[error("the name of this node is another's")]
+    #[error("the name of this node belongs to another account")]
     NameTaken,
-    #[error("this node has its certificate already: delete the node, and join anew with a new join script")]
+    #[error("this node already has a certificate: delete the node and join again with a new join script")]
     Replayed,
-    #[error("the account has as many nodes as it may have")]
+    #[error("the account has reached its node limit")]
     TooManyNodes,
-    #[error("the node is not one of the account's any more: join anew with a new join script")]
+    #[error("the node no longer belongs to the account: join again with a new join script")]
     NodeGone,
 }
 

@@ -50,11 +50,10 @@ impl Tenancy {
         }
         let address = self.api_server_endpoint().await?;
         let server = host_and_port(&address.server).ok_or_else(|| {
-            Error::Conflict(format!("`{}` is no address that a machine could join", address.server))
+            Error::Conflict(format!("machines cannot join at address `{}`", address.server))
         })?;
-        let authorities = ca_key_digests(address.ca_data.as_deref()).ok_or_else(|| {
-            Error::Conflict("the cluster does not say by which authority a machine would know it".to_owned())
-        })?;
+        let authorities = ca_key_digests(address.ca_data.as_deref())
+            .ok_or_else(|| Error::Conflict("the CA of the cluster is unknown".to_owned()))?;
         let token = self.join_token(&account, pool).await?;
         let namespace = if account.namespace.is_empty() { account.id.as_str() } else { &account.namespace };
         let prefix = node_names::node_name_prefix(&account.id);
@@ -80,7 +79,7 @@ impl Tenancy {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
         if pool.is_empty() || pool.len() > 253 || !pool.bytes().all(plain) {
             return Err(Error::Invalid(
-                "a node pool is named with small letters, digits, `-` and `.`".to_owned(),
+                "a node pool name must have lower-case letters, digits, `-` and `.` only".to_owned(),
             ));
         }
         let pools: Api<NodePool> = Api::all(self.0.clients.platform());

@@ -23,7 +23,7 @@ pub enum JoinTool {
 /// Why the settings of the join tool are invalid. The text names the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    #[error("a plain address that begins with https://")]
+    #[error("a URL that begins with https://, without query or credentials")]
     Url,
     #[error(
         "a SHA-256 in hexadecimal, or one for each architecture such as amd64=…,arm64=… where join_url has {{arch}}"

@@ -52,7 +52,7 @@ fn node_name_snippet(prefix: &str) -> String {
          \x20 \"$prefix\"?*) ;;\n\
          \x20 *) echo 'the machine has no host name: give a name as the first argument' >&2; exit 1 ;;\n\
          esac\n\
-         echo \"this machine becomes the node $name\" >&2\n"
+         echo \"joining as node $name\" >&2\n"
     )
 }
 
@@ -89,7 +89,7 @@ fn prepare_tool_snippet(tool: &JoinTool, what: &str) -> String {
             }
             if !sums.contains_key("") {
                 script.push_str(
-                    "  *) echo \"there is no join tool for $arch\" >&2; exit 1 ;;\n",
+                    "  *) echo \"no join tool for $arch\" >&2; exit 1 ;;\n",
                 );
             }
             let address = url.split(ARCH_PLACEHOLDER).map(shell_quote).collect::<Vec<_>>().join("\"$arch\"");
@@ -98,7 +98,7 @@ fn prepare_tool_snippet(tool: &JoinTool, what: &str) -> String {
                  trap 'rm -rf \"$folder\"' EXIT\n\
                  curl -fsSL --proto '=https' -o \"$folder/fetched\" {address}\n\
                  echo \"$sum  $folder/fetched\" | sha256sum -c - > /dev/null ||\n\
-                 \x20 {{ echo 'what was fetched is not what it should be; nothing was run' >&2; exit 1; }}\n").expect(WRITE_IS_INFALLIBLE);
+                 \x20 {{ echo 'checksum mismatch of the downloaded join tool; nothing was executed' >&2; exit 1; }}\n").expect(WRITE_IS_INFALLIBLE);
             script.push_str(unpack_snippet(url));
         }
     }
@@ -111,7 +111,7 @@ fn unpack_snippet(url: &str) -> &'static str {
     if [".tar.gz", ".tgz"].iter().any(|end| path.ends_with(end)) {
         "tar -xzf \"$folder/fetched\" -C \"$folder\"\n\
          tool=$(find \"$folder\" -type f -name yurtadm | head -n 1)\n\
-         [ -n \"$tool\" ] || { echo 'there is no yurtadm in what was fetched' >&2; exit 1; }\n\
+         [ -n \"$tool\" ] || { echo 'the downloaded archive contains no yurtadm' >&2; exit 1; }\n\
          chmod 0700 \"$tool\"\n"
     } else {
         "tool=\"$folder/fetched\"\nchmod 0700 \"$tool\"\n"

@@ -21,17 +21,19 @@ const MAX_QUANTITY: i64 = 1_000_000_000_000_000_000;
 /// Why a quota cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
-    #[error("`{0}` is nothing that a quota can limit")]
+    #[error("`{0}` is not a resource that a quota can limit")]
     Resource(String),
-    #[error("`{amount}` is no amount of `{resource}`")]
+    #[error("`{amount}` is not a valid amount of `{resource}`")]
     Amount { resource: String, amount: String },
-    #[error("a quota names at most {MOST_RESOURCES} resources")]
+    #[error("a quota can have at most {MOST_RESOURCES} resources")]
     TooMany,
-    #[error("namespace `{namespace}` has a share of `{resource}`, which the workspace's quota does not name")]
+    #[error("namespace `{namespace}` has a share of `{resource}`, which is not in the workspace's quota")]
     NotInQuota { namespace: String, resource: String },
-    #[error("namespace `{0}` is the first, which has what the others leave, and so no share of its own")]
+    #[error("namespace `{0}` is the first namespace, which gets the remaining quota and cannot have a share")]
     FirstNamespace(String),
-    #[error("the namespaces' shares of `{resource}` are {sum} together, more than the workspace's {whole}")]
+    #[error(
+        "the namespaces' shares of `{resource}` sum up to {sum}, more than the workspace's quota of {whole}"
+    )]
     ExceedsTotal { resource: String, sum: String, whole: String },
 }
 
@@ -199,18 +201,18 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             (split_quota(&quota, &[first(), namespace("a-x", &[("pods", "6")]), namespace("a-y", &[("pods", "5")])]),
-             "the namespaces' shares of `pods` are 11 together, more than the workspace's 10"),
+             "the namespaces' shares of `pods` sum up to 11, more than the workspace's quota of 10"),
             (split_quota(&quota, &[first(), namespace("a-x", &[("services", "1")])]),
-             "namespace `a-x` has a share of `services`, which the workspace's quota does not name"),
+             "namespace `a-x` has a share of `services`, which is not in the workspace's quota"),
             (split_quota(&quota, &[namespace("a", &[("pods", "1")])]),
-             "namespace `a` is the first, which has what the others leave, and so no share of its own"),
-            (split_quota(&quantities(&[("pods", "-1")]), &[first()]),      "`-1` is no amount of `pods`"),
-            (split_quota(&quantities(&[("pods", "1.5")]), &[first()]),     "`1.5` is no amount of `pods`"),
-            (split_quota(&quantities(&[("pods", "1e99")]), &[first()]),    "`1e99` is no amount of `pods`"),
-            (split_quota(&quantities(&[("requests.cpu", "many")]), &[first()]), "`many` is no amount of `requests.cpu`"),
-            (split_quota(&quantities(&[("podz", "1")]), &[first()]),       "`podz` is nothing that a quota can limit"),
-            (split_quota(&quantities(&[("count/", "1")]), &[first()]),     "`count/` is nothing that a quota can limit"),
-            (split_quota(&quantities(&[("A.b/c", "1")]), &[first()]),      "`A.b/c` is nothing that a quota can limit"),
+             "namespace `a` is the first namespace, which gets the remaining quota and cannot have a share"),
+            (split_quota(&quantities(&[("pods", "-1")]), &[first()]),      "`-1` is not a valid amount of `pods`"),
+            (split_quota(&quantities(&[("pods", "1.5")]), &[first()]),     "`1.5` is not a valid amount of `pods`"),
+            (split_quota(&quantities(&[("pods", "1e99")]), &[first()]),    "`1e99` is not a valid amount of `pods`"),
+            (split_quota(&quantities(&[("requests.cpu", "many")]), &[first()]), "`many` is not a valid amount of `requests.cpu`"),
+            (split_quota(&quantities(&[("podz", "1")]), &[first()]),       "`podz` is not a resource that a quota can limit"),
+            (split_quota(&quantities(&[("count/", "1")]), &[first()]),     "`count/` is not a resource that a quota can limit"),
+            (split_quota(&quantities(&[("A.b/c", "1")]), &[first()]),      "`A.b/c` is not a resource that a quota can limit"),
         ];
         for (refused, message) in table {
             assert_eq!(refused.unwrap_err().to_string(), message);

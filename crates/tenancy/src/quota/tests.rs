@@ -51,7 +51,7 @@ async fn total_is_set_by_the_platform_and_shares_by_workspace_admins() {
     let less = tenancy.set_quota(&platform, &acme, total_patch(&[("pods", "9")]), None).await.unwrap_err();
     assert_eq!(
         less.to_string(),
-        "the namespaces' shares of `pods` are 10 together, more than the workspace's 9"
+        "the namespaces' shares of `pods` sum up to 10, more than the workspace's quota of 9"
     );
     let outdated =
         tenancy.set_quota(&platform, &acme, total_patch(&[("pods", "99")]), Some("1")).await.unwrap_err();

@@ -115,7 +115,7 @@ pub(crate) async fn claim_email(
             written => Ok(written?),
         };
     }
-    Err(Error::ConcurrentUpdate("who has this e-mail address".to_owned()))
+    Err(Error::ConcurrentUpdate("the owner of this e-mail address".to_owned()))
 }
 
 /// Deletes a claim unless it was changed since it was written.

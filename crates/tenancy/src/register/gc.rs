@@ -92,7 +92,7 @@ impl Tenancy {
                 Err(error) if is_code(&error, 404) || is_code(&error, 409) => {}
                 done => done?,
             }
-            tracing::info!(object.name = name.as_deref(), "took away what a registration left behind");
+            tracing::info!(object.name = name.as_deref(), "deleted objects of an incomplete registration");
         }
         Ok(orphans.len())
     }

@@ -47,7 +47,9 @@ impl Tenancy {
         let name = validate_name(&request.name)?;
         let days = request.days.unwrap_or(DEFAULT_LIFETIME_DAYS);
         if !(1..=MAX_LIFETIME_DAYS).contains(&days) {
-            return Err(Error::Invalid(format!("a token is good for 1 to {MAX_LIFETIME_DAYS} days")));
+            return Err(Error::Invalid(format!(
+                "the lifetime of a token must be 1 to {MAX_LIFETIME_DAYS} days"
+            )));
         }
         let now = self.0.clock.now();
         let good = self.0.directory.tokens_of(owner).iter().filter(|token| !token.is_expired(now)).count();
@@ -118,7 +120,7 @@ fn validate_name(name: &str) -> Result<&str, Error> {
     if (1..=64).contains(&length) && !name.chars().any(char::is_control) {
         Ok(name)
     } else {
-        Err(Error::Invalid("the name of a token has 1 to 64 printable characters".to_owned()))
+        Err(Error::Invalid("the name of a token must have 1 to 64 printable characters".to_owned()))
     }
 }
 

@@ -55,7 +55,7 @@ impl Tenancy {
     /// Releases a claim. A failure is only logged, as an unused claim expires.
     async fn release_email_claim(&self, claimed: &ConfigMap) {
         if let Err(error) = email_claims::release_claim(self.0.clients.platform(), claimed).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "could not give an e-mail address back");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot release an e-mail address");
         }
     }
 }

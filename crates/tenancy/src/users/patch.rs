@@ -42,7 +42,7 @@ impl UserPatch {
     pub(super) fn validate(self) -> Result<ValidatedPatch, Error> {
         let within = |name: &str, value: Option<i64>, most: i64| match value {
             Some(value) if !(0..=most).contains(&value) => {
-                Err(Error::Invalid(format!("{name} is 0 to {most}")))
+                Err(Error::Invalid(format!("{name} must be 0 to {most}")))
             }
             value => Ok(value),
         };

@@ -67,7 +67,7 @@ async fn foreign_accounts_are_not_found() {
             stage.tenancy.delete_user(&person, other, None).await.unwrap_err(),
         ];
         for error in refused {
-            assert_eq!((error.kind(), message(error).as_str()), (ErrorKind::NotFound, "there is no user ``"));
+            assert_eq!((error.kind(), message(error).as_str()), (ErrorKind::NotFound, "user `` not found"));
         }
     }
 }
@@ -261,7 +261,7 @@ async fn delete_user_rejects_sole_admin_of_a_workspace() {
     let refused = stage.tenancy.delete_user(&person, &id, None).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "user-18300000012 is the only admin of workspace `acme`: give it another, or delete it first"
+        "user-18300000012 is the only admin of workspace `acme`: appoint another, or delete the workspace first"
     );
 }
 

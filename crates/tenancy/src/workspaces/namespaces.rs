@@ -39,7 +39,7 @@ impl Tenancy {
         actor.authorize(Capability::ManageNamespaces, AccessScope::Workspace(name))?;
         let namespace = additional_namespace(name, word).ok_or_else(|| {
             let word = truncate_for_error(word);
-            Error::Invalid(format!("`{word}` cannot end the name of a namespace: small letters, digits and inner dashes, 63 with the workspace's name"))
+            Error::Invalid(format!("`{word}` is not a valid namespace suffix: lower-case letters, digits and inner dashes, at most 63 characters with the workspace's name"))
         })?;
         let known = self.0.directory.workspace(name).ok_or_else(|| super::workspace_not_found(name))?;
         let claimant = NameClaimant { account: known.creator.as_ref(), workspace_uid: Some(&*known.uid) };
@@ -53,12 +53,12 @@ impl Tenancy {
             let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
             if records.any(|record| record.name == namespace) {
                 let message =
-                    format!("namespace `{namespace}` is still being removed; try again when it is gone");
+                    format!("namespace `{namespace}` is still being deleted: retry when it is gone");
                 return Err(Error::Conflict(message));
             }
             if namespaces.len() >= MAX_NAMESPACES {
                 return Err(Error::Conflict(format!(
-                    "workspace `{name}` has {MAX_NAMESPACES} namespaces, which is the most"
+                    "workspace `{name}` has {MAX_NAMESPACES} namespaces, which is the limit"
                 )));
             }
             namespaces.push(WorkspaceNamespace { name: namespace.clone(), share: share.clone() });
@@ -82,7 +82,7 @@ impl Tenancy {
             match namespaces.iter().position(|own| own.name == namespace) {
                 None => Err(Error::NotFound { kind: "namespace", name: truncate_for_error(namespace) }),
                 Some(0) => Err(Error::Conflict(format!(
-                    "`{namespace}` is the first namespace of workspace `{name}`, and goes with it"
+                    "`{namespace}` is the first namespace of workspace `{name}` and can only be deleted with it"
                 ))),
                 Some(place) => {
                     namespaces.remove(place);

@@ -32,7 +32,8 @@ impl Tenancy {
         let end = self.0.clock.now().checked_add(grace).unwrap_or(Timestamp::MAX);
         self.update_workspace(actor, name, expected, |workspace| {
             if is_personal(workspace) {
-                let message = format!("workspace `{name}` is somebody's own, and goes with their account");
+                let message =
+                    format!("workspace `{name}` is a personal workspace and is deleted with its account");
                 return Err(Error::Conflict(message));
             }
             // A repeated request does not postpone the removal; `now` brings it forward.

@@ -75,7 +75,7 @@ async fn create_workspace_is_limited_to_ten_per_account_also_concurrently() {
     let made = join_all(names.iter().map(|name| stage.tenancy.create_workspace(&actor, name, ""))).await;
     assert!(made.iter().flatten().count() <= MAX_WORKSPACES_PER_ACCOUNT);
     for refused in made.iter().filter_map(|made| made.as_ref().err()) {
-        let words = ["nobody can make more than 10 workspaces", "create one after the other"];
+        let words = ["a user can create at most 10 workspaces", "create one after the other"];
         assert!(words.iter().any(|words| refused.to_string().ends_with(words)), "{refused}");
     }
     let left = wait_for("those who are too many are gone", async || {
@@ -160,7 +160,10 @@ async fn scheduled_removal_is_listed_and_can_be_cancelled() {
     .await;
     let personal = WorkspaceName::personal(&id);
     let kept = tenancy.delete_workspace(&actor, &personal, true, None).await.unwrap_err();
-    assert_eq!(kept.to_string(), format!("workspace `{id}` is somebody's own, and goes with their account"));
+    assert_eq!(
+        kept.to_string(),
+        format!("workspace `{id}` is a personal workspace and is deleted with its account")
+    );
 }
 
 #[tokio::test]
@@ -180,10 +183,13 @@ async fn namespaces_are_added_and_removed_except_the_first() {
     let much = [("pods".to_owned(), "31".to_owned())].into();
     assert_eq!(
         add("more", &much).await.unwrap_err().to_string(),
-        "the namespaces' shares of `pods` are 51 together, more than the workspace's 50"
+        "the namespaces' shares of `pods` sum up to 51, more than the workspace's quota of 50"
     );
     let first = tenancy.remove_namespace(&actor, &acme, "acme", None).await.unwrap_err();
-    assert_eq!(first.to_string(), "`acme` is the first namespace of workspace `acme`, and goes with it");
+    assert_eq!(
+        first.to_string(),
+        "`acme` is the first namespace of workspace `acme` and can only be deleted with it"
+    );
     let foreign = tenancy.remove_namespace(&actor, &acme, "kube-system", None).await.unwrap_err();
     assert_eq!(foreign.kind(), ErrorKind::NotFound);
     let outdated = tenancy.remove_namespace(&actor, &acme, "acme-test", Some("1")).await.unwrap_err();
@@ -262,12 +268,12 @@ async fn retired_name_is_reissued_to_its_owner_or_by_an_administrator() {
     .await;
     // A workspace cannot take the retired name of another workspace's namespace.
     let refused = tenancy.create_workspace(&other, "corp-prod", "").await.unwrap_err();
-    assert_eq!(refused.to_string(), "the name `corp-prod` is taken");
+    assert_eq!(refused.to_string(), "the name `corp-prod` is already used");
     delete_and_wait(&stage, &owner, "corp").await;
     let refused = tenancy.create_workspace(&other, "corp", "").await.unwrap_err();
     assert_eq!(
         (refused.kind(), refused.to_string().as_str()),
-        (ErrorKind::Conflict, "the name `corp` is taken")
+        (ErrorKind::Conflict, "the name `corp` is already used")
     );
     let refused =
         tenancy.create_workspace_as(&other, "corp", "", ReissuePolicy::Confirmed).await.unwrap_err();

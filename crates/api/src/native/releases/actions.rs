@@ -22,11 +22,11 @@ pub const TEST_TIMEOUT: Duration = Duration::from_hours(1);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RollbackRequest {
-    /// Helm's revision to go back to.
+    /// Helm revision to roll back to.
     revision: i64,
 }
 
-/// What was restarted.
+/// Restarted workloads.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RestartResponse {
     workloads: Vec<String>,

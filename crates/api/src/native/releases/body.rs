@@ -18,7 +18,7 @@ pub type ReleaseBody<T> = JsonBody<T, { 1 << 20 }>;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CreateReleaseRequest {
-    /// Where it is to run; `host` where nothing is said.
+    /// Cluster to deploy to [default: `host`].
     cluster: Option<BoundedString<63>>,
     namespace: BoundedString<63>,
     name: BoundedString<53>,
@@ -34,21 +34,21 @@ pub struct CreateReleaseRequest {
     #[serde(default)]
     #[schemars(length(max = 64))]
     roles: Vec<DenyUnknown<RoleOverride>>,
-    /// Its workloads begin at zero.
+    /// Create the release with its workloads scaled to zero.
     #[serde(default)]
     paused: bool,
     #[serde(default)]
     description: BoundedString<512>,
 }
 
-/// What is not said stays.
+/// Absent fields are unchanged.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct UpdateReleaseRequest {
     chart: Option<ChartSourceBody>,
-    /// In place of all that were given before.
+    /// New values; they replace the previous ones unless `mergeValues` is set.
     values: Option<ValuesBody>,
-    /// The values are put over those that were given before, and not in their place.
+    /// Merge `values` over the previous values instead of replacing them.
     #[serde(default)]
     merge_values: bool,
     options: Option<DenyUnknown<ReleaseOptions>>,
@@ -56,12 +56,12 @@ pub struct UpdateReleaseRequest {
     patches: Option<Vec<DenyUnknown<ManifestPatch>>>,
     #[schemars(length(max = 64))]
     roles: Option<Vec<DenyUnknown<RoleOverride>>>,
-    /// Nobody looks after it for as long as this holds.
+    /// Suspends reconciliation.
     suspended: Option<bool>,
     description: Option<BoundedString<512>>,
 }
 
-/// Where a chart is: in a repository (`repo` and `name`), in a registry (`oci`), or kept here already (`package`).
+/// Source of a chart: a repository (`repo` and `name`), a registry (`oci`) or an uploaded package (`package`).
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ChartSource")]
@@ -70,11 +70,11 @@ pub struct ChartSourceBody {
     name: Option<BoundedString<253>>,
     oci: Option<BoundedString<1024>>,
     package: Option<BoundedString<253>>,
-    /// May be a range; the newest where nothing is said.
+    /// Chart version or version range [default: the latest].
     version: Option<BoundedString<253>>,
 }
 
-/// An object, or YAML as a text. It shows itself to nobody who debugs.
+/// Values as an object, or as a YAML string. The debug output omits them.
 #[derive(Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct ValuesBody(Value);
@@ -92,7 +92,7 @@ impl ValuesBody {
             // JSON is valid YAML.
             Value::Object(_) => Ok(self.0.to_string()),
             Value::Null => Ok(String::new()),
-            _ => Err(Problem::invalid("`values`: an object, or YAML as a text")),
+            _ => Err(Problem::invalid("`values` must be an object or a YAML string")),
         }
     }
 }
@@ -107,7 +107,7 @@ impl ChartSourceBody {
             }
             (None, None, Some(oci), None) => Ok(ChartSource::Oci { reference: oci.to_string(), version }),
             (None, None, None, Some(package)) => Ok(ChartSource::Package(package.to_string())),
-            _ => Err(Problem::invalid("`chart`: either `repo` and `name`, or `oci`, or `package`")),
+            _ => Err(Problem::invalid("`chart` must have `repo` and `name`, or `oci`, or `package`")),
         }
     }
 }

@@ -14,11 +14,11 @@ use crate::problem::Problem;
 use crate::request::ApiRequest;
 use crate::response::{EventStream, JsonOrEvents, JsonResponse, ListResponse};
 
-/// The objects of a revision, as they were written.
+/// Manifest of a revision.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ManifestView {
     objects: Vec<Value>,
-    /// What runs before and after.
+    /// Manifests of the hooks.
     hooks: Vec<Value>,
 }
 
@@ -63,7 +63,7 @@ pub async fn diff(call: ApiRequest) -> Result<JsonResponse<RevisionDiff>, Proble
     let of = match call.query_param("of") {
         None | Some("manifest") => DiffSubject::Manifest,
         Some("values") => DiffSubject::Values,
-        Some(_) => return Err(Problem::invalid("`of` in the query is manifest or values")),
+        Some(_) => return Err(Problem::invalid("query parameter `of` must be manifest or values")),
     };
     let (from, to) = (call.number_param("from")?, call.number_param("to")?);
     Ok(JsonResponse::new(call.api.releases.diff_revisions(actor, namespace, name, (from, to), of).await?))
@@ -85,7 +85,7 @@ pub async fn logs(call: ApiRequest) -> Result<JsonOrEvents<ListResponse<LogView>
     let owned = |name: &str| call.query_param(name).map(str::to_owned);
     let positive = |name: &str, least: i64| match call.number_param(name)? {
         Some(number) if number < least => {
-            Err(Problem::invalid(format!("`{name}` in the query is at least {least}")))
+            Err(Problem::invalid(format!("query parameter `{name}` must be at least {least}")))
         }
         number => Ok(number),
     };
@@ -105,7 +105,7 @@ pub async fn logs(call: ApiRequest) -> Result<JsonOrEvents<ListResponse<LogView>
         return Ok(JsonOrEvents::Events(EventStream::new("log", lines)));
     }
     if max.is_some() {
-        return Err(Problem::invalid("`max` in the query goes with `follow`"));
+        return Err(Problem::invalid("query parameter `max` requires `follow`"));
     }
     let logs = call.api.releases.logs(actor, namespace, name, &which).await?;
     Ok(JsonOrEvents::Json(call.list(logs)))

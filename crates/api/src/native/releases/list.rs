@@ -23,20 +23,20 @@ pub const QUERY: &[&str] =
 #[schemars(rename = "ReleaseList")]
 pub struct ReleaseList {
     items: Vec<ReleaseItem>,
-    /// All that fit, on this page or not.
+    /// Number of matching releases on all pages.
     total: usize,
-    /// The rank of the first.
+    /// Offset of the first item.
     at: usize,
-    /// How many there are of each, by what was asked to be counted.
+    /// Number of matching releases by field and value, for the requested facets.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     facets: BTreeMap<&'static str, BTreeMap<String, usize>>,
-    /// Where the next page begins; absent: this was the last.
+    /// Cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
-    /// For how many seconds the cluster has not been heard of; absent while it is.
+    /// Age of the data in seconds while the cluster cannot be reached; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<u64>,
-    /// Grows with each change of any release, for as long as the server runs.
+    /// Sequence number of the last change of any release; restarts with the server.
     seq: u64,
 }
 
@@ -44,18 +44,18 @@ pub struct ReleaseList {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ReleaseItem")]
 pub struct ReleaseItem {
-    /// Cluster, namespace and name.
+    /// Key: cluster, namespace and name.
     key: String,
-    /// The version, for `If-Match`.
+    /// Version, for `If-Match`.
     v: String,
     status: &'static str,
     state: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
     chart: ChartView,
-    /// What was asked for last.
+    /// Version of the last request.
     version: i64,
-    /// Helm's.
+    /// Helm revision.
     revision: i64,
     objects: i64,
     ready: i64,
@@ -64,10 +64,10 @@ pub struct ReleaseItem {
     #[serde(skip_serializing_if = "String::is_empty")]
     by: String,
     made_by: ManagedBy,
-    /// What stands beside the state: `drift`, `changed-outside`, `stalled`, `helm`.
+    /// Facts in addition to the state: `drift`, `changed-outside`, `stalled`, `helm`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     facts: Vec<&'static str>,
-    /// Those that this caller's roles include.
+    /// Actions that the caller's roles allow.
     actions: Vec<ActionView>,
 }
 
@@ -88,11 +88,11 @@ fn parse_query(call: &ApiRequest) -> Result<Query, Problem> {
     }
     let (sort, descending) = call.query_param("sort").map(query::parse_sort).transpose()?.unwrap_or_default();
     let from = match (call.query_param("cursor"), call.number_param("at")?) {
-        (Some(_), Some(_)) => return Err(Problem::invalid("the query has either `at` or `cursor`")),
+        (Some(_), Some(_)) => return Err(Problem::invalid("`at` and `cursor` are mutually exclusive")),
         (Some(text), None) => {
             let cursor = Cursor::decode(text).filter(|cursor| cursor.matches_order(sort, descending));
             PageStart::Cursor(
-                cursor.ok_or_else(|| Problem::invalid("`cursor` is none of this list in this order"))?,
+                cursor.ok_or_else(|| Problem::invalid("`cursor` does not belong to this list and order"))?,
             )
         }
         (None, at) => PageStart::Offset(at.unwrap_or(0)),
@@ -116,7 +116,7 @@ fn parse_query(call: &ApiRequest) -> Result<Query, Problem> {
 fn page_limit(call: &ApiRequest) -> Result<usize, Problem> {
     match call.number_param("limit")? {
         Some(limit) if limit == 0 || limit > query::MAX_PAGE_SIZE => {
-            Err(Problem::invalid(format!("`limit` is from 1 to {}", query::MAX_PAGE_SIZE)))
+            Err(Problem::invalid(format!("`limit` must be 1 to {}", query::MAX_PAGE_SIZE)))
         }
         limit => Ok(limit.unwrap_or(query::DEFAULT_PAGE_SIZE)),
     }

@@ -18,13 +18,13 @@ use crate::routes::RELEASE;
 #[schemars(rename = "Release")]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseResponse {
-    /// What it is called in lists: cluster, namespace and name.
+    /// Key in lists: cluster, namespace and name.
     key: String,
     #[serde(flatten)]
     release: ReleaseView,
     actions: Vec<ActionView>,
-    /// What is still there of one that is gone because its end was forced; or what an uninstallation without `asAdministrator`
-    /// leaves behind.
+    /// Objects that were not deleted: by a forced deletion, or because an uninstallation without `asAdministrator` may
+    /// not delete them.
     #[serde(skip_serializing_if = "Option::is_none")]
     left_behind: Option<Vec<OrphanedObject>>,
 }

@@ -77,7 +77,7 @@ async fn failed_logins_are_indistinguishable_and_throttled() {
         post(&server, json!({"phone": "18300000001", "token": ""})).await,
         post(&server, json!({"phone": "18300000099", "password": ""})).await,
     ];
-    let msg = "there is no such account, or the secret is wrong";
+    let msg = "unknown account or wrong password or token";
     for (place, answer) in responses.iter().enumerate() {
         assert_eq!(answer.code(), 401, "{place}: {}", answer.text);
         assert_eq!(

@@ -30,7 +30,7 @@ async fn console_refuses_namespaces_of_other_tenants() {
         for foreign in [ben.id.as_str(), "other", "kube-system", "there-is-none", "..%2Fkube-system"] {
             let answer = ask(foreign, &ana.credential()).await;
             let spoken = foreign.replace("%2F", "/");
-            let msg = format!("the namespace `{spoken}` is not yours");
+            let msg = format!("namespace `{spoken}` not found or not accessible");
             assert_eq!(answer.code(), 403, "{path} {foreign}: {}", answer.text);
             assert_eq!(answer.json(), json!({"msg": msg, "status": false, "code": "namespace"}), "{path}");
         }

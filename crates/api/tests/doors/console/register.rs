@@ -49,7 +49,7 @@ async fn register_creates_an_account_once() {
         )
         .await;
         assert_eq!(again.code(), 409);
-        let msg = "there is an account with this e-mail address or phone number already";
+        let msg = "an account with this e-mail address or phone number already exists";
         assert_eq!(again.json(), json!({"msg": msg, "status": false, "code": "already_exists"}));
     }
 }

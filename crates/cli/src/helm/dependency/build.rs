@@ -113,7 +113,7 @@ fn reject_remote(dependencies: &[Dependency]) -> Result<(), String> {
         dependencies.iter().find(|dependency| !dependency.repository.is_empty() && !is_local(dependency));
     remote.map_or(Ok(()), |Dependency { name, repository, .. }| {
         Err(format!(
-            "dependency {name} would have to be fetched from {repository}: put it into charts/, or name a folder with file://"
+            "dependency {name} cannot be fetched from {repository}: put it into charts/, or use a file:// repository"
         ))
     })
 }

@@ -20,28 +20,28 @@ pub struct DependencyArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum DependencyCommand {
-    /// List what a chart depends on, and whether it is there
+    /// List the dependencies of a chart and their status
     #[command(visible_alias = "ls")]
     List(DependencyListArgs),
-    /// Fill `charts/` with what `Chart.lock` names; without a lock, with what `Chart.yaml` asks for
+    /// Rebuild `charts/` from `Chart.lock`, or from `Chart.yaml` if there is no lock file
     Build(DependencyBuildArgs),
 }
 
 #[derive(Clone, Debug, Args)]
 pub struct DependencyListArgs {
-    /// The chart: a folder or an archive
+    /// Directory or archive of the chart
     #[arg(value_name = "CHART", default_value = ".")]
     pub chart: PathBuf,
     #[command(flatten)]
     pub helm: HelmArg,
-    /// How wide a column may be
+    /// Maximum column width
     #[arg(long, value_name = "WIDTH", default_value_t = 80)]
     pub max_col_width: usize,
 }
 
 #[derive(Clone, Debug, Args)]
 pub struct DependencyBuildArgs {
-    /// The chart's folder
+    /// Directory of the chart
     #[arg(value_name = "CHART", default_value = ".")]
     pub chart: PathBuf,
     #[command(flatten)]

@@ -11,22 +11,23 @@ use super::super::repositories::{RepoPathsArgs, RepositoryEntry};
 
 #[derive(Clone, Debug, Args)]
 pub struct RepoAddArgs {
-    /// What to call it
+    /// Name of the repository
     pub name: String,
-    /// Where it is
+    /// URL of the repository
     pub url: String,
     #[command(flatten)]
     pub login: RepoAuthArgs,
     /// Read the password from standard input
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub password_stdin: Switch,
-    /// Replace one of the same name
+    /// Replace an existing repository of the same name
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub force_update: Switch,
-    /// Keep it even if it does not answer; on a platform only
+    /// Add the repository even if it cannot be reached (platform only)
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_check: Switch,
-    /// Whose it is on a platform; without it your own, and with an empty name everybody's
+    /// Workspace that owns the repository, empty for a public repository (platform only) [default: your personal
+    /// workspace]
     #[arg(long, value_name = "WORKSPACE")]
     pub workspace: Option<String>,
     #[command(flatten)]
@@ -36,18 +37,18 @@ pub struct RepoAddArgs {
 pub fn run(args: &RepoAddArgs) -> CommandResult {
     let name = &args.name;
     if args.workspace.is_some() {
-        return Err("--workspace is one of a platform, and you are signed in to none".into());
+        return Err("--workspace requires a platform: run `longshore login SERVER` first".into());
     }
     // As in Helm, a repository without an index cannot be used.
     if args.no_check.0 {
-        return Err("--no-check is one of a platform, and you are signed in to none".into());
+        return Err("--no-check requires a platform: run `longshore login SERVER` first".into());
     }
     if name.contains('/') {
         let why = "contains '/', please specify a different name without '/'";
         return Err(format!("repository name ({name}) {why}").into());
     }
     if name.is_empty() || name.starts_with('.') {
-        return Err(format!("repository name ({name}) cannot be the name of a file").into());
+        return Err(format!("repository name ({name}) is not a valid file name").into());
     }
     let places = args.places.resolve()?;
     let entry = new_entry(args)?;

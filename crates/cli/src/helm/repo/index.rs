@@ -14,15 +14,15 @@ use super::super::save;
 
 #[derive(Clone, Debug, Args)]
 pub struct RepoIndexArgs {
-    /// The folder; archives are looked for in it and in the folders in it
+    /// Directory with chart archives; its subdirectories are included
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
     #[command(flatten)]
     pub helm: HelmArg,
-    /// The address at which the folder will be found
+    /// URL at which the directory will be served
     #[arg(long, value_name = "URL", default_value = "", hide_default_value = true)]
     pub url: String,
-    /// An index whose entries are taken over, unless the folder has them itself
+    /// Existing index to merge; entries of the directory take precedence
     #[arg(long, value_name = "FILE")]
     pub merge: Option<PathBuf>,
 }

@@ -10,10 +10,10 @@ use super::super::table::{self, Form};
 
 #[derive(Clone, Debug, Args)]
 pub struct RepoListArgs {
-    /// As what to print them
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     pub output: Form,
-    /// Print no headers
+    /// Omit headers
     #[arg(long, value_parser = switch(), num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", hide_possible_values = true)]
     pub no_headers: Switch,
     #[command(flatten)]

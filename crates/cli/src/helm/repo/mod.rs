@@ -21,7 +21,7 @@ use crate::platform::{CommandEnv, PlatformError};
 pub struct RepoArgs {
     #[command(subcommand)]
     pub command: RepoCommand,
-    /// The repositories of this machine, even if one is signed in to a platform
+    /// Use the repositories of this machine, even when signed in to a platform
     #[arg(long, global = true, conflicts_with_all = ["server", "context", "token"])]
     pub local: bool,
     #[command(flatten)]
@@ -61,13 +61,13 @@ pub enum RepoCommand {
     /// List chart repositories
     #[command(visible_alias = "ls")]
     List(list::RepoListArgs),
-    /// Fetch anew what chart repositories have
+    /// Update the indexes of chart repositories
     #[command(visible_alias = "up")]
     Update(update::RepoUpdateArgs),
     /// Remove chart repositories
     #[command(visible_alias = "rm")]
     Remove(remove::RepoRemoveArgs),
-    /// Write the index of a folder of packed charts
+    /// Generate the index of a directory of chart archives
     Index(index::RepoIndexArgs),
 }
 

@@ -46,7 +46,7 @@ pub fn find_repo<'r>(repos: &'r [Value], name: &str) -> Result<Option<&'r Value>
         [repo] => Ok(Some(repo)),
         _ => {
             let keys: Vec<String> = named.iter().map(|repo| escape_control(repo_key(repo))).collect();
-            Err(format!("there are several repositories {}: {}", quote(name), keys.join(", ")))
+            Err(format!("repository name {} is ambiguous, use one of: {}", quote(name), keys.join(", ")))
         }
     }
 }
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(found("nothing"), Ok(None));
         assert_eq!(
             found("acme").unwrap_err(),
-            "there are several repositories \"acme\": team.acme, other.acme"
+            "repository name \"acme\" is ambiguous, use one of: team.acme, other.acme"
         );
     }
 }

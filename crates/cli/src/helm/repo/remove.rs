@@ -8,7 +8,7 @@ use super::super::{CommandError, CommandResult};
 
 #[derive(Clone, Debug, Args)]
 pub struct RepoRemoveArgs {
-    /// Those to remove
+    /// Names of the repositories
     #[arg(value_name = "REPO", required = true, action = ArgAction::Append)]
     pub names: Vec<String>,
     #[command(flatten)]

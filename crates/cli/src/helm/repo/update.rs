@@ -11,7 +11,7 @@ use super::super::{CommandError, CommandResult, remote};
 
 #[derive(Clone, Debug, Args)]
 pub struct RepoUpdateArgs {
-    /// Those to update; all, if none is named
+    /// Names of the repositories [default: all]
     #[arg(value_name = "REPO", action = ArgAction::Append)]
     pub names: Vec<String>,
     #[command(flatten)]

@@ -98,7 +98,7 @@ async fn renewal_resumes_after_interruptions() {
     // After a denial a new CSR with another key is created, with a delay.
     world.decide_next_csr("Denied", "not today").await.unwrap();
     let refused = renewal.step(&mut machine.joined).await.unwrap_err().to_string();
-    assert_eq!(refused, "the node was not let in: not today");
+    assert_eq!(refused, "the certificate signing request was denied: not today");
     renewal.step(&mut machine.joined).await.unwrap();
     assert_eq!(requests(&world).await.len(), 2);
     set_time(&clock, renewal.next_step_at);

@@ -13,35 +13,35 @@ use crate::platform::output::{CellFormat, CommandOutput, OutputArgs, ResourcePri
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Ask somebody to join
+    /// Invite a user to a workspace
     Invite {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// An account id, or an e-mail address or phone number: then a one-time code is printed to give to that person
+        /// Account id, e-mail address or phone number; for the last two, a one-time code to pass on is printed
         who: String,
-        /// As what
+        /// Role of the new member
         #[arg(long, default_value = "developer", value_parser = roles())]
         role: String,
     },
-    /// List your invitations, or those of a workspace
+    /// List your invitations, or all invitations of a workspace
     Invitations {
-        /// A workspace's name [default: your own invitations]
+        /// Name of the workspace [default: your own invitations]
         workspace: Option<String>,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Take an invitation back
+    /// Revoke an invitation
     Withdraw {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// As `invitations WORKSPACE` shows it: whom it is for is kept as a digest only
+        /// Id of the invitation, as shown by `invitations WORKSPACE`; the invited address is stored as a digest only
         id: String,
     },
     /// Accept an invitation
     Accept {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// The one-time code from the inviter; not needed for an invitation to your account id
+        /// One-time code from the inviter; not required for an invitation to your account id
         #[arg(long)]
         code: Option<String>,
     },
@@ -50,30 +50,30 @@ pub enum Command {
         #[command(flatten)]
         workspace: WorkspaceArg,
     },
-    /// List who belongs to a workspace
+    /// List the members of a workspace
     Members {
         #[command(flatten)]
         workspace: WorkspaceArg,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Give a member another role
+    /// Change the role of a member
     Role {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// Whose: an id, as `members` shows it
+        /// Account id of the member, as shown by `members`
         user: String,
-        /// The role
+        /// New role
         #[arg(value_parser = roles())]
         role: String,
     },
-    /// Take somebody out of a workspace
+    /// Remove a member from a workspace
     RemoveMember {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// Whom: an id, as `members` shows it
+        /// Account id of the member, as shown by `members`
         user: String,
-        /// Keep RoleBindings for ServiceAccounts that the member may have created; without it they are deleted
+        /// Keep RoleBindings for ServiceAccounts that the member may have created; deleted by default
         #[arg(long)]
         keep_bindings: bool,
     },
@@ -137,8 +137,7 @@ pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<C
         Command::Invite { workspace, who, role } => {
             let path = format!("{}/invitations", workspace.path());
             let made = client.post(&path, &json!({"to": who, "role": role})).await?;
-            let invited =
-                format!("{} is invited to {} as {role}", escape_control(who), workspace.reference());
+            let invited = format!("invited {} to {} as {role}", escape_control(who), workspace.reference());
             Ok(CommandOutput::from_line(match made["code"].as_str() {
                 Some(code) => format!(
                     "{invited}\nGive them this code, which is not shown again: {}\n\
@@ -158,7 +157,7 @@ pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<C
         }
         Command::Withdraw { workspace, id } => {
             client.delete(&format!("{}/invitations/{}", workspace.path(), encode_segment(id))).await?;
-            Ok(CommandOutput::from_line(format!("an invitation to {} is taken back", workspace.reference())))
+            Ok(CommandOutput::from_line(format!("revoked an invitation to {}", workspace.reference())))
         }
         Command::Accept { workspace, code } => {
             client.post(&invitation(workspace), &json!({"code": code})).await?;
@@ -174,7 +173,7 @@ pub async fn run(command: &Command, client: &Client, now: Timestamp) -> Result<C
         Command::Role { workspace, user, role } => {
             client.put(&member(workspace, user), &json!({"role": role})).await?;
             Ok(CommandOutput::from_line(format!(
-                "{} is {role} of {}",
+                "{} is now {role} of {}",
                 MEMBERS.reference(user),
                 workspace.reference()
             )))

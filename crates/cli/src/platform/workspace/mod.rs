@@ -23,20 +23,21 @@ pub struct WorkspaceArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a workspace, with you as its administrator
+    /// Create a workspace with you as its administrator
     Create {
-        /// Its name, and that of its first namespace: small letters, digits, dashes
+        /// Name of the workspace and of its first namespace: lower-case letters, digits and dashes
         name: String,
-        /// What people call it
+        /// Display name
         #[arg(long, value_name = "TEXT")]
         display_name: Option<String>,
-        /// Use a retired name of another owner, with all that is still granted to it (administrators of the platform)
+        /// Reuse the retired name of another owner, with all permissions still granted to it (platform administrators
+        /// only)
         #[arg(long)]
         reissue_name: bool,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// List the workspaces that you belong to
+    /// List the workspaces that you are a member of
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
@@ -49,16 +50,16 @@ pub enum Command {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Change what people call a workspace
+    /// Change the display name of a workspace
     Rename {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// What people call it; its name stays
+        /// New display name; the name itself cannot be changed
         display_name: String,
     },
     #[command(flatten)]
     Members(members::Command),
-    /// Show what a workspace may use and uses, or set it
+    /// Show or set the quota of a workspace
     Quota(quota::QuotaArgs),
     /// List a workspace's namespaces
     #[command(visible_alias = "ns")]
@@ -72,38 +73,39 @@ pub enum Command {
     AddNamespace {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// Its last part: `test` becomes WORKSPACE-test
+        /// Suffix of the name: `test` creates WORKSPACE-test
         word: String,
-        /// Its share of the workspace's quota, such as requests.cpu=1; may be repeated
+        /// Share of the workspace's quota, such as requests.cpu=1; may be repeated
         #[arg(long = "share", value_name = "NAME=AMOUNT", value_parser = quota::amount)]
         share: Vec<(String, String)>,
-        /// Use a retired name of another owner, with all that is still granted to it (administrators of the platform)
+        /// Reuse the retired name of another owner, with all permissions still granted to it (platform administrators
+        /// only)
         #[arg(long)]
         reissue_name: bool,
     },
-    /// Remove a namespace of a workspace, with everything in it
+    /// Delete a namespace of a workspace and everything in it
     RemoveNamespace {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// Its whole name
+        /// Full name of the namespace
         namespace: String,
-        /// Yes, all of it
+        /// Confirm the deletion
         #[arg(long)]
         yes: bool,
     },
-    /// Remove a workspace after a day, with everything in it; until then `restore` brings it back
+    /// Delete a workspace and everything in it after a day; `restore` cancels it until then
     #[command(visible_alias = "rm")]
     Delete {
         #[command(flatten)]
         workspace: WorkspaceArg,
-        /// At once
+        /// Delete immediately
         #[arg(long, requires = "yes")]
         now: bool,
-        /// Yes, all of it
+        /// Confirm the deletion
         #[arg(long)]
         yes: bool,
     },
-    /// Undo `delete`
+    /// Cancel the deletion of a workspace
     Restore {
         #[command(flatten)]
         workspace: WorkspaceArg,
@@ -112,7 +114,7 @@ pub enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub struct WorkspaceArg {
-    /// The workspace's name
+    /// Name of the workspace
     pub workspace: String,
 }
 
@@ -194,7 +196,7 @@ pub async fn run(args: &WorkspaceArgs, world: &mut CommandEnv) -> Result<Command
         Command::RemoveNamespace { workspace, namespace, yes } => {
             if !yes {
                 return Err(PlatformError::Usage(
-                    "this removes the namespace and everything in it: say --yes".to_owned(),
+                    "this deletes the namespace and everything in it: confirm with --yes".to_owned(),
                 ));
             }
             client.delete(&format!("{}/namespaces/{}", workspace.path(), encode_segment(namespace))).await?;
@@ -220,6 +222,6 @@ async fn delete(
         return Ok(CommandOutput::from_line(format!("{reference} deleted")));
     }
     let name = &workspace.workspace;
-    Ok(CommandOutput::from_line(format!("{reference} will be removed"))
-        .with_note(format!("until then `longshore workspace restore {name}` brings it back")))
+    Ok(CommandOutput::from_line(format!("{reference} will be deleted"))
+        .with_note(format!("until then it can be restored with `longshore workspace restore {name}`")))
 }

@@ -16,11 +16,11 @@ use crate::platform::output::{
 pub struct QuotaArgs {
     #[command(flatten)]
     pub workspace: WorkspaceArg,
-    /// A limit of the whole, such as requests.cpu=4, in place of those it has; may be repeated; for administrators of the
-    /// platform
+    /// Limit of the workspace, such as requests.cpu=4, replacing the current limits; may be repeated (platform
+    /// administrators only)
     #[arg(long = "set", value_name = "RESOURCE=AMOUNT", value_parser = amount)]
     pub whole: Vec<(String, String)>,
-    /// What a namespace gets of it, such as acme-test:requests.cpu=1, in place of what it has; may be repeated
+    /// Share of a namespace, such as acme-test:requests.cpu=1, replacing its current share; may be repeated
     #[arg(long = "share", value_name = "NAMESPACE:RESOURCE=AMOUNT", value_parser = share)]
     pub shares: Vec<(String, (String, String))>,
     #[command(flatten)]
@@ -33,14 +33,14 @@ pub fn amount(text: &str) -> Result<(String, String), String> {
         Some((name, amount)) if !name.is_empty() && !amount.is_empty() => {
             Ok((name.to_owned(), amount.to_owned()))
         }
-        _ => Err("it is RESOURCE=AMOUNT, such as requests.cpu=4".to_owned()),
+        _ => Err("must be RESOURCE=AMOUNT, such as requests.cpu=4".to_owned()),
     }
 }
 
 fn share(text: &str) -> Result<(String, (String, String)), String> {
     match text.split_once(':') {
         Some((namespace, rest)) if !namespace.is_empty() => Ok((namespace.to_owned(), amount(rest)?)),
-        _ => Err("it is NAMESPACE:RESOURCE=AMOUNT, such as acme-test:requests.cpu=1".to_owned()),
+        _ => Err("must be NAMESPACE:RESOURCE=AMOUNT, such as acme-test:requests.cpu=1".to_owned()),
     }
 }
 

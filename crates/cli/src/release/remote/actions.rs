@@ -54,7 +54,7 @@ pub async fn suspend(args: &SuspendArgs, served: &RemoteReleases) -> CommandResu
     if let Some(encoded) = encode(args.output.output, &asked) {
         return encoded;
     }
-    Ok(format!("release {:?} is suspended; see `longshore resume`\n", args.name).into_bytes())
+    Ok(format!("release {:?} suspended; resume it with `longshore resume`\n", args.name).into_bytes())
 }
 
 /// Pause, recover, resume, retry and adopt: sends the action and follows its operation.
@@ -119,7 +119,7 @@ async fn uninstall_one(release: &ReleaseRef<'_>, args: &UninstallArgs) -> Result
     ]);
     let asked = release.platform.client.delete(&release.path(&how)).await?;
     if args.force.0 && asked["leftBehind"].is_array() {
-        return Ok(format!("{}release {name:?} uninstalled by force\n", orphan_lines(&asked)));
+        return Ok(format!("{}release {name:?} uninstalled forcibly\n", orphan_lines(&asked)));
     }
     follow(release, str_at(&asked, "/operation"), WaitGoal::Deleted).await?;
     Ok(format!("{}release {name:?} uninstalled\n", orphan_lines(&asked)))
@@ -132,13 +132,13 @@ fn orphan_lines(asked: &Value) -> String {
         let part = |place: &str| escape_control(str_at(object, place));
         let whole = [part("/namespace"), part("/name")];
         let named = whole.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("/");
-        let _ = writeln!(out, "left behind: {} {named}: {}", part("/kind"), part("/why"));
+        let _ = writeln!(out, "not deleted: {} {named}: {}", part("/kind"), part("/why"));
     }
     out
 }
 
 fn not_found_error(release: &ReleaseRef<'_>) -> CommandError {
-    format!("there is no release `{}/{}`", release.namespace, release.name).into()
+    format!("release `{}/{}` not found", release.namespace, release.name).into()
 }
 
 pub async fn test(args: &TestArgs, served: &RemoteReleases) -> CommandResult {

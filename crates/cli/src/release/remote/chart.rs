@@ -38,7 +38,7 @@ pub async fn chart_source(
 async fn upload(served: &RemoteReleases, name: &str, remote: &RemoteArgs) -> Result<Value, CommandError> {
     let (name, remote) = (name.to_owned(), remote.clone());
     let packed = tokio::task::spawn_blocking(move || pack(&name, &remote)).await;
-    let archive = packed.unwrap_or_else(|broken| Err(format!("reading the chart broke off: {broken}")))?;
+    let archive = packed.unwrap_or_else(|broken| Err(format!("cannot load the chart: {broken}")))?;
     let kept = served.client.upload("packages", archive.into()).await?;
     Ok(json!({"package": str_at(&kept, "/package")}))
 }

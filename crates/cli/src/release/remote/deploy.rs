@@ -54,9 +54,7 @@ pub async fn upgrade(args: &UpgradeArgs, served: &RemoteReleases) -> CommandResu
     match args.history_max {
         10 => {}
         0 => {
-            return Err(failed(
-                "a platform keeps 1 to 100 revisions: --history-max 0 is none of these".into(),
-            ));
+            return Err(failed("--history-max must be 1 to 100 on a platform".into()));
         }
         most => options["maxHistory"] = most.into(),
     }
@@ -206,7 +204,7 @@ async fn dry_run(release: &ReleaseRef<'_>, body: &Value, deploy: &DeployArgs) ->
     }
     let shortages = shortage_lines(&plan);
     if !shortages.is_empty() {
-        let _ = write!(out, "ROOM:\n{shortages}");
+        let _ = write!(out, "CAPACITY:\n{shortages}");
     }
     Ok(out.into_bytes())
 }
@@ -215,7 +213,7 @@ async fn dry_run(release: &ReleaseRef<'_>, body: &Value, deploy: &DeployArgs) ->
 pub fn shortage_lines(plan: &Value) -> String {
     let short = items(plan, "shortages").iter().map(|short| str_at(short, "/message"));
     let unlooked = items(plan, "unlooked").iter().filter_map(Value::as_str);
-    let unlooked = unlooked.map(|why| format!("not looked at: {why}"));
+    let unlooked = unlooked.map(|why| format!("not checked: {why}"));
     short.map(str::to_owned).chain(unlooked).map(|line| escape_control(&line) + "\n").collect()
 }
 
@@ -232,7 +230,7 @@ mod tests {
         });
         assert_eq!(
             shortage_lines(&plan),
-            "exceeded quota: few\n1 of 2\\u{7}\nnot looked at: the quotas, which you may not read\n"
+            "exceeded quota: few\n1 of 2\\u{7}\nnot checked: the quotas, which you may not read\n"
         );
     }
 }

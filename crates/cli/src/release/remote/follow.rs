@@ -52,7 +52,7 @@ pub async fn follow(release: &ReleaseRef<'_>, operation: &str, goal: WaitGoal) -
     tokio::select! {
         done = follow_events(release, operation, goal) => done,
         () = interrupted => {
-            let why = format!("interrupted: the platform goes on with it; see `{}`", release.status_command());
+            let why = format!("interrupted: the platform continues the operation, see `{}`", release.status_command());
             Err(CommandError { code: INTERRUPTED_EXIT_CODE, ..why.into() })
         }
     }
@@ -81,7 +81,7 @@ async fn follow_events(
             // There are no further events of a deleted release.
             Ok(OperationState::Pending) => match ignore_not_found(client.get(&path).await) {
                 Ok(None) if until == WaitGoal::Deleted => return Ok(()),
-                Ok(None) => return Err(format!("there is no release {:?} any more", release.name).into()),
+                Ok(None) => return Err(format!("release {:?} no longer exists", release.name).into()),
                 Ok(Some(_)) | Err(PlatformError::Unreachable { .. } | PlatformError::Timeout { .. }) => {}
                 Err(failure) => return Err(failure.into()),
             },
@@ -95,7 +95,7 @@ async fn follow_events(
                 if last_contact.elapsed() < UNREACHABLE_TIMEOUT => {}
             Err(failure) => {
                 let again = release.status_command();
-                return Err(format!("{failure}; the work goes on without us, see `{again}`").into());
+                return Err(format!("{failure}; the platform continues the operation, see `{again}`").into());
             }
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -150,14 +150,12 @@ fn operation_state(operation: &Value, until: WaitGoal) -> OperationState {
         step_of("deployed").filter(|step| step["state"] == "running" && step["at"].is_string())
     {
         return OperationState::Failed(format!(
-            "{}; the platform tries it again",
+            "{}; the platform retries it",
             escape_control(str_at(tried, "/note"))
         ));
     }
     if str_at(operation, "/state") == "cancelled" {
-        return OperationState::Failed(
-            "somebody asked for something else of this release meanwhile".to_owned(),
-        );
+        return OperationState::Failed("superseded by a later operation on this release".to_owned());
     }
     if states.iter().all(|(state, _)| *state == "done") {
         OperationState::Done
@@ -212,7 +210,7 @@ fn object_progress(object: &Value) -> Option<ProgressEvent> {
     match str_at(object, "/state") {
         "ready" => Some(ProgressEvent::Ready { id }),
         "progressing" | "failed" => Some(ProgressEvent::Waiting { id, reason: part("/reason"), event }),
-        "absent" => Some(ProgressEvent::Waiting { id, reason: "it is not there".to_owned(), event }),
+        "absent" => Some(ProgressEvent::Waiting { id, reason: "not found".to_owned(), event }),
         _ => None,
     }
 }
@@ -263,8 +261,8 @@ mod tests {
             ),
             (
                 operation("cancelled", &[accepted, dispatched, ("deployed", "queued", "")]),
-                OperationState::Failed("somebody asked for something else of this release meanwhile".into()),
-                OperationState::Failed("somebody asked for something else of this release meanwhile".into()),
+                OperationState::Failed("superseded by a later operation on this release".into()),
+                OperationState::Failed("superseded by a later operation on this release".into()),
             ),
         ];
         for (operation, of_deployed, of_ready) in rows {

@@ -43,7 +43,7 @@ pub async fn run(args: &ListArgs, platform: &RemoteReleases) -> CommandResult {
         return encoded;
     }
     if releases.is_empty() {
-        eprintln!("there are no releases");
+        eprintln!("no releases found");
         return Ok(Vec::new());
     }
     Ok(table(&releases, !args.no_headers.0, platform).into_bytes())
@@ -76,7 +76,7 @@ async fn list_releases(
         ]);
         let page = served.client.get(&format!("releases{asked}")).await?;
         if let Some(seconds) = page["stale"].as_u64() {
-            eprintln!("this is {seconds} s old: the cluster does not answer the platform");
+            eprintln!("this list is {seconds} s old: the platform cannot reach the cluster");
         }
         let meant = items(&page, "items").iter().filter(|release| {
             name.is_none_or(|name| name.is_match(release_name(release)))
@@ -190,7 +190,7 @@ async fn watch(
             print(&table(&changed, false, served))?;
         }
         for gone in before.keys().filter(|key| !now.contains_key(*key)) {
-            print(&format!("{} is gone\n", gone.trim_start_matches("host/")))?;
+            print(&format!("{} deleted\n", gone.trim_start_matches("host/")))?;
         }
         before = now;
     }

@@ -32,7 +32,7 @@ pub async fn run(args: &LogsArgs, platform: &RemoteReleases) -> CommandResult {
         print_reason(log);
     }
     if logs.is_empty() {
-        eprintln!("release {:?} has no such containers", args.name);
+        eprintln!("release {:?} has no matching containers", args.name);
     }
     let prefix = args.prefix.map_or(logs.len() > 1, |prefix| prefix.0);
     let mut out = String::new();
@@ -62,9 +62,11 @@ async fn follow(args: &LogsArgs, mut events: EventStream) -> CommandResult {
         } else if !str_at(&told, "/why").is_empty() {
             print_reason(&told);
         } else if !str_at(&told, "/reason").is_empty() {
-            return Err(CommandError::from("the platform ended it: your access has ended or changed"));
+            return Err(CommandError::from(
+                "the platform ended the stream: your permissions have expired or changed",
+            ));
         }
     }
-    eprintln!("the platform has no more of release {:?}", args.name);
+    eprintln!("end of the logs of release {:?}", args.name);
     Ok(Vec::new())
 }

@@ -89,7 +89,7 @@ impl RemoteReleases {
             return Ok(own.to_owned());
         }
         let server = self.client.server();
-        Err(format!("you have no namespace of your own on {server}: give --namespace").into())
+        Err(format!("you have no personal namespace on {server}: give --namespace").into())
     }
 
     async fn release(&self, name: &str) -> Result<ReleaseRef<'_>, CommandError> {

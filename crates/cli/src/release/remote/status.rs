@@ -101,10 +101,10 @@ fn render_header(view: &Value, release: &ReleaseRef<'_>) -> String {
     line("LAST DEPLOYED", &if deployed == "-" { deployed } else { format!("{deployed} ago") });
     line("BY", &part("/by", CellFormat::Text));
     if view["suspended"] == true {
-        line("SUSPENDED", "nobody looks after it");
+        line("SUSPENDED", "reconciliation is suspended");
     }
     if view["stalled"] == true {
-        line("STALLED", "nothing more is tried until it is changed");
+        line("STALLED", "no retries until the release is changed");
     }
     out
 }
@@ -116,7 +116,7 @@ fn render_objects(resources: &Value) -> String {
     if objects.is_empty() {
         return out;
     }
-    let mut rows = vec![["KIND", "NAME", "STATE", "WHY"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["KIND", "NAME", "STATE", "REASON"].map(str::to_owned).to_vec()];
     rows.extend(objects.iter().map(|object| {
         let part = |place: &str| escape_control(str_at(object, place));
         let why = match (part("/reason"), part("/event")) {

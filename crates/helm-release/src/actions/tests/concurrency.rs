@@ -36,7 +36,7 @@ impl ProgressSink for Gate {
     }
 }
 
-/// Runs `meanwhile` just before the installation writes its first object.
+/// Runs the given change just before the installation writes its first object.
 async fn install_with_concurrent_change(
     stage: &ReleaseHarness,
     ask: Install<'_>,
@@ -118,7 +118,7 @@ async fn upgrade_fails_when_revision_was_created_concurrently() {
     let secrets: Api<Secret> = Api::namespaced(stage.admin(), NAMESPACE);
     secrets.create(&PostParams::default(), &theirs).await.unwrap();
     let why = error_text(helm.upgrade(&upgrade(&maps(), &maps_values("b"))).await);
-    assert_eq!(why, "Conflict: revision 2 of release `web` exists already");
+    assert_eq!(why, "Conflict: revision 2 of release `web` already exists");
     assert_eq!(stage.config_map_names().await, ["a"], "nothing half");
 }
 
@@ -131,7 +131,7 @@ async fn install_cleans_up_when_uninstalled_concurrently() {
     .await;
     assert_eq!(
         error_text(outcome),
-        "Conflict: release \"web\" was changed by somebody else in the middle of it"
+        "Conflict: release \"web\" was changed by another client during the operation"
     );
     assert_eq!((stage.config_map_names().await.len(), stage.history().await.len()), (0, 0));
 }
@@ -150,7 +150,7 @@ async fn install_keeps_only_objects_of_concurrent_release() {
         install_with_concurrent_change(&stage, install(&maps(), &maps_values("ab")), meanwhile).await;
     assert_eq!(
         error_text(outcome),
-        "Conflict: release \"web\" was changed by somebody else in the middle of it"
+        "Conflict: release \"web\" was changed by another client during the operation"
     );
     assert_eq!(stage.history().await, ["1 deployed: Install complete"]);
     assert_eq!(stage.config_map_names().await, ["b"]);
@@ -166,7 +166,7 @@ async fn install_fails_when_marked_interrupted_concurrently() {
         install_with_concurrent_change(&stage, install(&maps(), &maps_values("ab")), meanwhile).await;
     assert_eq!(
         error_text(outcome),
-        "Conflict: release \"web\" was changed by somebody else in the middle of it"
+        "Conflict: release \"web\" was changed by another client during the operation"
     );
     assert_eq!(stage.history().await, ["1 failed: operation interrupted"]);
     // The written objects belong to the failed revision and are removed with it.

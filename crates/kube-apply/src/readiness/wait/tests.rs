@@ -134,7 +134,10 @@ async fn removal_waits_for_deletion_and_names_finalizers() {
 
     let how = RemoveOptions { wait_until: Some(deadline_in(1)), ..RemoveOptions::default() };
     let error = remove(&town.target, &[held], &how, &NoProgress).await.unwrap_err();
-    assert_eq!(error.to_string(), "ConfigMap shop/held: it is being deleted, held by x.dev/hold");
+    assert_eq!(
+        error.to_string(),
+        "ConfigMap shop/held: it is being deleted and waits for finalizers x.dev/hold"
+    );
     assert_eq!(error.kind(), domain::ErrorKind::Timeout);
 }
 

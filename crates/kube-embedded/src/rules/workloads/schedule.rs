@@ -238,7 +238,7 @@ fn parse_range(expr: &str, bounds: &FieldBounds) -> Result<u64, String> {
     Ok(bits)
 }
 
-/// Parses a number or a name such as `jan`; `names[0]` stands for `first`.
+/// Parses a number or a name such as `jan`; `names[0]` means `first_value`.
 fn parse_number(text: &str, names: &[&str], first_value: u64) -> Result<u64, String> {
     if let Some(at) = names.iter().position(|name| text.eq_ignore_ascii_case(name)) {
         return Ok(first_value + at as u64);

@@ -180,7 +180,7 @@ fn release_cli_lifecycle_on_cluster() {
     for command in ["pause", "recover", "suspend", "resume", "retry", "restart", "adopt"] {
         let (code, _, why) = typist.run(&format!("{command} web"));
         assert_eq!(code, Some(1));
-        assert!(why.starts_with(&format!("Error: `longshore {command}` needs a platform")), "{why}");
+        assert!(why.starts_with(&format!("Error: `longshore {command}` requires a platform")), "{why}");
     }
 }
 
@@ -192,7 +192,7 @@ fn logs(typist: &CliUser) {
     let (out, _) = typist.run_ok("logs web --tail 1 --prefix");
     assert!(out.starts_with("[web-") && out.ends_with("/main] greets with hello\n"), "{out}");
     let (out, told) = typist.run_ok("logs web -l app=other");
-    assert_eq!((out.as_str(), told.as_str()), ("", "release \"web\" has no such containers\n"));
+    assert_eq!((out.as_str(), told.as_str()), ("", "release \"web\" has no matching containers\n"));
     let mut command = typist.command("logs web -f --tail 1 -c main");
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -237,7 +237,7 @@ async fn release_cli_platform_only_commands() {
 
     // Its uninstall hook fails: without `--force` it would be retried forever.
     let (out, _) = typist.run_ok("uninstall web --force");
-    assert_eq!(out, "release \"web\" uninstalled by force\n");
+    assert_eq!(out, "release \"web\" uninstalled forcibly\n");
     assert_eq!(typist.run_ok("list -q").0, "");
 
     let (code, _, why) = typist.run("repo add near http://127.0.0.1:1/charts");

@@ -128,29 +128,29 @@ async fn release_fields_cannot_change_identity() {
         ("sa-system",   json!({"serviceAccountName": "longshore"}),                                        "system:serviceaccount:"),
         ("sa-path",     json!({"serviceAccountName": "longshore-system:longshore"}),                       ""),
         ("sa-person",   json!({"serviceAccountName": victim}),                                             ""),
-        ("name",        json!({"username": "admin", "valuesObject": {"extra": object_manifest("ConfigMap", "v1", &elsewhere, "")}}), "stay inside"),
-        ("system",      json!({"valuesObject": {"extra": object_manifest("ConfigMap", "v1", &format!("{mine}, namespace: kube-system"), "")}}), "stay inside"),
-        ("cluster",     json!({"valuesObject": {"extra": object_manifest("ClusterRoleBinding", rbac, &mine, everything)}}), "whole cluster"),
-        ("namespace",   json!({"valuesObject": {"extra": object_manifest("Namespace", "v1", &mine, "")}}),          "whole cluster"),
+        ("name",        json!({"username": "admin", "valuesObject": {"extra": object_manifest("ConfigMap", "v1", &elsewhere, "")}}), "must be in the namespaces"),
+        ("system",      json!({"valuesObject": {"extra": object_manifest("ConfigMap", "v1", &format!("{mine}, namespace: kube-system"), "")}}), "must be in the namespaces"),
+        ("cluster",     json!({"valuesObject": {"extra": object_manifest("ClusterRoleBinding", rbac, &mine, everything)}}), "cluster-scoped objects"),
+        ("namespace",   json!({"valuesObject": {"extra": object_manifest("Namespace", "v1", &mine, "")}}),          "cluster-scoped objects"),
         ("binding",     json!({"valuesObject": {"extra": object_manifest("RoleBinding", rbac, "name: mine", everything)}}), ""),
-        ("hook",        json!({"valuesObject": {"extra": object_manifest("ConfigMap", "v1", &format!("{elsewhere}, annotations: {{helm.sh/hook: pre-install}}"), "")}}), "stay inside"),
+        ("hook",        json!({"valuesObject": {"extra": object_manifest("ConfigMap", "v1", &format!("{elsewhere}, annotations: {{helm.sh/hook: pre-install}}"), "")}}), "must be in the namespaces"),
         ("provisioned", json!({"valuesObject": {"extra": object_manifest("ConfigMap", "v1", "name: p, labels: {longshore.dev/provisioned: \"true\"}", "")}}), "for what Longshore provisions"),
         ("taken",       json!({"options": {"takeOwnership": true, "force": true}, "valuesObject": {"extra": object_manifest("RoleBinding", rbac, "name: longshore-ws-admin", everything)}}), ""),
         ("patched",     json!({"patches": moved(to("/metadata/namespace", victim))}),                      "metadata.namespace cannot be changed by a patch"),
         ("patched-sys", json!({"patches": moved(to("/metadata/namespace", "longshore-system"))}),          "metadata.namespace cannot be changed by a patch"),
         ("patch-kind",  json!({"patches": moved(json!([{"op": "replace", "path": "/kind", "value": "Namespace"}]))}), ""),
         ("patch-merge", json!({"patches": [{"patch": format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  {mine}\n")}]}), ""),
-        ("request",     json!({"valuesObject": {"extra": object_manifest("HelmRequest", "longshore.dev/v1alpha1", &mine, "spec: {}")}}), "whole cluster"),
+        ("request",     json!({"valuesObject": {"extra": object_manifest("HelmRequest", "longshore.dev/v1alpha1", &mine, "spec: {}")}}), "cluster-scoped objects"),
         ("release",     json!({"valuesObject": {"extra": object_manifest("HelmRelease", "longshore.dev/v1alpha1", "name: inner", "spec: {name: inner, source: {package: p}, requestRef: {name: a, uid: b}}")}}), ""),
-        ("from",        json!({"valuesFrom": [{"kind": "Secret", "name": "web", "namespace": victim}]}),   "there is no Secret web"),
+        ("from",        json!({"valuesFrom": [{"kind": "Secret", "name": "web", "namespace": victim}]}),   "Secret web not found"),
         ("from-path",   json!({"valuesFrom": [{"kind": "Secret", "name": format!("../../{victim}/secrets/web")}]}), ""),
-        ("ref",         json!({"valuesRef": {"name": "longshore-administrator"}}),                         "there is no Secret"),
+        ("ref",         json!({"valuesRef": {"name": "longshore-administrator"}}),                         "not found"),
         ("sees",        json!({"valuesObject": looks(&format!("\"v1\" \"Secret\" \"{victim}\" \"\""))}),   ""),
         ("sees-system", json!({"valuesObject": looks("\"v1\" \"Secret\" \"longshore-system\" \"\"")}),     ""),
         ("sees-all",    json!({"valuesObject": looks("\"v1\" \"Secret\" \"\" \"\"")}),                     ""),
         ("sees-people", json!({"valuesObject": looks("\"user.openyurt.io/v1alpha1\" \"User\" \"\" \"\"")}), ""),
-        ("package",     json!({"source": {"package": "pkg-aaaaaaaaaaaaaaaaaaaa"}}),                        "there is no package"),
-        ("repo",        json!({"source": {"repo": "nobodys"}, "chartName": "web"}),                        "there is no repository"),
+        ("package",     json!({"source": {"package": "pkg-aaaaaaaaaaaaaaaaaaaa"}}),                        "package `pkg-aaaaaaaaaaaaaaaaaaaa` not found"),
+        ("repo",        json!({"source": {"repo": "nobodys"}, "chartName": "web"}),                        "repository `nobodys` not found"),
         ("inside",      json!({"source": {"oci": "oci://127.0.0.1:1/web"}}),                               ""),
         ("metadata",    json!({"source": {"oci": "oci://169.254.169.254/web"}}),                           ""),
     ];
@@ -333,7 +333,12 @@ async fn request_fields_cannot_change_identity() {
             wait_for_state(&scene.server, &scene.attacker.token, &release_path(attacker, name), "failed")
                 .await;
         let message = failed["message"].as_str().unwrap();
-        let refusals = ["forbidden", "stay inside", "whole cluster", "cannot be changed by a patch"];
+        let refusals = [
+            "forbidden",
+            "must be in the namespaces",
+            "cluster-scoped objects",
+            "cannot be changed by a patch",
+        ];
         assert!(refusals.iter().any(|why| message.contains(why)), "{name}: {message}");
     }
     // The victim's namespace is unchanged. The new workspace, which the victim created, is not part of the list.

@@ -75,7 +75,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
     let body = release_body(&attacker.id, "stolen", &package, &json!({}));
     let refused = attacker.call(Method::POST, "releases", Some(&body)).await;
     assert_eq!(refused.code, 404, "{}", refused.text);
-    assert_eq!(refused.json()["detail"], format!("there is no package `{package}`"));
+    assert_eq!(refused.json()["detail"], format!("package `{package}` not found"));
     let plan = json!({"chart": {"package": package}});
     let path = format!("releases/host/{}/stolen/plan", attacker.id);
     let refused = attacker.call(Method::POST, &path, Some(&plan)).await;
@@ -97,7 +97,7 @@ async fn tenant_reads_foreign_packages_and_fills_the_store() {
         release.status.filter(|status| !status.message.is_empty())
     })
     .await;
-    assert_eq!(status.message, format!("there is no package `{package}`"));
+    assert_eq!(status.message, format!("package `{package}` not found"));
     assert!(status.chart.is_none());
 
     // The quota of one workspace is exhausted, the quota of another is not.

@@ -165,7 +165,7 @@ async fn later_operations_leave_objects_of_an_administrator_alone() {
     assert_ne!(more, wide_values("get"));
     releases.upgrade(&me, SHOP, "web", full_update(&more), RequestPreconditions::default()).await.unwrap();
     let status = wait_until_failed(&stage).await;
-    assert!(status.message.contains("stay inside the namespaces of workspace"), "{}", status.message);
+    assert!(status.message.contains("must be in the namespaces of workspace"), "{}", status.message);
     // A retry by an administrator does not grant the rights either.
     releases.retry(&administrator(), SHOP, "web", ELEVATED).await.unwrap();
     let status = wait_for("it was tried again", async || {
@@ -173,7 +173,7 @@ async fn later_operations_leave_objects_of_an_administrator_alone() {
         status.attempted_hash.ends_with("/7").then_some(status)
     })
     .await;
-    assert!(status.message.contains("stay inside the namespaces of workspace"), "{}", status.message);
+    assert!(status.message.contains("must be in the namespaces of workspace"), "{}", status.message);
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn uninstallation_without_the_option_reports_what_is_left_behind() {
     let left =
         stage.releases.delete(&developer(), SHOP, "web", DeleteOptions::default()).await.unwrap().orphans;
     let left: Vec<String> = left.unwrap().iter().map(ToString::to_string).collect();
-    let why = "only an administrator can remove it (asAdministrator)";
+    let why = "only an administrator can delete it (asAdministrator)";
     assert_eq!(left, [format!("ConfigMap other/wide ({why})"), format!("ClusterRole wide ({why})")]);
     wait_until_deleted(&stage).await;
     assert_eq!(observed_objects(&stage.world).await, (Some("get".to_owned()), true));
@@ -338,7 +338,7 @@ async fn only_an_unscoped_administrator_uses_the_option() {
     assert_eq!(observed_objects(&stage.world).await, (None, false));
     let refused =
         stage.releases.plan(&administrator(), SHOP, "web", full_update(&wide_values("get")), false).await;
-    assert!(refused.unwrap_err().to_string().contains("stay inside"));
+    assert!(refused.unwrap_err().to_string().contains("must be in the namespaces"));
 }
 
 #[tokio::test]

@@ -125,10 +125,7 @@ async fn readiness_is_unknown_without_watch_permission() {
     stage.create_release("web", blind).await.unwrap();
     let status = stage.wait_for_state("web", "active").await.status.unwrap();
     let message = &find_condition(&status.conditions, READY).unwrap().message;
-    assert!(
-        message.contains("of 1 objects it is not known whether they are ready; Service web"),
-        "{message}"
-    );
+    assert!(message.contains("the readiness of 1 objects is unknown; Service web"), "{message}");
     assert!(message.contains("cannot list resource"), "{message}");
     // Once RBAC permits it, the next deployment observes the readiness.
     stage.world.apply(grant("blind", &["*"])).await;
@@ -169,7 +166,7 @@ async fn watch_is_shared_and_stops_with_its_last_release() {
         .await;
     customs.ensure_watches(&two, std::slice::from_ref(&gadget), &deployer, RestartPolicy::Never).await;
     assert_eq!(count(), (2, 2));
-    assert_eq!(customs.readiness(&one, &gadget), Readiness::NotReady("not there".into()));
+    assert_eq!(customs.readiness(&one, &gadget), Readiness::NotReady("not found".into()));
     customs.ensure_watches(&one, std::slice::from_ref(&service), &deployer, RestartPolicy::Never).await;
     assert_eq!(count(), (2, 2), "the other one still needs it");
     customs.remove(&two);
@@ -186,7 +183,7 @@ async fn watch_is_shared_and_stops_with_its_last_release() {
     assert!(matches!(customs.readiness(&one, &gadget), Readiness::Unknown(why) if why.contains("forbidden")));
     assert_eq!(
         customs.readiness(&one, &unknown),
-        Readiness::NotReady("the cluster serves no such kind".into())
+        Readiness::NotReady("the cluster does not serve this kind".into())
     );
     customs.ensure_watches(&one, &[gadget.clone(), unknown], &account("nobody"), RestartPolicy::Never).await;
     assert_eq!(count(), (2, 0));
@@ -231,7 +228,7 @@ async fn watch_ends_when_its_crd_is_deleted() {
     let gone = kinds.get("gadgets.x.dev").await.unwrap();
     kinds.delete(&gone.name_any(), &DeleteParams::default()).await.unwrap();
     assert_eq!(changed.recv().await, Some(key.clone()), "whose object it was is told");
-    let over = Readiness::NotReady("the cluster serves no such kind".into());
+    let over = Readiness::NotReady("the cluster does not serve this kind".into());
     wait_for("it has ended", async || {
         (customs.readiness(&key, &id) == over && customs.watch_counts() == (1, 0)).then_some(())
     })
@@ -244,5 +241,5 @@ async fn watch_ends_when_its_crd_is_deleted() {
     })
     .await;
     customs.ensure_watches(&key, std::slice::from_ref(&id), &deployer, RestartPolicy::IfNotServed).await;
-    assert_eq!(customs.readiness(&key, &id), Readiness::NotReady("not there".into()));
+    assert_eq!(customs.readiness(&key, &id), Readiness::NotReady("not found".into()));
 }

@@ -83,7 +83,7 @@ async fn operation_failure_is_reported_with_its_reason() {
         ("defines",  &defining, json!({}),                                            json!({}), "TimedOut",        "crds/gadgets.yaml", true),
         ("nonsense", &package,  json!({"extra": "apiVersion: v1\nkind: Nonsense\nmetadata: {name: a}"}), json!({}), "Invalid", "Nonsense", false),
         ("broken",   &package,  json!({"extra": "a: b: c"}),                          json!({}), "Invalid",         "yaml", false),
-        ("foreign",  &package,  json!({"extra": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: kube-system}"}), json!({}), "Invalid", "stay inside", false),
+        ("foreign",  &package,  json!({"extra": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: kube-system}"}), json!({}), "Invalid", "must be in the namespaces", false),
     ];
     for (name, package, values, options, reason, message, again) in cases {
         let mut spec = release_spec(name, package);

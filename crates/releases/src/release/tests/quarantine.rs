@@ -111,7 +111,7 @@ async fn release_that_stops_the_server_is_quarantined() {
     .await;
     let stalled = find_condition(&quarantined.conditions, STALLED).unwrap();
     assert_eq!((stalled.reason.as_str(), quarantined.state.as_str()), ("CrashLoop", "failed"));
-    assert!(stalled.message.starts_with("5 operations in a row were interrupted"), "{}", stalled.message);
+    assert!(stalled.message.starts_with("5 consecutive operations were interrupted"), "{}", stalled.message);
     assert_eq!((quarantined.interruptions, quarantined.operation), (5, None));
     assert!(quarantined.next_retry_time.is_some_and(|due| due.0 > Timestamp::now()));
     assert!(quarantined.helm.is_none(), "nothing was tried");

@@ -215,16 +215,16 @@ async fn malicious_repository_is_reported_in_one_reconcile() {
         ("silent",   bad(FakeResponse::Hang),                                    "web",  "",   "2 s",                       true),
         ("short",    bad(FakeResponse::Truncated),                                      "web",  "",   "",                          true),
         ("endless",  bad(FakeResponse::Endless),                                    "web",  "",   "bytes",                     false),
-        ("elsewhere",bad(FakeResponse::Redirect("http://10.0.0.1/index.yaml")),           "web",  "",   "may not be reached",         false),
-        ("metadata", bad(FakeResponse::Redirect("http://169.254.169.254/latest")),        "web",  "",   "may not be reached",        false),
+        ("elsewhere",bad(FakeResponse::Redirect("http://10.0.0.1/index.yaml")),           "web",  "",   "egress policy denies",         false),
+        ("metadata", bad(FakeResponse::Redirect("http://169.254.169.254/latest")),        "web",  "",   "egress policy denies",        false),
         ("gone",     bad(FakeResponse::Missing),                                    "web",  "",   "404",                       false),
-        ("html",     bad(FakeResponse::Text("<html>".into())),                      "web",  "",   "cannot be used",            false),
-        ("lies",     lying.clone(),                                           "web",  "",   "has the digest sha256:",    true),
-        ("private",  lying,                                                   "away", "",   "may not be reached",        false),
-        ("moved",    moved.clone(),                                           "web",  "",   "may not be reached",         false),
+        ("html",     bad(FakeResponse::Text("<html>".into())),                      "web",  "",   "cannot use",            false),
+        ("lies",     lying.clone(),                                           "web",  "",   "has digest sha256:",    true),
+        ("private",  lying,                                                   "away", "",   "egress policy denies",        false),
+        ("moved",    moved.clone(),                                           "web",  "",   "egress policy denies",         false),
         ("unknown",  moved.clone(),                                           "none", "",   "has no chart `none`",       false),
-        ("other",    moved.clone(),                                           "web",  "^9", "that `^9` allows",          false),
-        ("nonsense", moved,                                                   "web",  "~~", "neither a version nor a range", false),
+        ("other",    moved.clone(),                                           "web",  "^9", "that matches `^9`",          false),
+        ("nonsense", moved,                                                   "web",  "~~", "is not a version or version range", false),
     ];
     for (name, answers, chart, version, message, again) in cases {
         let url = start_fake_server(&answers).await;
@@ -258,7 +258,7 @@ async fn repository_of_another_workspace_is_not_found() {
     create_repo(&stage, "everybodys", &url, "").await;
     stage.create_release("theirs", repo_release_spec("theirs", "theirs", "web", "")).await.unwrap();
     let status = stage.wait_for_state("theirs", "failed").await.status.unwrap();
-    assert_eq!(status.message, "there is no repository `theirs`");
+    assert_eq!(status.message, "repository `theirs` not found");
     stage.create_release("ours", repo_release_spec("ours", "everybodys", "web", "")).await.unwrap();
     stage.wait_for_state("ours", "active").await;
 }

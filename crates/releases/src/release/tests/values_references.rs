@@ -70,11 +70,7 @@ async fn missing_reference_is_named_and_retried() {
     let stage = TestHarness::new().await;
     let package = stage.store_chart(web_chart()).await;
     let cases = [
-        (
-            "object",
-            json!([{"kind": "Secret", "name": "late"}]),
-            "spec.valuesFrom[0]: there is no Secret late",
-        ),
+        ("object", json!([{"kind": "Secret", "name": "late"}]), "spec.valuesFrom[0]: Secret late not found"),
         (
             "key",
             json!([{"kind": "ConfigMap", "name": "map", "valuesKey": "late"}]),

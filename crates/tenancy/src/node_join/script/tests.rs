@@ -76,7 +76,7 @@ fn join_script_passes_all_arguments_to_an_installed_tool() {
             "[--organizations=openyurt:tenant:uaaaaaaaaaa]",
             &format!("[--discovery-token-ca-cert-hash={}]", authorities[0]),
             "[--nodepool-name=hangzhou]",
-            "this machine becomes the node uaaaaaaaaaa-edge-1-example-com",
+            "joining as node uaaaaaaaaaa-edge-1-example-com",
         ]
     );
     let (fine, said) = run_script(&reset_script(&JoinTool::Installed), &[("yurtadm", PRINT_ARGS)]);
@@ -133,7 +133,7 @@ fn join_script_runs_a_download_only_with_matching_checksum() {
     }
     let (fine, said) =
         run_script(&reset_script(&downloaded_tool()), &[("curl", "echo fetched"), ("uname", "echo riscv64")]);
-    assert!(!fine && said == "there is no join tool for riscv64\n", "{said}");
+    assert!(!fine && said == "no join tool for riscv64\n", "{said}");
 }
 
 proptest! {

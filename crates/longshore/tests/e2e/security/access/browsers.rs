@@ -37,7 +37,7 @@ async fn page_of_another_site_registers_an_account() {
         ] {
             let refused = register(path, &headers).await;
             assert_eq!(refused.code, 403, "{path} {headers:?}: {}", refused.text);
-            assert!(refused.text.contains("other sites"), "{}", refused.text);
+            assert!(refused.text.contains("cross-site"), "{}", refused.text);
         }
         // DNS rebinding: a foreign host name that resolves to this address.
         let rebound = register(path, &[("host", "evil.example")]).await;

@@ -34,7 +34,7 @@ async fn chart_writes_outside_its_workspace() {
             ("pre-rollback", hook("pre-rollback"), &inside),
             ("pre-delete", hook("pre-delete"), &inside),
             ("test-hook", hook("test"), &inside),
-            ("cluster", binding, "whole cluster"),
+            ("cluster", binding, "cluster-scoped objects"),
         ];
         for (row, extra, why) in rows {
             let values = json!({"extra": extra});
