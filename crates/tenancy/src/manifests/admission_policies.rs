@@ -121,7 +121,8 @@ fn provisioned_validations() -> Value {
          object.metadata.labels['{ACCOUNT}'] == namespaceObject.metadata.labels['{ACCOUNT}']"
     );
     // Controllers copy labels of a tenant's templates to other kinds, so the label protects these kinds only.
-    let of_provisioned_kind = format!("request.resource.resource in ['{}']", PROVISIONED_RESOURCES.join("', '"));
+    let of_provisioned_kind =
+        format!("request.resource.resource in ['{}']", PROVISIONED_RESOURCES.join("', '"));
     json!([
         {
             "expression": format!("!({of_provisioned_kind}) || !({})", labelled("oldObject", PROVISIONED_OBJECT)),
@@ -135,8 +136,8 @@ fn provisioned_validations() -> Value {
         },
         {
             "expression": format!(
-                "request.resource.resource != 'rolebindings' || request.operation != 'CREATE' || !has(object.metadata.name) || \
-                 !object.metadata.name.startsWith('{RESERVED_PREFIX}')"
+                "request.resource.resource != 'rolebindings' || request.operation != 'CREATE' || \
+                 !(has(object.metadata.name) ? object.metadata.name : object.metadata.generateName).startsWith('{RESERVED_PREFIX}')"
             ),
             "message": format!("names of RoleBindings that begin with {RESERVED_PREFIX} are reserved: choose another name"),
             "reason": "Forbidden",
