@@ -29,9 +29,9 @@ use crate::workspaces::is_personal;
 
 /// The limit of rounds of listing and deleting RoleBindings that are being created concurrently.
 const MAX_BINDING_ROUNDS: usize = 5;
-/// How often the creation of a ServiceAccount is attempted: for a moment quotas still count the one that was deleted.
-const MAX_CREATE_ATTEMPTS: u32 = 10;
-const CREATE_INTERVAL: Duration = Duration::from_millis(300);
+/// How often the creation of a ServiceAccount is attempted: for a moment quotas count the one that was deleted.
+const MAX_CREATE_ATTEMPTS: u32 = 5;
+const CREATE_INTERVAL: Duration = Duration::from_millis(200);
 /// The limit for a recorded ServiceAccount: Kubernetes allows 256 KiB of annotations in all.
 const MAX_RECORD_BYTES: usize = 64 * 1024;
 
@@ -147,25 +147,28 @@ fn without_identity(account: &ServiceAccount) -> ServiceAccount {
     ServiceAccount { metadata, ..account.clone() }
 }
 
-/// Creates a ServiceAccount. One that another writer has created, for `default` Kubernetes, gets its content.
+/// Creates a ServiceAccount. One that another writer has created, for `default` Kubernetes, gets its content. Without room in the quota it is
+/// left out: a tenant that fills the quota must not keep the other ServiceAccounts from being recreated.
 async fn create_service_account(
     accounts: &Api<ServiceAccount>,
     account: &ServiceAccount,
 ) -> Result<(), kube::Error> {
-    let mut attempts = 1;
-    loop {
+    let name = account.name_any();
+    for _ in 0..MAX_CREATE_ATTEMPTS {
         match accounts.create(&post_params(), account).await {
-            Err(error) if is_code(&error, 403) && attempts < MAX_CREATE_ATTEMPTS => {
-                attempts += 1;
-                tokio::time::sleep(CREATE_INTERVAL).await;
-            }
+            Err(error) if is_code(&error, 403) => tokio::time::sleep(CREATE_INTERVAL).await,
             Err(error) if is_code(&error, 409) => {
-                let (name, content) = (account.name_any(), Patch::Merge(account));
-                return accounts.patch(&name, &PatchParams::default(), &content).await.map(drop);
+                let patched = accounts.patch(&name, &PatchParams::default(), &Patch::Merge(account)).await;
+                return ignore_not_found(patched.map(drop));
             }
             created => return created.map(drop),
         }
     }
+    tracing::warn!(
+        service_account = name,
+        "the quota has no room for a ServiceAccount that was to be recreated"
+    );
+    Ok(())
 }
 
 /// Deletes an object with this UID at once: until its finalizers are removed, a deleted RoleBinding still grants its role, and the tokens of
@@ -181,10 +184,17 @@ where
     let same = Preconditions { uid: uid.map(str::to_owned), resource_version: None };
     let deleted = api.delete(name, &DeleteParams::default().preconditions(same)).await;
     let has_finalizers = matches!(&deleted, Ok(found) if found.is_left());
-    ignore_not_found(deleted.map(drop))?;
+    let mut done = deleted.map(drop);
     if has_finalizers {
         let patch = Patch::Merge(json!({"metadata": {"uid": uid, "finalizers": null}}));
-        ignore_not_found(api.patch(name, &PatchParams::default(), &patch).await.map(drop))?;
+        done = api.patch(name, &PatchParams::default(), &patch).await.map(drop);
     }
-    Ok(())
+    match ignore_not_found(done) {
+        // A tenant may delete and create it again all the time.
+        Err(error) if is_code(&error, 409) => match api.get_opt(name).await? {
+            Some(found) if found.meta().uid.as_deref() == uid => Err(error),
+            _ => Ok(()),
+        },
+        done => done,
+    }
 }
