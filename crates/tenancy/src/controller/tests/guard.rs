@@ -137,7 +137,10 @@ async fn tenant_plants_rolebindings_of_the_platform_in_a_closed_workspace() {
     let close =
         |after: Option<String>| json!({"metadata": {"annotations": {well_known::REMOVE_AFTER: after}}});
     patch::<Workspace>(&world, "acme", close(Some(after.to_string()))).await;
-    let closed = async || subjects_of_role(&world, "acme", "admin").await.is_empty().then_some(());
+    let closed = async || {
+        let told = condition(&world, "acme", "Ready").await? == ("False".to_owned(), "Removing".to_owned());
+        (told && names::<RoleBinding>(&world, "acme").await.is_empty()).then_some(())
+    };
     run_controllers_until(&world, &fault, &clock, "closed", closed).await;
     let bindings: Api<RoleBinding> = Api::namespaced(world.admin_client(), "acme");
     for name in ["longshore-ws-admin", "longshore-ws-isv", "longshore-deployer"] {
