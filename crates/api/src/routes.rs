@@ -7,8 +7,8 @@ use domain::roles::Capability::{
 };
 
 use crate::native::{
-    invitations, kubeconfig, members, operations, packages, progress, quota, releases, repos, roles, session,
-    tokens, users, workspaces,
+    invitations, kubeconfig, members, nodes, operations, packages, progress, quota, releases, repos, roles,
+    session, tokens, users, workspaces,
 };
 use crate::openyurt::{events, login, overview, paging, pools, register};
 use crate::requirement::Requirement::{
@@ -61,6 +61,7 @@ pub fn table() -> Vec<Route> {
         create(path!("tokens"),          "tokens.create",  UnrestrictedUser, "Create an API token", tokens::create),
         delete(path!("tokens/{token}"),  "tokens.delete",  Authenticated,    "Revoke an API token", tokens::revoke),
         act   (path!("kubeconfig"),      "kubeconfig.create", UnrestrictedUser, "Create a kubeconfig for the caller, valid for a day", kubeconfig::create),
+        delete(path!("nodes/{node}"),    "nodes.delete",   Authenticated,    "Remove a node that joined: its machine loses access", nodes::remove),
         get   (path!("roles"),           "roles.list",     Authenticated,    "List roles and their capabilities", roles::list),
 
         get   (path!("workspaces"),      "workspaces.list",    Authenticated,                     "List the workspaces visible to the caller", workspaces::list),

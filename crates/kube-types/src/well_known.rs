@@ -59,6 +59,8 @@ pub const KEEP_BINDINGS: &str = "longshore.dev/keep-bindings";
 /// Annotation of a personal workspace and label of its namespaces (`true`): the account is disabled or has expired.
 /// The embedded cluster rejects the certificates of its nodes.
 pub const ACCOUNT_CLOSED: &str = "longshore.dev/account-closed";
+/// Annotation of a workspace's namespace: the ServiceAccount that is being recreated, as JSON.
+pub const PENDING_SERVICE_ACCOUNT: &str = "longshore.dev/pending-service-account";
 /// Annotation of a token's Secret: when it was last used, to the minute.
 pub const LAST_USE: &str = "longshore.dev/last-use";
 /// Annotation of namespaces, requests and repositories: the UID of the workspace that they were created for. An

@@ -5,7 +5,7 @@
 //! - The tool and script that a machine joins with: [`join_tool`], [`script`].
 //! - Join tokens and their rights: [`token`], [`issue`], [`csr_reader_role`].
 //! - Certificate requests and their approval: [`node_csr`], [`csr_decision`]; renewals: [`csr_renewal`].
-//! - Node names: [`node_names`].
+//! - Node names: [`node_names`]. Removal of a node by its owner: [`remove`].
 //! - Garbage collection: [`gc`].
 //!
 //! Invariants: a node belongs to an account if `User.status.joined` lists it, which is written before the node has a certificate;
@@ -30,6 +30,7 @@ mod issue;
 mod join_tool;
 pub(crate) mod node_csr;
 pub(crate) mod node_names;
+mod remove;
 mod script;
 pub(crate) mod token;
 

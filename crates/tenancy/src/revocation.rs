@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, ResourceExt};
 use kube_types::{SYSTEM_NAMESPACE, Workspace, well_known};
+use serde_json::json;
 
 use crate::credential_store::{self, is_code, post_params, update_credentials};
 use crate::directory::Account;
@@ -134,9 +135,9 @@ async fn raise_epoch(
     Ok(written.await?.epoch)
 }
 
-/// Deletes the tokens of an account except `keep`, its join tokens too, revokes what it may know of ServiceAccounts of its personal
-/// workspace, and recreates its own ServiceAccount, which invalidates the tokens of its kubeconfigs. Reads the cluster, not the cache.
-/// Idempotent: the caller retries a failed revocation.
+/// Deletes the tokens of an account except `keep`, its join tokens too, revokes the access by ServiceAccounts of its personal workspace, and
+/// recreates its own ServiceAccount, which invalidates the tokens of its kubeconfigs. Reads the cluster, not the cache. Idempotent: the
+/// caller retries a failed revocation.
 pub(crate) async fn revoke_credentials(
     client: kube::Client,
     user: &UserId,
@@ -161,11 +162,12 @@ pub(crate) async fn revoke_credentials(
     recreate_service_account(client, user).await
 }
 
-/// Makes the workspace controller revoke what is known of ServiceAccounts of the personal workspace.
+/// Makes the workspace controller revoke the access that the user has by ServiceAccounts of the personal workspace.
 async fn revoke_tenant_access(client: kube::Client, user: &UserId, now: Timestamp) -> Result<(), Error> {
     let workspaces: Api<Workspace> = Api::all(client);
-    let left = serde_json::json!({ "metadata": { "annotations": { well_known::MEMBER_LEFT: now.to_string() } } });
-    match workspaces.patch(user.as_str(), &PatchParams::default(), &Patch::Merge(left)).await {
+    let annotations = json!({ well_known::MEMBER_LEFT: now.to_string(), well_known::KEEP_BINDINGS: null });
+    let left = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
+    match workspaces.patch(user.as_str(), &PatchParams::default(), &left).await {
         // Not provisioned yet.
         Err(error) if is_code(&error, 404) => Ok(()),
         patched => Ok(patched.map(drop)?),

@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod invitations;
 pub mod kubeconfig;
 pub mod members;
+pub mod nodes;
 pub mod operations;
 pub mod packages;
 pub mod progress;

@@ -80,7 +80,8 @@ pub fn is_tenant_node(store: &Store, user: &User) -> bool {
 /// mistake. Without a Node the machine may still get its own Node, to find that it was deleted, and delete its Lease.
 pub fn revocation(store: &Store, node: &str, attributes: &Attributes) -> Option<&'static str> {
     let tenant = tenant_of(store, node)?;
-    let Some(namespace) = store.get("namespaces", "", &tenant).filter(|namespace| !namespace.is_deleting) else {
+    let Some(namespace) = store.get("namespaces", "", &tenant).filter(|namespace| !namespace.is_deleting)
+    else {
         return Some("the account of this node is gone");
     };
     if namespace.label(ACCOUNT_CLOSED).is_some() {

@@ -61,6 +61,11 @@ impl ConsoleUser {
     pub async fn get(&self, path: &str) -> HttpResponse {
         get_with_token(&self.platform, &self.token, path).await
     }
+
+    /// Sends a request below `/api/longshore/v1`.
+    pub async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> HttpResponse {
+        crate::platform::call(&self.platform, Some(&self.token), method, path, body).await
+    }
 }
 
 async fn post(platform: &kube::Client, path: &str, body: &Value) -> HttpResponse {

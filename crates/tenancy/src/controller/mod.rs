@@ -67,9 +67,10 @@ use crate::paging::PAGE_SIZE;
 use node_csr::PendingCsr;
 use nodes::NodeSummary;
 use object_cache::{CacheChange, ObjectCache};
-use owned_object::{OwnedKind, OwnedObject};
+use owned_object::OwnedObject;
 
 pub use namespace::DEPLOYER;
+pub use owned_object::OwnedKind;
 
 /// The cluster that the platform runs on, as workspaces name it.
 pub const HOST_CLUSTER: &str = "host";

@@ -323,7 +323,7 @@ fn node_account<'a>(
 }
 
 /// The namespace that the certificate's organization names.
-fn account_namespace(account: &Account) -> &str {
+pub(super) fn account_namespace(account: &Account) -> &str {
     if account.namespace.is_empty() { account.id.as_str() } else { &account.namespace }
 }
 

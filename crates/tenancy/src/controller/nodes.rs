@@ -128,6 +128,8 @@ pub(super) struct NodeReport {
     pub reporting: usize,
     /// The earliest deadline of a node that has not reported yet.
     pub next_deadline: Option<Timestamp>,
+    /// Names without a record. Their Nodes are deleted after the records: a Node with a record would be created again after a crash.
+    pub dropped: Vec<String>,
 }
 
 impl TenancyController {
@@ -140,7 +142,8 @@ impl TenancyController {
     ) -> Result<NodeReport, ReconcileError> {
         let recorded = user.status.clone().unwrap_or_default().joined;
         let most = usize::try_from(user.spec.max_node_num).unwrap_or(0);
-        let mut tended = NodeReport::default();
+        let mut tended =
+            NodeReport { dropped: self.unrecorded_leaving_nodes(&recorded, id), ..NodeReport::default() };
         for mut record in recorded.into_iter().chain(self.returned_nodes(user, id, now)) {
             let mut node = self.get_node_summary(&record.name).await?;
             let mut fate = decide(&record, node.as_ref(), now);
@@ -154,8 +157,7 @@ impl TenancyController {
                 node = Some(NodeSummary::from_node(&created));
             }
             let Some(node) = node.filter(|_| fate != NodeDecision::Drop) else {
-                self.delete_node(&record.name).await?;
-                tracing::info!(node.name = record.name, tenant.id = %id, "a tenant's node has left or did not report");
+                tended.dropped.push(record.name);
                 continue;
             };
             if let NodeDecision::AwaitReport { until } = fate {
@@ -202,17 +204,29 @@ impl TenancyController {
         }
     }
 
+    /// Leaving Nodes whose records were dropped by a reconcile that did not delete them.
+    fn unrecorded_leaving_nodes(&self, recorded: &[JoinedNode], id: &UserId) -> Vec<String> {
+        let is_recorded = |node: &NodeSummary| recorded.iter().any(|joined| joined.name == *node.name);
+        let present = self.nodes_of_account(&self.cached_node_names(), id);
+        let leaving = present.iter().filter(|node| node.is_leaving && !is_recorded(node));
+        leaving.map(|node| node.name.to_string()).collect()
+    }
+
     /// Deletes the Node of a dropped record, if there is one.
-    async fn delete_node(&self, name: &str) -> Result<(), ReconcileError> {
+    pub(super) async fn delete_dropped_node(&self, name: &str, id: &UserId) -> Result<(), ReconcileError> {
         let Some(node) = self.get_node(name).await? else { return Ok(()) };
         let now = NodeSummary::from_node(&node);
         if now.has_reported && !now.is_leaving {
             // Its kubelet has reported in the meantime: it counts as a returned node.
             return Ok(());
         }
-        let same = Preconditions { uid: node.uid(), resource_version: node.resource_version() };
+        // A leaving machine could change its Node faster than it is deleted.
+        let unchanged = node.resource_version().filter(|_| !now.is_leaving);
+        let same = Preconditions { uid: node.uid(), resource_version: unchanged };
         let deleted = self.api::<Node>().delete(name, &DeleteParams::default().preconditions(same)).await;
-        ignore_not_found(deleted.map(drop)).context(|| format!("delete node `{name}`"))
+        ignore_not_found(deleted.map(drop)).context(|| format!("delete node `{name}`"))?;
+        tracing::info!(node.name = name, tenant.id = %id, "deleted a tenant's node that left or did not report");
+        Ok(())
     }
 
     /// Records for nodes that returned under a name of this account.

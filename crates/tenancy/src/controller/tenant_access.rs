@@ -1,35 +1,44 @@
-//! Access by ServiceAccounts that tenants created, when a member or an account loses its own.
+//! Access by ServiceAccounts of a workspace, when a member or an account loses its own.
 //!
-//! A ServiceAccount's tokens are valid for up to a day, and the one that yurthub reads does not expire. A new ServiceAccount of the same
-//! name invalidates them, because it has another UID.
+//! Members know tokens of these ServiceAccounts. They are valid for up to a day, and the one that yurthub reads does not expire. A
+//! ServiceAccount that was recreated has another UID, which invalidates its tokens.
 
-use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use domain::ids::UserId;
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
 use kube_types::Workspace;
+use kube_types::well_known::PENDING_SERVICE_ACCOUNT;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::deletion::ignore_not_found;
+use super::namespace::DEPLOYER;
+use super::node_csr::account_namespace;
+use super::user::is_account_closed;
 use super::{ErrorContext, ReconcileError, TenancyController};
+use crate::credential_store::{is_code, post_params};
+use crate::directory::Account;
 use crate::members::bindings::tenant_bindings;
+use crate::paging;
 use crate::workspaces::is_personal;
 
-/// The limit of rounds of listing RoleBindings that are being created concurrently.
-const MAX_ROUNDS: usize = 5;
-/// Pods without a ServiceAccount of their own run as this one. Kubernetes creates it in every namespace.
-const DEFAULT_SERVICE_ACCOUNT: &str = "default";
+/// The limit of rounds of listing and deleting RoleBindings that are being created concurrently.
+const MAX_BINDING_ROUNDS: usize = 5;
+/// How often the creation of a ServiceAccount is attempted: for a moment quotas count the one that was deleted.
+const MAX_CREATE_ATTEMPTS: u32 = 5;
+const CREATE_INTERVAL: Duration = Duration::from_millis(200);
+/// The limit for a recorded ServiceAccount: Kubernetes allows 256 KiB of annotations in all.
+const MAX_RECORD_BYTES: usize = 64 * 1024;
 
 impl TenancyController {
-    /// Revokes what a former user of the workspace may know: tokens of bound ServiceAccounts, in a personal workspace those of `default`
-    /// too, and with `delete_bindings` the RoleBindings of tenants. A ServiceAccount that is still bound could create bindings
-    /// concurrently, so it is repeated until a list has nothing new, at most [`MAX_ROUNDS`] times in one reconcile; the error repeats the
-    /// reconcile.
+    /// Revokes the access that a former user of the workspace has by ServiceAccounts: deletes the RoleBindings of tenants with
+    /// `delete_bindings`, and recreates all ServiceAccounts. Members who keep RoleBindings of a shared workspace keep the ServiceAccounts
+    /// too. Idempotent. A failure repeats the reconcile.
     pub(super) async fn revoke_tenant_access(
         &self,
         workspace: &Workspace,
@@ -40,73 +49,126 @@ impl TenancyController {
         if !is_personal && !delete_bindings {
             return Ok(());
         }
-        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
-        let mut renewed = BTreeSet::new();
         if is_personal {
-            self.renew_service_account(namespace, DEFAULT_SERVICE_ACCOUNT).await?;
-            renewed.insert(DEFAULT_SERVICE_ACCOUNT.to_owned());
-            self.renew_yurthub_token(workspace, namespace).await?;
+            self.delete_yurthub_token(namespace).await?;
         }
-        for _ in 0..MAX_ROUNDS {
-            let found = tenant_bindings(self.client.clone(), namespace).await;
-            let found = found.context(|| format!("list the RoleBindings in `{namespace}`"))?;
-            let mut is_done = found.is_empty() || !delete_bindings;
-            for binding in found.iter().filter(|_| delete_bindings) {
-                delete_with_finalizers(&api, &binding.name, binding.uid.as_deref())
-                    .await
-                    .context(|| format!("delete RoleBinding `{}` in `{namespace}`", binding.name))?;
-            }
-            for account in found.into_iter().flat_map(|binding| binding.service_accounts) {
-                if !renewed.contains(&account) {
-                    self.renew_service_account(namespace, &account).await?;
-                    renewed.insert(account);
-                    is_done = false;
-                }
-            }
-            if is_done {
-                return Ok(());
-            }
+        if delete_bindings {
+            self.delete_tenant_bindings(namespace).await?;
         }
-        let remaining = ReconcileError::unfinished("RoleBindings are created while they are read");
-        Err::<(), _>(remaining).context(|| format!("revoke the access of ServiceAccounts in `{namespace}`"))
-    }
-
-    /// Recreates a ServiceAccount with the labels, annotations and Secrets that it has.
-    async fn renew_service_account(&self, namespace: &str, name: &str) -> Result<(), ReconcileError> {
-        let api: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
-        let doing = || format!("recreate ServiceAccount `{name}` in `{namespace}`");
-        let Some(found) = api.get_opt(name).await.context(doing)? else { return Ok(()) };
-        delete_with_finalizers(&api, name, found.metadata.uid.as_deref()).await.context(doing)?;
-        let ObjectMeta { labels, annotations, owner_references, .. } = found.metadata;
-        let metadata = ObjectMeta {
-            name: Some(name.to_owned()),
-            labels,
-            annotations,
-            owner_references,
-            ..ObjectMeta::default()
-        };
-        // Another writer, for `default` Kubernetes, may be faster.
-        match api.create(&PostParams::default(), &ServiceAccount { metadata, ..found }).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            created => created.map(drop).context(doing),
-        }
-    }
-
-    /// Replaces the Secret that yurthub reads. An account that is closed or has no nodes gets no new one.
-    async fn renew_yurthub_token(
-        &self,
-        workspace: &Workspace,
-        namespace: &str,
-    ) -> Result<(), ReconcileError> {
-        self.delete_yurthub_token(namespace).await?;
-        let owner = workspace.spec.owner.parse::<UserId>().ok();
-        let account = owner.and_then(|owner| self.directory.account(&owner));
-        let has_nodes = account.is_some_and(|account| !account.joined.is_empty());
-        if has_nodes && !super::user::is_account_closed(workspace) {
+        self.recreate_service_accounts(namespace).await?;
+        if self.needs_yurthub_token(workspace, namespace) {
             self.ensure_yurthub_token(namespace).await?;
         }
         Ok(())
     }
+
+    /// Whether yurthubs read a token in this namespace: that of an open account with nodes.
+    fn needs_yurthub_token(&self, workspace: &Workspace, namespace: &str) -> bool {
+        let owner = workspace.spec.owner.parse::<UserId>().ok();
+        let account = owner.and_then(|owner| self.directory.account(&owner));
+        let has_nodes =
+            |account: &Account| account_namespace(account) == namespace && !account.joined.is_empty();
+        !is_account_closed(workspace) && account.is_some_and(|account| has_nodes(&account))
+    }
+
+    /// Deletes the RoleBindings of tenants. A ServiceAccount that is still bound could create one concurrently, so it is repeated until
+    /// none remains, at most [`MAX_BINDING_ROUNDS`] times in one reconcile; the error repeats the reconcile.
+    async fn delete_tenant_bindings(&self, namespace: &str) -> Result<(), ReconcileError> {
+        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), namespace);
+        for _ in 0..MAX_BINDING_ROUNDS {
+            let found = tenant_bindings(self.client.clone(), namespace).await;
+            let found = found.context(|| format!("list the RoleBindings in `{namespace}`"))?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            for binding in found {
+                delete_with_finalizers(&api, &binding.name, binding.uid.as_deref())
+                    .await
+                    .context(|| format!("delete RoleBinding `{}` in `{namespace}`", binding.name))?;
+            }
+        }
+        let remaining = ReconcileError::unfinished("RoleBindings are created while they are deleted");
+        Err::<(), _>(remaining).context(|| format!("delete the RoleBindings of tenants in `{namespace}`"))
+    }
+
+    /// Recreates the ServiceAccounts of a namespace, except the deployer, which has its own record. Each is recorded in an annotation of the
+    /// namespace before it is deleted: after a crash between the two writes it is created from there.
+    async fn recreate_service_accounts(&self, namespace: &str) -> Result<(), ReconcileError> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let doing = || format!("recreate the ServiceAccounts in `{namespace}`");
+        let found = self.api::<Namespace>().get(namespace).await.context(doing)?;
+        let record = found.annotations().get(PENDING_SERVICE_ACCOUNT);
+        let pending = record.and_then(|record| serde_json::from_str::<ServiceAccount>(record).ok());
+        if let Some(pending) = pending {
+            create_service_account(&accounts, &pending).await.context(doing)?;
+        }
+        let all = paging::list_all(&accounts, &ListParams::default(), Some).await.context(doing)?;
+        let renewed: Vec<ServiceAccount> =
+            all.into_iter().filter(|account| account.name_any() != DEPLOYER).collect();
+        for account in &renewed {
+            let (name, fresh) = (account.name_any(), without_identity(account));
+            let doing = || format!("recreate ServiceAccount `{name}` in `{namespace}`");
+            self.record_pending(namespace, Some(&fresh)).await.context(doing)?;
+            delete_with_finalizers(&accounts, &name, account.metadata.uid.as_deref()).await.context(doing)?;
+            create_service_account(&accounts, &fresh).await.context(doing)?;
+        }
+        if renewed.is_empty() && record.is_none() {
+            return Ok(());
+        }
+        self.record_pending(namespace, None).await.context(doing)
+    }
+
+    /// Records in the namespace the ServiceAccount that is about to be recreated.
+    async fn record_pending(
+        &self,
+        namespace: &str,
+        account: Option<&ServiceAccount>,
+    ) -> Result<(), kube::Error> {
+        let text = |account: &ServiceAccount| serde_json::to_string(account).map_err(kube::Error::SerdeError);
+        let mut record = account.map(text).transpose()?;
+        if let Some(account) =
+            account.filter(|_| record.as_ref().is_some_and(|text| text.len() > MAX_RECORD_BYTES))
+        {
+            let metadata = ObjectMeta { name: account.metadata.name.clone(), ..ObjectMeta::default() };
+            record = Some(text(&ServiceAccount { metadata, ..ServiceAccount::default() })?);
+        }
+        let patch = json!({ "metadata": { "annotations": { PENDING_SERVICE_ACCOUNT: record } } });
+        self.api::<Namespace>()
+            .patch(namespace, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .map(drop)
+    }
+}
+
+/// The ServiceAccount as it is created again.
+fn without_identity(account: &ServiceAccount) -> ServiceAccount {
+    let ObjectMeta { name, labels, annotations, owner_references, .. } = account.metadata.clone();
+    let metadata = ObjectMeta { name, labels, annotations, owner_references, ..ObjectMeta::default() };
+    ServiceAccount { metadata, ..account.clone() }
+}
+
+/// Creates a ServiceAccount. One that another writer has created, for `default` Kubernetes, gets its content. Without room in the quota it is
+/// left out: a tenant that fills the quota must not keep the other ServiceAccounts from being recreated.
+async fn create_service_account(
+    accounts: &Api<ServiceAccount>,
+    account: &ServiceAccount,
+) -> Result<(), kube::Error> {
+    let name = account.name_any();
+    for _ in 0..MAX_CREATE_ATTEMPTS {
+        match accounts.create(&post_params(), account).await {
+            Err(error) if is_code(&error, 403) => tokio::time::sleep(CREATE_INTERVAL).await,
+            Err(error) if is_code(&error, 409) => {
+                let patched = accounts.patch(&name, &PatchParams::default(), &Patch::Merge(account)).await;
+                return ignore_not_found(patched.map(drop));
+            }
+            created => return created.map(drop),
+        }
+    }
+    tracing::warn!(
+        service_account = name,
+        "the quota has no room for a ServiceAccount that was to be recreated"
+    );
+    Ok(())
 }
 
 /// Deletes an object with this UID at once: until its finalizers are removed, a deleted RoleBinding still grants its role, and the tokens of
@@ -122,10 +184,17 @@ where
     let same = Preconditions { uid: uid.map(str::to_owned), resource_version: None };
     let deleted = api.delete(name, &DeleteParams::default().preconditions(same)).await;
     let has_finalizers = matches!(&deleted, Ok(found) if found.is_left());
-    ignore_not_found(deleted.map(drop))?;
+    let mut done = deleted.map(drop);
     if has_finalizers {
         let patch = Patch::Merge(json!({"metadata": {"uid": uid, "finalizers": null}}));
-        ignore_not_found(api.patch(name, &PatchParams::default(), &patch).await.map(drop))?;
+        done = api.patch(name, &PatchParams::default(), &patch).await.map(drop);
     }
-    Ok(())
+    match ignore_not_found(done) {
+        // A tenant may delete and create it again all the time.
+        Err(error) if is_code(&error, 409) => match api.get_opt(name).await? {
+            Some(found) if found.meta().uid.as_deref() == uid => Err(error),
+            _ => Ok(()),
+        },
+        done => done,
+    }
 }

@@ -77,7 +77,7 @@ impl TenancyController {
         let (user, id) = self.assign_id(&user).await?;
         let door = account_state(&user, now);
         // Operations under an id of another account would affect that account.
-        let (access, workspace, nodes) = if self.is_assigned_to_another_account(&user, &id) {
+        let (access, workspace, mut nodes) = if self.is_assigned_to_another_account(&user, &id) {
             (ServiceAccountAccess::Contested, None, NodeReport::default())
         } else {
             let (access, workspace, administrator, nodes) = futures::join!(
@@ -86,13 +86,15 @@ impl TenancyController {
                 self.reconcile_admin_binding(&user, &id, door),
                 self.reconcile_nodes(&user, &id, now),
             );
-            administrator?;
             let workspace = workspace?;
+            // Before errors of the others: access ends even if another write failed.
             if let Some(workspace) = &workspace {
                 self.mark_account_state(workspace, door, now).await?;
             }
+            administrator?;
             (access?, workspace, nodes?)
         };
+        let dropped = std::mem::take(&mut nodes.dropped);
         let credentials = self.secrets.get(&format!("credentials-{id}")).is_some();
         let awaited = nodes.next_deadline;
         let seen = UserObservation {
@@ -105,6 +107,9 @@ impl TenancyController {
         };
         let status = status(&user, &seen, now);
         let user = self.update_user_status(&user, status).await?;
+        for node in dropped {
+            self.delete_dropped_node(&node, &id).await?;
+        }
         if let Some(why) = deletion_due(&user, self.started_at, self.account_grace_period, now) {
             tracing::info!(user.name = name, tenant.id = %id, ?why, "removing an account");
             self.delete_user(&user).await?;
@@ -230,8 +235,8 @@ impl TenancyController {
         }
     }
 
-    /// Marks the personal workspace of a closed account, and removes the mark from that of an open one. With the mark changes what the
-    /// workspace's controller revokes: the tokens of ServiceAccounts that the account's owner may know.
+    /// Marks the personal workspace of a closed account, and removes the mark when the account is open again. Both make the workspace's
+    /// controller revoke the access that the owner has by ServiceAccounts. The RoleBindings stay, because the account may be opened again.
     async fn mark_account_state(
         &self,
         workspace: &WorkspaceRecord,
@@ -245,13 +250,18 @@ impl TenancyController {
         let (name, api) = (&*workspace.name, self.api::<Workspace>());
         let doing = || format!("mark workspace `{name}`");
         let Some(found) = api.get_opt(name).await.context(doing)? else { return Ok(()) };
-        // RoleBindings of the account's programs are kept, unless they are being deleted.
-        let keep = (!is_removal_pending(&found)).then(|| now.to_string());
+        // The cache may be stale.
+        if is_account_closed(&found) == is_closed {
+            return Ok(());
+        }
+        // A revocation that is pending deletes the bindings.
+        let annotation = |key: &str| found.annotations().get(key);
+        let is_kept = !is_removal_pending(&found) || annotation(KEEP_BINDINGS) == annotation(MEMBER_LEFT);
         let change = serde_json::json!({
             "metadata": { "uid": workspace.uid, "resourceVersion": found.resource_version(), "annotations": {
                 ACCOUNT_CLOSED: is_closed.then_some("true"),
                 MEMBER_LEFT: now.to_string(),
-                KEEP_BINDINGS: keep,
+                KEEP_BINDINGS: is_kept.then(|| now.to_string()),
             } },
         });
         api.patch(name, &PatchParams::default(), &Patch::Merge(change)).await.map(drop).context(doing)

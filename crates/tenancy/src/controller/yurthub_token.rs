@@ -5,11 +5,11 @@
 //! with the namespace.
 //!
 //! Such a token does not expire, and the account's owner can bind roles to `default`. So the ServiceAccount and the Secret are replaced when
-//! the account's credentials are revoked or the account is closed ([`super::tenant_access`]).
+//! the account's credentials are revoked, and removed while it is closed ([`super::tenant_access`]).
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::api::{DeleteParams, ObjectMeta};
+use kube::{Api, ResourceExt};
 use kube_types::FIELD_MANAGER;
 use kube_types::well_known::MANAGED_BY;
 
@@ -19,22 +19,25 @@ use crate::credential_store::{is_code, post_params};
 
 pub(super) const YURTHUB_SECRET_NAME: &str = "yurthub-token";
 const SECRET_TYPE: &str = "kubernetes.io/service-account-token";
-const SERVICE_ACCOUNT_ANNOTATION: &str = "kubernetes.io/service-account.name";
+const SERVICE_ACCOUNT: &str = "default";
+const NAME_ANNOTATION: &str = "kubernetes.io/service-account.name";
+const UID_ANNOTATION: &str = "kubernetes.io/service-account.uid";
 
 impl TenancyController {
     /// Creates the Secret unless one of its name exists.
     pub(super) async fn ensure_yurthub_token(&self, namespace: &str) -> Result<(), ReconcileError> {
+        let doing = || format!("make the Secret `{YURTHUB_SECRET_NAME}` in `{namespace}`");
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let account = accounts.get_opt(SERVICE_ACCOUNT).await.context(doing)?;
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        match secrets.create(&post_params(), &secret()).await {
+        match secrets.create(&post_params(), &secret(account.and_then(|account| account.uid()))).await {
             Err(error) if is_code(&error, 409) => Ok(()),
             // The quota of Secrets in the namespace is used up. That must not keep machines from joining.
             Err(error) if is_code(&error, 403) => {
                 tracing::warn!(namespace, %error, "cannot make the Secret that yurthub looks for");
                 Ok(())
             }
-            made => {
-                made.map(drop).context(|| format!("make the Secret `{YURTHUB_SECRET_NAME}` in `{namespace}`"))
-            }
+            made => made.map(drop).context(doing),
         }
     }
 
@@ -46,12 +49,16 @@ impl TenancyController {
     }
 }
 
-fn secret() -> Secret {
+/// The Secret for the ServiceAccount with this UID. Without a UID Kubernetes could fill it with a token of a deleted ServiceAccount, which it
+/// still has in its cache, and then delete it.
+fn secret(uid: Option<String>) -> Secret {
+    let name = (NAME_ANNOTATION.to_owned(), SERVICE_ACCOUNT.to_owned());
+    let uid = uid.map(|uid| (UID_ANNOTATION.to_owned(), uid));
     Secret {
         metadata: ObjectMeta {
             name: Some(YURTHUB_SECRET_NAME.to_owned()),
             labels: Some([(MANAGED_BY.to_owned(), FIELD_MANAGER.to_owned())].into()),
-            annotations: Some([(SERVICE_ACCOUNT_ANNOTATION.to_owned(), "default".to_owned())].into()),
+            annotations: Some([name].into_iter().chain(uid).collect()),
             ..ObjectMeta::default()
         },
         type_: Some(SECRET_TYPE.to_owned()),

@@ -20,10 +20,8 @@ use kube_types::well_known::{ACCOUNT, PROVISIONED_OBJECT, TENANT, WORKSPACE};
 use serde_json::{Value, json};
 
 use super::labels;
+use crate::controller::OwnedKind;
 
-/// The kinds that the platform provisions in namespaces of workspaces.
-const PROVISIONED_RESOURCES: &[&str] =
-    &["limitranges", "networkpolicies", "resourcequotas", "rolebindings", "serviceaccounts"];
 /// Names of the platform's RoleBindings. A closed workspace has none: one that a tenant created under such a name would be in the way of its
 /// restore.
 const RESERVED_PREFIX: &str = "longshore-";
@@ -121,7 +119,8 @@ fn provisioned_validations() -> Value {
          object.metadata.labels['{ACCOUNT}'] == namespaceObject.metadata.labels['{ACCOUNT}']"
     );
     // Controllers copy labels of a tenant's templates to other kinds, so the label protects these kinds only.
-    let of_provisioned_kind = format!("request.resource.resource in ['{}']", PROVISIONED_RESOURCES.join("', '"));
+    let resources = OwnedKind::ALL.map(|kind| kind.resource().plural);
+    let of_provisioned_kind = format!("request.resource.resource in ['{}']", resources.join("', '"));
     json!([
         {
             "expression": format!("!({of_provisioned_kind}) || !({})", labelled("oldObject", PROVISIONED_OBJECT)),
@@ -135,8 +134,8 @@ fn provisioned_validations() -> Value {
         },
         {
             "expression": format!(
-                "request.resource.resource != 'rolebindings' || request.operation != 'CREATE' || !has(object.metadata.name) || \
-                 !object.metadata.name.startsWith('{RESERVED_PREFIX}')"
+                "request.resource.resource != 'rolebindings' || request.operation != 'CREATE' || \
+                 !(has(object.metadata.name) ? object.metadata.name : object.metadata.generateName).startsWith('{RESERVED_PREFIX}')"
             ),
             "message": format!("names of RoleBindings that begin with {RESERVED_PREFIX} are reserved: choose another name"),
             "reason": "Forbidden",

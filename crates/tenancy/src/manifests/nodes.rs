@@ -2,7 +2,7 @@
 //! other data of a node: a tenant's node is `system:node:<id>-...`, and an older one is in the ConfigMap `node-names`.
 //!
 //! `longshore-node-owners`: a node changes neither its owner (label and taints) nor its pool, nor the time from which its certificates are
-//! valid. A tenant's node registers only with its owner's label and taints.
+//! valid, and does not stop its removal. A tenant's node registers only with its owner's label and taints.
 //!
 //! `longshore-tenant-node-pods`: a tenant's node mirrors static pods only in its tenant's namespaces. The one exception is OpenYurt's
 //! proxy, `kube-system/yurt-hub-<node>`, with no other label than `k8s-app: yurt-hub`, which no Service selects.
@@ -22,7 +22,7 @@
 //! themselves at all (`longshore-older-node-registration`).
 
 use kube_types::SYSTEM_NAMESPACE;
-use kube_types::well_known::{CERTIFICATES_NOT_BEFORE, DESIRED_POOL, POOL, SIMULATED, TENANT};
+use kube_types::well_known::{CERTIFICATES_NOT_BEFORE, DESIRED_POOL, NODE_LEAVING, POOL, SIMULATED, TENANT};
 use serde_json::{Value, json};
 
 use super::labels;
@@ -180,7 +180,8 @@ fn node_rules() -> Value {
     }])
 }
 
-/// Validations: a node keeps its owner's label and taints, its pool labels, and the time from which its certificates are valid.
+/// Validations: a node keeps its owner's label and taints, its pool labels, the time from which its certificates are valid, and the
+/// annotation that removes it.
 fn owner_validations() -> Value {
     let entry = |object: &str, map: &str, key: &str| {
         let map = format!("{object}.metadata.{map}");
@@ -188,7 +189,8 @@ fn owner_validations() -> Value {
     };
     let label = |object: &str, label: &str| entry(object, "labels", label);
     let annotation = |object: &str, annotation: &str| entry(object, "annotations", annotation);
-    let same_annotation = |key: &str| format!("{} == {}", annotation("object", key), annotation("oldObject", key));
+    let same_annotation =
+        |key: &str| format!("{} == {}", annotation("object", key), annotation("oldObject", key));
     let same = |key: &str| format!("{} == {}", label("object", key), label("oldObject", key));
     // Every owner taint of `one` is in `other`.
     let within = |one: &str, other: &str| {
@@ -254,6 +256,13 @@ fn owner_validations() -> Value {
                 same(SIMULATED),
             ),
             "message": format!("a node changes neither the annotation {CERTIFICATES_NOT_BEFORE} nor the label {SIMULATED}: Longshore sets them"),
+            "reason": "Forbidden",
+        },
+        {
+            "expression": format!(
+                "{} != 'true' || {} == 'true'", annotation("oldObject", NODE_LEAVING), annotation("object", NODE_LEAVING)
+            ),
+            "message": format!("a node that is being removed stays so: it does not remove the annotation {NODE_LEAVING}"),
             "reason": "Forbidden",
         },
     ])

@@ -1,9 +1,10 @@
 //! Decides on certificate renewals of nodes. Pure: no I/O, no clock.
 //!
 //! The requester authenticates with its current certificate, so Kubernetes vouches for the node's identity. It gets another
-//! certificate for that node only, while the node is its account's and the account is open.
+//! certificate for that node only, while the node that joined is its account's and the account is open.
 
 use jiff::Timestamp;
+use kube_types::user::JoinedNode;
 
 use super::csr_decision::{CsrDecision, Denial, MAX_REQUEST_AGE, NodeAccount, ensure};
 use super::node_csr::{NodeCsr, NodeProgram};
@@ -33,7 +34,9 @@ fn check_rules(
     ensure(asked.has_allowed_lifetime(), Denial::TooLong)?;
     let (name, program) = asked.node_and_program(owner.namespace).ok_or(Denial::WrongSubject)?;
     ensure(name == node, Denial::WrongSubject)?;
-    ensure(owner.joined.iter().any(|joined| joined.name == node), Denial::NodeGone)?;
+    // A machine that returned after its removal has a record without a granted request.
+    let has_joined = |joined: &JoinedNode| joined.name == node && !joined.requests.is_empty();
+    ensure(owner.joined.iter().any(has_joined), Denial::NodeGone)?;
     ensure(now.duration_since(asked.created) <= MAX_REQUEST_AGE, Denial::TooOld)?;
     Ok(program)
 }
@@ -43,7 +46,6 @@ mod tests {
     use domain::ids::UserId;
     use jiff::SignedDuration;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-    use kube_types::user::JoinedNode;
 
     use super::super::node_csr::{CLIENT_SIGNER, CsrSubject, KUBELET_SIGNER};
     use super::Denial::*;
@@ -69,7 +71,7 @@ mod tests {
             since: Time(now),
             token: String::new(),
             pool: String::new(),
-            requests: Vec::new(),
+            requests: strings(&["kubelet/1"]),
             uid: String::new(),
         };
         RenewalCase {
@@ -122,6 +124,7 @@ mod tests {
         ("a kubelet at the clients' signer", |c| c.csr.signer = CLIENT_SIGNER.to_owned(), Err(WrongSubject)),
         ("the hub of another", |c| set_yurthub_request(c, "openyurt:tenant:ubbbbbbbbbb"), Err(WrongSubject)),
         ("a node that was deleted", |c| c.joined.clear(), Err(NodeGone)),
+        ("a node that returned after its removal", |c| c.joined[0].requests.clear(), Err(NodeGone)),
         ("another of the account's", |c| c.joined[0].name = "edge-2".to_owned(), Err(NodeGone)),
         ("older than an hour", |c| c.now = c.csr.created + MAX_REQUEST_AGE + SignedDuration::from_secs(1), Err(TooOld)),
     ];

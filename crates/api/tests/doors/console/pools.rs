@@ -133,6 +133,48 @@ async fn pools_and_nodes_are_changed_by_their_tenant_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_removed_by_their_tenant_only() {
+    let house = TestServer::new().await;
+    let admin = house.create_user(1, &[PlatformRole::Admin]).await;
+    let (ana, ben) = (house.create_user(2, &[]).await, house.create_user(3, &[]).await);
+    let [own, second, foreign] = [(&ana, "edge-1"), (&ana, "edge-2"), (&ben, "edge-1")]
+        .map(|(of, name)| (of, format!("{}-{name}", of.id)));
+    for (of, name) in [&own, &second, &foreign] {
+        create_node(&house, name, of.id.as_str()).await;
+    }
+    create_node(&house, "cloud-1", "").await;
+    let remove = async |name: &str, key: &TestCredential| {
+        house.call(Method::DELETE, &format!("nodes/{name}"), key, None).await
+    };
+    let own_narrow = async |scopes: &[&str]| {
+        let made = house.post("tokens", &ana.credential(), json!({"name": "narrow", "scopes": scopes})).await;
+        TestCredential::Bearer(made.json()["token"].as_str().unwrap().to_owned())
+    };
+    for (name, key, code) in [
+        (&*foreign.1, ana.credential(), 404),
+        ("cloud-1", ana.credential(), 404),
+        ("cloud-1", admin.credential(), 404),
+        ("none", ana.credential(), 404),
+        (&*own.1, ben.credential(), 404),
+        (&*own.1, own_narrow(&["read"]).await, 403),
+        (&*own.1, TestCredential::Anonymous, 401),
+    ] {
+        let refused = remove(name, &key).await;
+        assert_eq!(refused.code(), code, "{name}: {}", refused.text);
+    }
+    let nodes: Api<Node> = Api::all(house.world.admin_client());
+    for (name, key) in [(&own.1, ana.credential()), (&second.1, admin.credential())] {
+        let removed = remove(name, &key).await;
+        assert_eq!(removed.code(), 204, "{name}: {}", removed.text);
+        wait_for("the node is gone", async || nodes.get_opt(name).await.unwrap().is_none().then_some(()))
+            .await;
+        assert_eq!(remove(name, &key).await.code(), 404);
+    }
+    assert!(nodes.get_opt(&foreign.1).await.unwrap().is_some());
+    assert!(nodes.get_opt("cloud-1").await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn events_query_rejects_unknown_values() {
     let house = with_roles(TestServer::new().await).await;
     let person = house.create_user(1, &[]).await;

@@ -281,6 +281,23 @@ async fn older_node_of_a_tenant_is_refused_when_its_account_or_node_is_gone() {
 }
 
 #[tokio::test]
+async fn tenants_node_is_refused_while_its_account_is_closed() {
+    let (store, authorizer) = authorizer().await;
+    let node = User::named("system:node:uaaaaaaaaaa-edge", &["system:nodes", "system:authenticated"]);
+    let own = parse_attributes("get -/nodes uaaaaaaaaaa-edge");
+    store_object(&store, "nodes", json!({"metadata": {"name": "uaaaaaaaaaa-edge"}})).await;
+    let closed = json!({"longshore.dev/account-closed": "true"});
+    store_object(&store, "namespaces", json!({"metadata": {"name": "ubbbbbbbbbb", "labels": closed}})).await;
+    for (labels, is_allowed) in [(json!({}), true), (closed, false), (json!({}), true)] {
+        store_object(&store, "namespaces", json!({"metadata": {"name": "uaaaaaaaaaa", "labels": labels}}))
+            .await;
+        let decision = authorizer.decide(&node, &own);
+        let reason = if is_allowed { "" } else { "the account of this node is disabled or has expired" };
+        assert_eq!((decision.allowed, &*decision.reason), (is_allowed, reason), "{labels}");
+    }
+}
+
+#[tokio::test]
 async fn tenants_node_without_a_node_object_is_refused_all_but_its_farewell() {
     let (store, authorizer) = authorizer().await;
     let node = User::named("system:node:uaaaaaaaaaa-edge", &["system:nodes", "system:authenticated"]);

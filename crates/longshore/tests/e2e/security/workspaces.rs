@@ -160,6 +160,85 @@ async fn removed_member_leaves_rolebindings_and_they_are_deleted_unless_kept() {
 }
 
 #[tokio::test]
+async fn tenant_plants_rolebindings_in_a_closed_workspace_to_block_its_restore() {
+    let tenant = WorkspaceTenant::new("plt").await;
+    let WorkspaceTenant { person: ana, workspace_name: space, admin, .. } = &tenant;
+    let binding = |role: &str| {
+        json!({
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": space}],
+        })
+    };
+    let kind = (RBAC, "rolebindings", "RoleBinding");
+    let bound = tenant.create(&tenant.client, kind, "mine", &binding("longshore-ws-developer"), "").await;
+    assert_eq!(bound.code, 201, "{}", bound.text);
+    let reserved =
+        tenant.create(&tenant.client, kind, "longshore-ws-x", &binding("longshore-ws-viewer"), "").await;
+    assert!(reserved.code == 403 && reserved.text.contains("are reserved"), "{}", reserved.text);
+    let mut generated = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"generateName": "longshore-ws-"}});
+    generated.as_object_mut().unwrap().extend(binding("longshore-ws-viewer").as_object().unwrap().clone());
+    let path = tenant.collection_path(RBAC, "rolebindings");
+    let reserved =
+        send_body(&tenant.client, Method::POST, &path, "application/json", generated.to_string()).await;
+    assert!(reserved.code == 403 && reserved.text.contains("are reserved"), "{}", reserved.text);
+
+    let workspace = format!("workspaces/{space}");
+    let closed = ana.call(Method::DELETE, &workspace, None).await;
+    assert_eq!(closed.code, 200, "{}", closed.text);
+    until("the platform's RoleBindings are gone", async || {
+        (get(admin, &format!("{path}/longshore-ws-admin")).await.code == 404).then_some(())
+    })
+    .await;
+    // Planted before the names were reserved.
+    for name in ["longshore-ws-admin", "longshore-ws-developer"] {
+        let planted = tenant.create(admin, kind, name, &binding("longshore-ws-viewer"), "").await;
+        assert_eq!(planted.code, 201, "{}", planted.text);
+    }
+    let restored = ana.call(Method::POST, &format!("{workspace}/restore"), Some(&json!({}))).await;
+    assert_eq!(restored.code, 200, "{}", restored.text);
+    ana.wait_until(&workspace, |workspace| workspace["ready"] == true).await;
+    for name in ["longshore-ws-admin", "longshore-ws-developer"] {
+        let restored = async || {
+            let binding = get(admin, &format!("{path}/{name}")).await.json();
+            (binding["roleRef"]["name"] == name).then_some(())
+        };
+        until("the platform's RoleBinding is restored", restored).await;
+    }
+}
+
+#[tokio::test]
+async fn tenant_labels_pods_of_a_template_as_provisioned_and_cannot_delete_them() {
+    let tenant = WorkspaceTenant::new("lbl").await;
+    let labels = json!({"app": "x", "longshore.dev/provisioned": "true"});
+    let nowhere = json!({"example.com/nowhere": "true"});
+    let spec = json!({"containers": [{"name": "c", "image": "registry.invalid/x"}], "nodeSelector": nowhere});
+    let deployment = json!({"spec": {"replicas": 1, "selector": {"matchLabels": {"app": "x"}},
+        "template": {"metadata": {"labels": labels}, "spec": spec}}});
+    let kind = ("apis/apps/v1", "deployments", "Deployment");
+    let made = tenant.create(&tenant.client, kind, "x", &deployment, "").await;
+    assert_eq!(made.code, 201, "{}", made.text);
+    let pods = tenant.collection_path("api/v1", "pods");
+    let pod = until("the pod is created", async || {
+        let found =
+            get(&tenant.client, &format!("{pods}?labelSelector=longshore.dev/provisioned")).await.json();
+        found["items"].as_array()?.first()?["metadata"]["name"].as_str().map(ToOwned::to_owned)
+    })
+    .await;
+    let now = json!({"gracePeriodSeconds": 0}).to_string();
+    let deleted =
+        send_body(&tenant.client, Method::DELETE, &format!("{pods}/{pod}"), "application/json", now).await;
+    assert_eq!(deleted.code, 200, "{}", deleted.text);
+    // What the platform provisions stays protected.
+    let policy = format!(
+        "{}/longshore-default-deny",
+        tenant.collection_path("apis/networking.k8s.io/v1", "networkpolicies")
+    );
+    let deleted = send_body(&tenant.client, Method::DELETE, &policy, "application/json", "").await;
+    assert_eq!(deleted.code, 403, "{}", deleted.text);
+}
+
+#[tokio::test]
 async fn tenant_creates_deployments_without_replicas_and_is_stopped_by_the_count() {
     let tenant = WorkspaceTenant::new("cnt").await;
     let (api, resource, kind, fields) =

@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use rcgen::{CertificateParams, KeyPair};
 
 use super::edge::{
@@ -153,4 +153,44 @@ async fn requests_without_a_lifetime_are_denied_when_the_cluster_signs_for_a_yea
     run_until(&world, &clock, "decided again", again).await;
     assert_eq!(csr_condition(&world, "csr-uaaaaaaaaaa-edge-4").await.as_deref(), Some("Approved Joined"));
     assert_eq!(recorded().await, None);
+}
+
+#[tokio::test]
+async fn tenants_node_changes_when_its_certificates_are_valid_or_becomes_simulated() {
+    let (world, clock) = (test_cluster().await, manual_clock_at_system_time());
+    create_two_accounts(&world, &clock, 1).await;
+    let token = join_token(&world, &clock, ID, None).await;
+    let node = "uaaaaaaaaaa-edge-1";
+    create_csr_for_node(&world, &token, node).await;
+    run_until(&world, &clock, "joined", async || report_when_signed(&world, node).await).await;
+    let before: Node = get(&world, node).await.unwrap();
+    let machine: Api<Node> = Api::all(kubelet_client(&world, node));
+    let annotation =
+        |value: Value| json!({"metadata": {"annotations": {well_known::CERTIFICATES_NOT_BEFORE: value}}});
+    let label = |value: Value| json!({"metadata": {"labels": {well_known::SIMULATED: value}}});
+    for change in [
+        annotation(Value::Null),
+        annotation(json!("2000-01-01T00:00:00Z")),
+        label(Value::Null),
+        label(json!("true")),
+    ] {
+        let (how, patch) = (PatchParams::default(), Patch::Merge(&change));
+        for refused in
+            [machine.patch(node, &how, &patch).await, machine.patch_status(node, &how, &patch).await]
+        {
+            match refused {
+                Err(kube::Error::Api(status)) => {
+                    assert!(
+                        status.code == 403 && status.message.contains("longshore-node-owners"),
+                        "{change}: {status:?}"
+                    );
+                }
+                other => panic!("{change}: {other:?}"),
+            }
+        }
+    }
+    let after: Node = get(&world, node).await.unwrap();
+    assert_eq!((after.labels(), after.annotations()), (before.labels(), before.annotations()));
+    // The platform may.
+    patch::<Node>(&world, node, annotation(Value::Null)).await;
 }

@@ -50,7 +50,7 @@ pub(super) fn kubelet_csr_pem(node: &str, organization: Option<&str>) -> String 
 }
 
 /// The certificate request of yurthub on `uaaaaaaaaaa-edge-1`, created by OpenSSL, with three organizations.
-const HUB_PEM: &str = "\
+pub(super) const HUB_PEM: &str = "\
 -----BEGIN CERTIFICATE REQUEST-----
 MIIBPTCB5AIBADCBgTEZMBcGA1UECgwQb3Blbnl1cnQ6eXVydGh1YjEVMBMGA1UE
 CgwMc3lzdGVtOm5vZGVzMSQwIgYDVQQKDBtvcGVueXVydDp0ZW5hbnQ6dWFhYWFh

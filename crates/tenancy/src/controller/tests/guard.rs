@@ -79,13 +79,108 @@ async fn tenant_cannot_change_provisioned_objects() {
             who,
             Api::<Namespace>::all(client.clone()).patch("acme", &PatchParams::default(), &privileged).await,
         );
-        let member = Patch::Merge(json!({"spec": {"members": []}}));
-        assert_refused(
-            who,
-            Api::<Workspace>::all(client.clone()).patch("acme", &PatchParams::default(), &member).await,
-        );
+        // What closes an account, or makes its ServiceAccounts new.
+        for key in [well_known::ACCOUNT_CLOSED, well_known::PENDING_SERVICE_ACCOUNT] {
+            let change = Patch::Merge(json!({"metadata": {"labels": {key: "x"}, "annotations": {key: "x"}}}));
+            let spaces: Api<Namespace> = Api::all(client.clone());
+            assert_refused(who, spaces.patch("acme", &PatchParams::default(), &change).await);
+        }
+        for change in [
+            json!({"spec": {"members": []}}),
+            json!({"metadata": {"annotations": {well_known::ACCOUNT_CLOSED: null}}}),
+            json!({"metadata": {"annotations": {well_known::MEMBER_LEFT: null}}}),
+        ] {
+            let (workspaces, change): (Api<Workspace>, _) = (Api::all(client.clone()), Patch::Merge(change));
+            assert_refused(who, workspaces.patch("acme", &PatchParams::default(), &change).await);
+        }
     }
     assert_fully_provisioned(&world, "acme").await;
+}
+
+#[tokio::test]
+async fn tenant_plants_rolebindings_of_the_platform_in_a_closed_workspace() {
+    let world = provisioned_cluster().await;
+    let binding = |meta: Value, role: &str| {
+        json!({"metadata": meta, "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "acme"}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}})
+    };
+    for (who, client) in tenant_clients(&world) {
+        let bindings: Api<RoleBinding> = Api::namespaced(client, "acme");
+        let create = async |meta: Value| {
+            let binding = serde_json::from_value(binding(meta, "longshore-ws-viewer")).unwrap();
+            bindings.create(&PostParams::default(), &binding).await
+        };
+        for meta in [
+            json!({"name": "longshore-ws-other"}),
+            json!({"name": "longshore-"}),
+            json!({"generateName": "longshore-ws-"}),
+        ] {
+            match create(meta.clone()).await {
+                Err(kube::Error::Api(status)) => {
+                    assert!(
+                        status.code == 403 && status.message.contains("are reserved"),
+                        "{who}: {meta}: {status:?}"
+                    );
+                }
+                other => panic!("{who}: {meta}: {other:?}"),
+            }
+        }
+        for meta in [json!({"name": "longshoreman"}), json!({"generateName": "mine-"})] {
+            let made = create(meta).await.unwrap();
+            bindings.delete(&made.name_any(), &DeleteParams::default()).await.unwrap();
+        }
+    }
+
+    // Planted before names were reserved. The role of a RoleBinding is immutable.
+    let (clock, fault) = (ManualClock::new(), FaultInjector::healthy());
+    let after = domain::clock::Clock::now(&clock) + jiff::SignedDuration::from_hours(1);
+    let close =
+        |after: Option<String>| json!({"metadata": {"annotations": {well_known::REMOVE_AFTER: after}}});
+    patch::<Workspace>(&world, "acme", close(Some(after.to_string()))).await;
+    let closed = async || {
+        let told = condition(&world, "acme", "Ready").await? == ("False".to_owned(), "Removing".to_owned());
+        (told && names::<RoleBinding>(&world, "acme").await.is_empty()).then_some(())
+    };
+    run_controllers_until(&world, &fault, &clock, "closed", closed).await;
+    let bindings: Api<RoleBinding> = Api::namespaced(world.admin_client(), "acme");
+    for name in ["longshore-ws-admin", "longshore-ws-isv", "longshore-deployer"] {
+        let meta = json!({"name": name, "finalizers": ["example.com/keep"]});
+        let planted = serde_json::from_value(binding(meta, "longshore-ws-viewer")).unwrap();
+        bindings.create(&PostParams::default(), &planted).await.unwrap();
+    }
+    patch::<Workspace>(&world, "acme", close(None)).await;
+    run_controllers_until(&world, &fault, &clock, "restored", async || is_ready(&world, "acme").await).await;
+    assert_fully_provisioned(&world, "acme").await;
+    for name in ["longshore-ws-admin", "longshore-ws-isv", "longshore-ws-viewer"] {
+        assert_eq!(bindings.get(name).await.unwrap().role_ref.name, name);
+    }
+    assert_eq!(subjects_of_role(&world, "acme", "admin").await, ["longshore:ws:acme:admin", ID]);
+}
+
+#[tokio::test]
+async fn tenant_creates_objects_that_it_cannot_delete_by_labels_of_pod_templates() {
+    let world = provisioned_cluster().await;
+    let labels = json!({well_known::PROVISIONED_OBJECT: "true"});
+    let container = json!([{"name": "c", "image": "registry.invalid/x"}]);
+    // As controllers copy the labels of a tenant's templates.
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "copied", "namespace": "acme", "labels": labels},
+        "spec": {"containers": container}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "copied", "namespace": "acme", "labels": labels},
+        "spec": {"suspend": true, "template": {"spec": {"restartPolicy": "Never", "containers": container}}}});
+    for (who, client) in tenant_clients(&world) {
+        world.apply([pod.clone(), job.clone()]).await;
+        for (kind, group_version) in [("Pod", "v1"), ("Job", "batch/v1")] {
+            let (resource, _) = object(kind, group_version, &json!({"metadata": {"name": "x"}}));
+            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "acme", &resource);
+            let change = Patch::Merge(json!({"metadata": {"annotations": {"a": who}}}));
+            let changed = api.patch("copied", &PatchParams::default(), &change).await;
+            changed.unwrap_or_else(|error| panic!("{who}: {kind}: {error}"));
+            let deleted = api.delete("copied", &DeleteParams::background().grace_period(0)).await;
+            deleted.unwrap_or_else(|error| panic!("{who}: {kind}: {error}"));
+            wait_for("it is gone", async || api.get_opt("copied").await.unwrap().is_none().then_some(()))
+                .await;
+        }
+    }
 }
 
 #[tokio::test]

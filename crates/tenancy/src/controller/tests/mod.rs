@@ -8,6 +8,8 @@ mod guard;
 mod kills;
 mod lifecycle;
 mod model;
+mod node_removal;
+mod tenant_access;
 
 use std::sync::Arc;
 

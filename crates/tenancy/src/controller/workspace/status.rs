@@ -105,10 +105,12 @@ pub(super) fn deployer_action(workspace: &Workspace) -> DeployerAction {
     }
 }
 
-/// Whether the access by ServiceAccounts that a former user may know must be revoked. Not without a record: then no removal was observed.
+/// Whether the access by ServiceAccounts that a former user may have must be revoked. Not without a record or an annotation: then no
+/// removal was observed.
 pub(super) fn must_revoke_tenant_access(workspace: &Workspace) -> bool {
     let has_record = workspace.status.as_ref().is_some_and(|status| status.deployers.is_some());
-    has_record && deployer_action(workspace) == DeployerAction::Recreate
+    let is_observed = has_record || !member_left(workspace).is_empty();
+    is_observed && deployer_action(workspace) == DeployerAction::Recreate
 }
 
 /// Whether RoleBindings that a former user may have created must be deleted.
@@ -272,6 +274,7 @@ mod tests {
         #[rustfmt::skip]
         let rows = [
             (workspace(&[ana],                    "",  None),                        DeployerAction::Recreate, "older than the record"),
+            (workspace(&[ana],                    "1", None),                        DeployerAction::Recreate, "left before the record"),
             (workspace(&[ana],                    "",  Some((&["ana"], ""))),        DeployerAction::Keep,     "unchanged"),
             (workspace(&[ana, bob],               "",  Some((&["ana"], ""))),        DeployerAction::Keep,     "joined"),
             (workspace(&[ana],                    "",  Some((&["ana", "bob"], ""))), DeployerAction::Recreate, "left"),
@@ -281,20 +284,14 @@ mod tests {
         ];
         for (mut workspace, due, why) in rows {
             assert_eq!(deployer_action(&workspace), due, "{why}");
-            let has_record = workspace.status.is_some();
-            assert_eq!(
-                must_delete_bindings(&workspace),
-                due == DeployerAction::Recreate && has_record,
-                "{why}"
-            );
             let left = member_left(&workspace).to_owned();
+            let is_observed = workspace.status.is_some() || !left.is_empty();
+            let is_revoked = due == DeployerAction::Recreate && is_observed;
+            assert_eq!(must_revoke_tenant_access(&workspace), is_revoked, "{why}");
+            assert_eq!(must_delete_bindings(&workspace), is_revoked, "{why}");
             workspace.annotations_mut().insert(KEEP_BINDINGS.to_owned(), left.clone());
-            let kept = !left.is_empty();
-            assert_eq!(
-                must_delete_bindings(&workspace),
-                due == DeployerAction::Recreate && has_record && !kept,
-                "{why}, kept"
-            );
+            assert_eq!(must_delete_bindings(&workspace), is_revoked && left.is_empty(), "{why}, kept");
+            assert_eq!(must_revoke_tenant_access(&workspace), is_revoked, "{why}, kept");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! ServiceAccount tokens held by removed members, and tokens that tenants may create.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
@@ -155,4 +157,99 @@ async fn removed_member_keeps_access_by_a_token_of_the_deployer() {
         (deployer_uid(&admin, &space).await != after).then_some(())
     })
     .await;
+}
+
+#[tokio::test]
+async fn stolen_service_account_tokens_survive_revoke_all_and_the_disabling_of_their_account() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let administrator = PlatformUser::administrator(&server, &cluster).await;
+    let mut ana = PlatformUser::register(&server, &cluster).await;
+    let space = ana.id.clone();
+    let admin = cluster.client().await;
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), &space);
+    until("the namespace is complete", async || accounts.get_opt("default").await.unwrap()).await;
+    let owner = kubernetes_client(&ana, &cluster).await;
+    bind_account(&owner, &space, "bot").await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "longshore-ws-developer"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": space}],
+    });
+    let bindings = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{space}/rolebindings");
+    let secrets = format!("/api/v1/namespaces/{space}/secrets");
+    // The Secret that the platform makes for yurthub, whose token does not expire.
+    let steal = async |owner: &kube::Client| {
+        let bound = post(owner, &bindings, &binding).await;
+        assert!(matches!(bound.code, 201 | 409), "{}", bound.text);
+        let made = post(&admin, &secrets, &token_secret("yurthub-token", "default")).await;
+        assert_eq!(made.code, 201, "{}", made.text);
+        let legacy = until("the Secret has a token", async || {
+            let secret = get(&admin, &format!("{secrets}/yurthub-token")).await.json();
+            let token = secret["data"]["token"].as_str()?.to_owned();
+            Some(String::from_utf8(STANDARD.decode(token).unwrap()).unwrap())
+        })
+        .await;
+        let day = json!({"expirationSeconds": 86_400});
+        let mut stolen = vec![bearer_client(&cluster, &legacy).await];
+        for account in ["default", "bot"] {
+            let token = token(&token_request(&admin, &space, account, &day).await);
+            stolen.push(bearer_client(&cluster, &token).await);
+        }
+        for client in &stolen {
+            until("the token works", async || (get(client, &secrets).await.code != 401).then_some(())).await;
+        }
+        assert_eq!(get(&stolen[0], &secrets).await.code, 200, "`default` is bound");
+        stolen
+    };
+    let are_rejected = async |stolen: &[kube::Client]| {
+        for client in stolen {
+            until("the token is rejected", async || (get(client, &secrets).await.code == 401).then_some(()))
+                .await;
+        }
+    };
+    let stolen = steal(&owner).await;
+    let revoked = ana.call(Method::POST, "users/{me}/revoke", None).await;
+    assert_eq!(revoked.code, 200, "{}", revoked.text);
+    are_rejected(&stolen).await;
+    until("the RoleBindings are deleted", async || {
+        let left = get(&admin, &format!("{bindings}/default")).await.code == 200;
+        (!left && get(&admin, &format!("{bindings}/bot")).await.code == 404).then_some(())
+    })
+    .await;
+
+    let workspace = format!("/apis/longshore.dev/v1alpha1/workspaces/{space}");
+    until("the revocation is finished", async || {
+        let found = get(&admin, &workspace).await.json();
+        let left = &found["metadata"]["annotations"]["longshore.dev/member-left"];
+        (left.is_string() && *left == found["status"]["memberLeft"]).then_some(())
+    })
+    .await;
+
+    ana = ana.with_token(revoked.json()["token"].as_str().unwrap().to_owned());
+    until("a kubeconfig", async || {
+        (ana.call(Method::POST, "kubeconfig", None).await.code == 200).then_some(())
+    })
+    .await;
+    let owner = kubernetes_client(&ana, &cluster).await;
+    until("the owner has access again", async || (get(&owner, &secrets).await.code == 200).then_some(()))
+        .await;
+    let stolen = steal(&owner).await;
+    let disable = async |disabled: bool| {
+        let path = format!("users/{}", ana.id);
+        let changed = administrator.call(Method::PATCH, &path, Some(&json!({"disabled": disabled}))).await;
+        assert_eq!(changed.code, 200, "{}", changed.text);
+    };
+    disable(true).await;
+    are_rejected(&stolen).await;
+    until("yurthub's Secret is gone", async || {
+        (get(&admin, &format!("{secrets}/yurthub-token")).await.code == 404).then_some(())
+    })
+    .await;
+    disable(false).await;
+    until("the account is open again", async || {
+        (ana.call(Method::GET, "users/{me}", None).await.code == 200).then_some(())
+    })
+    .await;
+    are_rejected(&stolen).await;
+    assert_eq!(get(&admin, &format!("{bindings}/default")).await.code, 200, "its programs keep their roles");
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::Method;
 use jiff::SignedDuration;
 use k8s_openapi::api::authentication::v1::TokenReview;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -126,6 +127,113 @@ async fn tenants_node_acts_on_after_its_account_was_deleted() {
     let condition = until("the request is decided", decided).await;
     let reason = condition.reason.unwrap_or_default();
     assert_eq!((condition.type_.as_str(), reason.as_str()), ("Denied", "AccountClosed"));
+}
+
+/// Asserts that a node has no access any more: on the embedded cluster every request is rejected, elsewhere its next certificate is denied
+/// with `reason`.
+async fn assert_ends(cluster: &Cluster, attacker: &NodeAttacker, denial: &str, request: &str) {
+    let machine: Api<Node> = Api::all(attacker.node.clone());
+    let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
+    let (csr, _) = kubelet_csr(&format!("{request}-{}", attacker.name), &attacker.name, Some(DAY_SECONDS));
+    let name = csr.metadata.name.clone().unwrap();
+    cluster.remove_at_end(format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}"));
+    if matches!(target(), TestTarget::Embedded) {
+        let beat = Patch::Strategic(super::ready_status());
+        let report = async || match machine.patch_status(&attacker.name, &PatchParams::default(), &beat).await
+        {
+            Err(kube::Error::Api(status)) if status.code == 403 => Some(()),
+            Err(error) => panic!("{error}"),
+            Ok(_) => None,
+        };
+        until("its reports are rejected", report).await;
+        assert_forbidden("the next certificate", csrs.create(&PostParams::default(), &csr).await);
+        return;
+    }
+    csrs.create(&PostParams::default(), &csr).await.unwrap();
+    let requests: Api<CertificateSigningRequest> = Api::all(attacker.admin.clone());
+    let decided = async || {
+        let status = requests.get(&name).await.unwrap().status?;
+        assert_eq!(status.certificate, None);
+        status.conditions?.into_iter().next()?.reason
+    };
+    assert_eq!(until("the request is decided", decided).await, denial);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_acts_on_after_its_account_was_disabled() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
+    attacker.report_ready().await;
+    let users: Api<User> = Api::all(attacker.admin.clone());
+    let owner = |user: &User| user.status.as_ref().is_some_and(|status| status.tenant_id == attacker.tenant);
+    let user = users.list(&ListParams::default()).await.unwrap().into_iter().find(owner).unwrap();
+    let account = user.metadata.name.unwrap();
+    let spaces: Api<Namespace> = Api::all(attacker.admin.clone());
+    let set_disabled = async |disabled: bool| {
+        let change = Patch::Merge(json!({"spec": {"disabled": disabled}}));
+        users.patch(&account, &PatchParams::default(), &change).await.unwrap();
+        until("the namespace is marked", async || {
+            let labels = spaces.get(&attacker.tenant).await.unwrap().metadata.labels.unwrap_or_default();
+            (labels.contains_key("longshore.dev/account-closed") == disabled).then_some(())
+        })
+        .await;
+    };
+    set_disabled(true).await;
+    assert_ends(&cluster, &attacker, "AccountClosed", "disabled").await;
+    set_disabled(false).await;
+    attacker.report_ready().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_acts_on_after_its_owner_removed_it() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let (victim, other) =
+        (ConsoleUser::register(&server, &cluster).await, ConsoleUser::register(&server, &cluster).await);
+    // A thief of the account's credentials joined a machine.
+    let attacker = NodeAttacker::join_as(&server, &cluster, &victim).await;
+    attacker.report_ready().await;
+    let path = format!("nodes/{}", attacker.name);
+    let refused = other.call(Method::DELETE, &path, None).await;
+    assert_eq!(refused.code, 404, "{}", refused.text);
+    attacker.report_ready().await;
+    let removed = victim.call(Method::DELETE, &path, None).await;
+    assert_eq!(removed.code, 204, "{}", removed.text);
+    let is_gone = async || attacker.nodes().get_opt(&attacker.name).await.unwrap().is_none().then_some(());
+    until("the Node is gone", is_gone).await;
+    assert_ends(&cluster, &attacker, "NodeGone", "removed").await;
+    let again = victim.call(Method::DELETE, &path, None).await;
+    assert_eq!(again.code, 404, "{}", again.text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_node_changes_when_its_certificates_are_valid_becomes_simulated_or_stops_its_removal() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let attacker = NodeAttacker::join(&server, &cluster).await;
+    attacker.report_ready().await;
+    let machine: Api<Node> = Api::all(attacker.node.clone());
+    let write = async |map: &str, key: &str, value: Value| {
+        let change = Patch::Merge(json!({"metadata": {map: {key: value}}}));
+        machine.patch(&attacker.name, &PatchParams::default(), &change).await
+    };
+    let (not_before, leaving) = ("longshore.dev/certificates-not-before", "longshore.dev/leaving");
+    for (map, key, value) in [
+        ("annotations", not_before, Value::Null),
+        ("annotations", not_before, json!("2000-01-01T00:00:00Z")),
+        ("labels", "sim.longshore.dev/node", json!("true")),
+        ("labels", "sim.longshore.dev/node", Value::Null),
+    ] {
+        let refused = assert_forbidden(key, write(map, key, value).await);
+        assert!(refused.contains("longshore-node-owners"), "{key}: {refused}");
+    }
+    write("annotations", "example.com/harmless", json!("true")).await.unwrap();
+    let leaves = Patch::Merge(json!({"metadata": {"annotations": {leaving: "true"},
+        "finalizers": ["example.com/kept"]}}));
+    attacker.nodes().patch(&attacker.name, &PatchParams::default(), &leaves).await.unwrap();
+    let stays = write("annotations", leaving, Value::Null).await;
+    // The finalizer keeps the Node, so that the policy rejects the request.
+    assert_forbidden("the annotation", stays);
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    drop(attacker.nodes().patch(&attacker.name, &PatchParams::default(), &free).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
