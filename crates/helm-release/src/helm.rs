@@ -88,7 +88,8 @@ impl Helm {
 
     pub fn target(&self, namespace: &str) -> Target {
         let target = Target::new(self.objects.clone(), self.discovery.clone(), namespace);
-        Target { reserved: self.reserved.clone(), ..target }
+        let compute = self.share(namespace).compute();
+        Target { reserved: self.reserved.clone(), compute, ..target }
     }
 
     /// Target for untrusted content.

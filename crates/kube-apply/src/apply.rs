@@ -7,12 +7,14 @@
 //! Level-triggered: an apply that stopped anywhere can be repeated and reaches the same state.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::time::Duration;
 
 use futures::FutureExt;
+use kube::Client;
 use tokio::time::{Instant, sleep};
 
-use crate::compute::{self, are_large};
+use crate::compute::are_large;
 use crate::error::{ApplyError, ObjectError, ObjectErrorKind};
 use crate::object::{Object, ObjectId};
 use crate::order;
@@ -55,9 +57,25 @@ pub struct ApplyOptions {
     pub validate: bool,
     /// Deadline for CRDs to be established; one minute from now if `None`.
     pub deadline: Option<Instant>,
-    /// Previous objects of an untrusted manifest. They are the base of a three-way merge, except for reserved
-    /// objects, which another client writes. They do not prove ownership of a live object and are not removed.
-    pub merge_only: Vec<Object>,
+    /// Objects of previous manifests that are not trusted.
+    pub untrusted: Option<UntrustedBases>,
+}
+
+/// Previous objects of untrusted manifests. They are the bases of three-way merges, except for reserved objects, which
+/// another client writes. They do not prove ownership of a live object and are not removed.
+#[derive(Clone)]
+pub struct UntrustedBases {
+    pub objects: Vec<Object>,
+    /// The base of a merge decides which fields are removed, so a base is used only if this client, too, may write the
+    /// merged object.
+    pub client: Client,
+}
+
+/// Ids only: objects may contain secrets.
+impl fmt::Debug for UntrustedBases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.objects.iter().map(Object::id)).finish()
+    }
 }
 
 impl ApplyOptions {
@@ -69,7 +87,7 @@ impl ApplyOptions {
             dry_run: false,
             validate: true,
             deadline: None,
-            merge_only: Vec::new(),
+            untrusted: None,
         }
     }
 
@@ -121,7 +139,8 @@ pub async fn plan(
     let wanted = target.resolve(after).await.map_err(ApplyError::without_writes)?;
     let large = are_large(after.iter().map(Object::value));
     let ownership = options.ownership.clone();
-    let wanted = compute::run(large, move || deduplicate(with_ownership(wanted, ownership.as_ref()))).await;
+    let wanted =
+        target.compute.run(large, move || deduplicate(with_ownership(wanted, ownership.as_ref()))).await;
     let former: HashMap<ObjectId, ResolvedObject> =
         target.resolve_previous(before).into_iter().map(|placed| (placed.id(), placed)).collect();
     let works = plan_writes(target, wanted, &former, options).await.map_err(ApplyError::without_writes)?;
@@ -197,16 +216,17 @@ async fn plan_writes(
     former: &HashMap<ObjectId, ResolvedObject>,
     options: &ApplyOptions,
 ) -> Result<Vec<PlannedWrite>, Vec<ObjectError>> {
-    let unproven = target.resolve_previous(&options.merge_only);
-    let unproven: HashMap<ObjectId, ResolvedObject> =
-        unproven.into_iter().map(|placed| (placed.id(), placed)).collect();
-    let unproven = &unproven;
+    let untrusted = options.untrusted.as_ref().map(|bases| bases.objects.as_slice()).unwrap_or_default();
+    let untrusted = target.resolve_previous(untrusted);
+    let untrusted: HashMap<ObjectId, ResolvedObject> =
+        untrusted.into_iter().map(|placed| (placed.id(), placed)).collect();
+    let untrusted = &untrusted;
     let looks = wanted.into_iter().map(|placed| async {
         let id = placed.id();
         let owned = former.get(&id);
-        // The base decides which fields of the live object are deleted.
-        let unproven = || unproven.get(&id).filter(|_| !target.is_reserved(&placed));
-        let last = owned.or_else(unproven).map(|placed| placed.object.clone());
+        let untrusted = untrusted.get(&id).filter(|_| owned.is_none() && !target.is_reserved(&placed));
+        let untrusted_base = untrusted.map(|placed| placed.object.clone());
+        let previous = owned.map(|placed| placed.object.clone());
         let found = match write::read_current(target.client_for(&placed), &placed, options).await {
             Ok(found) => found,
             Err(error) => return Err(ObjectError::from_api_error(&placed.object, id, &error)),
@@ -219,7 +239,7 @@ async fn plan_writes(
             Some(complaint) => {
                 Err(ObjectError::new(&placed.object, id, ObjectErrorKind::OwnedByOther(complaint)))
             }
-            None => Ok(PlannedWrite { placed, previous: last, live: found }),
+            None => Ok(PlannedWrite { placed, previous, untrusted_base, live: found }),
         }
     });
     collect_results(request::run_all(looks.map(FutureExt::boxed).collect()).await)
@@ -243,7 +263,7 @@ async fn write_wave(
     let writes = wave.into_iter().map(|work| async move {
         let (object, id) = (work.placed.object.clone(), work.placed.id());
         progress.report(ProgressEvent::Applying { id: id.clone() });
-        match write::write(target.client_for(&work.placed), &work, options).await {
+        match write::write(target, &work, options).await {
             Ok(outcome) => {
                 progress.report(ProgressEvent::Applied { id, outcome });
                 Ok((object, outcome))

@@ -10,7 +10,7 @@ use futures::FutureExt;
 use serde_json::{Map, Value};
 
 use crate::apply::{ApplyResult, with_ownership};
-use crate::compute::{self, are_large};
+use crate::compute::are_large;
 use crate::diff::{FieldDiff, compare};
 use crate::error::{ApplyError, ObjectError};
 use crate::mask::Mask;
@@ -85,7 +85,7 @@ pub async fn find(
     let (objects, sensitive) = (objects.to_vec(), sensitive.to_vec());
     let prepare =
         move || (with_ownership(placed, Some(&ownership)), Arc::new(Mask::new(&objects, &sensitive)));
-    let (placed, mask) = compute::run(large, prepare).await;
+    let (placed, mask) = target.compute.run(large, prepare).await;
     let looks = placed.into_iter().map(|placed| detect(target, placed, ignored, &mask).boxed());
     let answers = request::run_all(looks.collect()).await;
     let (mut drifts, mut failures) = (Vec::new(), Vec::new());
@@ -116,7 +116,7 @@ async fn detect(
     let wanted = request::apply(target.client_for(&placed), &placed, true, DRY_RUN_MODE).await;
     let wanted = wanted.map_err(|error| failed(&error))?;
     let (large, pointers, mask) = (are_large([&live, &wanted]), ignored(&placed.object), mask.clone());
-    let found = compute::run(large, move || masked_changes(live, wanted, &pointers, &mask)).await;
+    let found = target.compute.run(large, move || masked_changes(live, wanted, &pointers, &mask)).await;
     Ok(found.map(|(changes, patch)| Drift { id, changes: Some(changes), placed, patch: Some(patch) }))
 }
 

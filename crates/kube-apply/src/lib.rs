@@ -6,6 +6,7 @@
 //! - [`discovery`]: kinds that the cluster serves
 //! - [`target`]: client, namespace and the resolution of objects
 //! - `reserved`: objects that another identity writes
+//! - `compute`: executor of work on large objects
 //! - [`ownership`]: ownership by a Helm release
 //! - [`order`]: install and uninstall order
 //! - [`mod@apply`]: plan and write
@@ -46,7 +47,8 @@ pub mod target;
 mod testing;
 mod write;
 
-pub use apply::{ApplyOptions, ApplyPlan, ApplyResult, ApplyStrategy, apply, plan};
+pub use apply::{ApplyOptions, ApplyPlan, ApplyResult, ApplyStrategy, UntrustedBases, apply, plan};
+pub use compute::{Compute, ComputePool};
 pub use diff::{ObjectDiff, diff};
 pub use discovery::Discovery;
 pub use error::{ApplyError, ObjectError, ObjectErrorKind};

@@ -213,6 +213,10 @@ pub(crate) fn is_already_exists(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_already_exists())
 }
 
+pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+}
+
 fn is_server_failure(error: &kube::Error) -> bool {
     is_unreachable(error) || matches!(error, kube::Error::Api(status) if status.code == 500)
 }

@@ -7,6 +7,7 @@ use kube::Client;
 use kube::core::{ApiResource, DynamicObject, Request, Resource};
 use serde_json::Value;
 
+use crate::compute::Compute;
 use crate::discovery::{Discovery, KindLookupError, ServedKind};
 use crate::error::ObjectError;
 use crate::object::{Object, ObjectId, group};
@@ -22,6 +23,8 @@ pub struct Target {
     pub namespace: String,
     /// Objects that `client` does not write.
     pub reserved: ReservedObjects,
+    /// Executor of work on large objects.
+    pub compute: Compute,
 }
 
 /// An object with its API resource. Its namespace is set exactly if the kind is namespaced.
@@ -52,9 +55,15 @@ pub(crate) fn request(resource: &ApiResource, namespace: Option<&str>) -> Reques
 }
 
 impl Target {
-    /// A target without reserved objects.
+    /// A target without reserved objects, with blocking threads for work on large ones.
     pub fn new(client: Client, discovery: Discovery, namespace: impl Into<String>) -> Self {
-        Self { client, discovery, namespace: namespace.into(), reserved: ReservedObjects::default() }
+        Self {
+            client,
+            discovery,
+            namespace: namespace.into(),
+            reserved: ReservedObjects::default(),
+            compute: Compute::default(),
+        }
     }
 
     pub(crate) fn is_reserved(&self, placed: &ResolvedObject) -> bool {

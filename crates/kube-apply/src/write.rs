@@ -4,13 +4,13 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use crate::apply::{ApplyOptions, ApplyStrategy};
-use crate::compute::{self, are_large};
+use crate::compute::{Compute, are_large};
 use crate::field_managers;
 use crate::merge::{merge_patch, three_way};
 use crate::object::Object;
 use crate::progress::WriteOutcome;
 use crate::request::{self, WriteMode};
-use crate::target::ResolvedObject;
+use crate::target::{ResolvedObject, Target};
 
 /// Maximum retries after concurrent changes.
 const MAX_CONFLICT_RETRIES: usize = 5;
@@ -20,6 +20,8 @@ pub(crate) struct PlannedWrite {
     pub placed: ResolvedObject,
     /// Previous manifest, if any.
     pub previous: Option<Object>,
+    /// Previous manifest that is not trusted, if there is no other.
+    pub untrusted_base: Option<Object>,
     /// Live object: whole for a client-side merge, else metadata only.
     pub live: Option<Value>,
 }
@@ -48,11 +50,12 @@ pub(crate) async fn read_current(
 }
 
 pub(crate) async fn write(
-    client: &Client,
+    target: &Target,
     work: &PlannedWrite,
     options: &ApplyOptions,
 ) -> Result<WriteOutcome, kube::Error> {
-    let PlannedWrite { placed, previous: last, live: found } = work;
+    let PlannedWrite { placed, live: found, .. } = work;
+    let (client, compute) = (target.client_for(placed), &target.compute);
     let mode = WriteMode { dry_run: options.dry_run, validate: options.validate };
     match (options.strategy, found) {
         // The API server generates the name: each write creates a new object.
@@ -63,19 +66,38 @@ pub(crate) async fn write(
         (ApplyStrategy::ServerSide { force_conflicts }, found) => {
             server_side_apply(client, placed, found.as_ref(), force_conflicts, mode).await
         }
-        (ApplyStrategy::ThreeWay, None) => create_or_merge(client, work, options, mode).await,
-        // Without a previous manifest the new one is the base, so that fields of others are not removed.
+        (ApplyStrategy::ThreeWay, None) => create_or_merge((client, compute), work, options, mode).await,
         (ApplyStrategy::ThreeWay, Some(found)) => {
-            let last = last.as_ref().unwrap_or(&placed.object);
-            merge(client, placed, last, found, mode).await
+            let base = merge_base(compute, work, found, options, mode).await?;
+            merge((client, compute), placed, base, found, mode).await
         }
     }
+}
+
+/// The base of a three-way merge. Without a usable previous manifest the new one is the base, so that fields of others
+/// are not removed.
+async fn merge_base<'w>(
+    compute: &Compute,
+    PlannedWrite { placed, previous, untrusted_base, .. }: &'w PlannedWrite,
+    found: &Value,
+    options: &ApplyOptions,
+    mode: WriteMode,
+) -> Result<&'w Object, kube::Error> {
+    if let Some((base, bases)) = untrusted_base.as_ref().zip(options.untrusted.as_ref()) {
+        let mode = WriteMode { dry_run: true, ..mode };
+        return match merge((&bases.client, compute), placed, base, found, mode).await {
+            Ok(_) => Ok(base),
+            Err(error) if request::is_forbidden(&error) => Ok(&placed.object),
+            Err(error) => Err(error),
+        };
+    }
+    Ok(previous.as_ref().unwrap_or(&placed.object))
 }
 
 /// Creates an object. If it exists by now and this release created it (a request of a stopped client may arrive
 /// late), it is merged instead.
 async fn create_or_merge(
-    client: &Client,
+    (client, compute): (&Client, &Compute),
     PlannedWrite { placed, previous: last, .. }: &PlannedWrite,
     options: &ApplyOptions,
     mode: WriteMode,
@@ -88,7 +110,7 @@ async fn create_or_merge(
     match found.zip(options.ownership.as_ref()) {
         Some((found, owner)) if owner.validation_error(&found).is_none() => {
             let last = last.as_ref().unwrap_or(&placed.object);
-            merge(client, placed, last, &found, mode).await
+            merge((client, compute), placed, last, &found, mode).await
         }
         _ => Err(refused),
     }
@@ -138,7 +160,7 @@ async fn upgrade_managers(
 }
 
 async fn merge(
-    client: &Client,
+    (client, compute): (&Client, &Compute),
     placed: &ResolvedObject,
     last: &Object,
     found: &Value,
@@ -148,7 +170,7 @@ async fn merge(
     for race in 1.. {
         let (last, new) = (last.clone(), placed.object.clone());
         let large = are_large([last.value(), new.value(), &live]);
-        let merged = compute::run(large, move || {
+        let merged = compute.run(large, move || {
             let wanted = three_way(last.value(), new.value(), &live);
             (merge_patch(&live, &wanted), live)
         });

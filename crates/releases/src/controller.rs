@@ -34,6 +34,7 @@ use crate::helm_records::{HelmRecordCache, RecordLabels};
 use crate::key::ReleaseKey;
 use crate::readiness::WorkloadReadiness;
 use crate::readiness::custom_resources::CustomResourceWatches;
+use crate::reconcile_failures::{ReconcileEnd, ReconcileFailures};
 use crate::reconcile_state::ReconcileState;
 use crate::tenant_directory::{TenantDirectory, flow_for_workspace};
 use crate::{Releases, gc};
@@ -50,6 +51,8 @@ const RELEASE_SLOTS: SlotLimits = SlotLimits {
     // Each reconcile has a shorter deadline, from the timeout of its release.
     deadline: Duration::from_hours(5),
 };
+/// The deadline of a reconcile of a request.
+const REQUEST_DEADLINE: Duration = Duration::from_mins(5);
 /// The slots of the request controller.
 const REQUEST_SLOTS: SlotLimits = SlotLimits {
     active: 32,
@@ -58,7 +61,8 @@ const REQUEST_SLOTS: SlotLimits = SlotLimits {
     slow: 0,
     slow_share: 0,
     slow_after: Duration::MAX,
-    deadline: Duration::from_mins(5),
+    // Each reconcile has a shorter deadline.
+    deadline: Duration::from_mins(10),
 };
 
 /// The note of the event for a reconcile that panicked.
@@ -76,6 +80,12 @@ pub fn max_operation_bytes() -> u64 {
 const MIN_DEADLINE: Duration = Duration::from_mins(30);
 /// The deadline as a multiple of the release's timeout: hooks, objects, and the rollback after a failure may each use the timeout.
 const DEADLINE_TIMEOUT_FACTOR: u32 = 4;
+
+/// The object of a reconcile.
+pub(crate) enum Subject {
+    Release(ReleaseKey),
+    Request(String),
+}
 
 /// Shared state of both controllers.
 pub(crate) struct ReleaseController {
@@ -98,6 +108,8 @@ pub(crate) struct ReleaseController {
     /// The last `resourceVersion` written per key, until the cache has caught up.
     pub release_expectations: Expectations<ReleaseKey>,
     pub request_expectations: Expectations<String>,
+    pub release_failures: ReconcileFailures<ReleaseKey>,
+    pub request_failures: ReconcileFailures<String>,
     /// The releases that wait for a dependency, by the dependency.
     pub dependents: Mutex<BTreeMap<ReleaseKey, BTreeSet<ReleaseKey>>>,
     requeue: mpsc::UnboundedSender<ReleaseKey>,
@@ -158,6 +170,8 @@ impl Releases {
             request_debounce: StatusDebounce::new(debounce::REQUEST_DELAY),
             release_expectations: Expectations::default(),
             request_expectations: Expectations::default(),
+            release_failures: ReconcileFailures::default(),
+            request_failures: ReconcileFailures::default(),
             dependents: Mutex::default(),
             requeue: again,
         }
@@ -219,49 +233,55 @@ impl ReleaseController {
         self: Arc<Self>,
         name: String,
     ) -> BoxFuture<'static, Result<Action, ReconcileError>> {
-        let controller = self.clone();
-        let object = {
-            let name = name.clone();
-            move || Some(controller.requests.get(&name)?.object_ref(&()))
+        let reconcile = {
+            let (controller, name) = (self.clone(), name.clone());
+            async move {
+                match timeout(REQUEST_DEADLINE, controller.reconcile_request(&name)).await {
+                    Ok(done) => requeue_on_conflict(done),
+                    Err(_) => Err(ReconcileError::DeadlineExceeded(REQUEST_DEADLINE)),
+                }
+            }
         };
-        self.clone()
-            .spawn_isolated(object, async move { requeue_on_conflict(self.reconcile_request(&name).await) })
+        self.spawn_isolated(Subject::Request(name), reconcile)
     }
 
     fn spawn_release_reconcile(
         self: Arc<Self>,
         key: ReleaseKey,
     ) -> BoxFuture<'static, Result<Action, ReconcileError>> {
-        let controller = self.clone();
-        let object = {
-            let key = key.clone();
-            move || Some(controller.releases.get_namespaced(&key.namespace, &key.name)?.object_ref(&()))
-        };
-        self.clone().spawn_isolated(object, async move {
-            let limit = self.reconcile_deadline(&key);
-            match timeout(limit, self.reconcile_release(&key)).await {
-                Ok(done) => requeue_on_conflict(done),
-                // The operation stays in the status and counts as interrupted.
-                Err(_) => Err(ReconcileError::DeadlineExceeded(limit)),
+        let reconcile = {
+            let (controller, key) = (self.clone(), key.clone());
+            async move {
+                let limit = controller.reconcile_deadline(&key);
+                match timeout(limit, controller.reconcile_release(&key)).await {
+                    Ok(done) => requeue_on_conflict(done),
+                    // The operation stays in the status and counts as interrupted.
+                    Err(_) => Err(ReconcileError::DeadlineExceeded(limit)),
+                }
             }
-        })
+        };
+        self.spawn_isolated(Subject::Release(key), reconcile)
     }
 
     /// Runs a reconcile on its own task, so that reconciles use all cores. The task is aborted when the returned future is dropped. A
-    /// panic is reported as an event of the object.
-    fn spawn_isolated(
+    /// panic is reported as an event of the object, and repeated failures in its conditions.
+    pub(crate) fn spawn_isolated(
         self: Arc<Self>,
-        object: impl FnOnce() -> Option<ObjectReference> + Send + 'static,
+        subject: Subject,
         pass: impl Future<Output = Result<Action, ReconcileError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<Action, ReconcileError>> {
         async move {
             match AbortOnDropHandle::new(tokio::spawn(pass)).await {
-                Ok(done) => done,
+                Ok(done) => {
+                    self.record_end(&subject, ReconcileEnd::from_result(&done)).await;
+                    done
+                }
                 Err(broken) => match broken.try_into_panic() {
                     Ok(panic) => {
-                        if let Some(object) = object() {
+                        if let Some(object) = self.object_reference(&subject) {
                             self.report_panic(&object).await;
                         }
+                        self.record_end(&subject, ReconcileEnd::Panicked).await;
                         // The queue counts it as a panic of this key.
                         std::panic::resume_unwind(panic)
                     }
@@ -270,6 +290,22 @@ impl ReleaseController {
             }
         }
         .boxed()
+    }
+
+    fn object_reference(&self, subject: &Subject) -> Option<ObjectReference> {
+        match subject {
+            Subject::Release(key) => {
+                Some(self.releases.get_namespaced(&key.namespace, &key.name)?.object_ref(&()))
+            }
+            Subject::Request(name) => Some(self.requests.get(name)?.object_ref(&())),
+        }
+    }
+
+    async fn record_end(&self, subject: &Subject, end: ReconcileEnd<'_>) {
+        match subject {
+            Subject::Release(key) => self.record_release_end(key, end).await,
+            Subject::Request(name) => self.record_request_end(name, end).await,
+        }
     }
 
     /// Writes an event without the panic message, which may contain values.
@@ -351,18 +387,22 @@ mod tests {
     use k8s_openapi::api::core::v1::Event as Written;
     use kube::api::ListParams;
     use serde_json::json;
+    use testkit::wait_for;
 
     use super::*;
     use crate::tenant_directory::tests::AccountDirectory;
-    use crate::testing::TestHarness;
+    use crate::testing::{SHOP, TestHarness};
 
     #[tokio::test]
     async fn reconcile_panic_event_omits_the_panic_message() {
         let stage = TestHarness::new().await;
         let release = json!({"name": "web", "source": {"package": "pkg-none"}});
-        let object = stage.create_release("web", release).await.unwrap().object_ref(&());
+        stage.create_release("web", release).await.unwrap();
         let controller = Arc::new(stage.releases.new_controller(mpsc::unbounded_channel().0));
-        let reconcile = controller.spawn_isolated(move || Some(object), async { panic!("password hunter2") });
+        wait_for("the release is cached", async || controller.releases.get_namespaced(SHOP, "web")).await;
+        let key = ReleaseKey::new(SHOP, "web");
+        let reconcile =
+            controller.spawn_isolated(Subject::Release(key), async { panic!("password hunter2") });
         assert!(AssertUnwindSafe(reconcile).catch_unwind().await.is_err(), "the queue hears of it too");
         let events = stage.namespaced_api::<Written>().list(&ListParams::default()).await.unwrap().items;
         let event = events.iter().find(|event| event.reason.as_deref() == Some("ReconcilePanicked")).unwrap();

@@ -9,7 +9,7 @@ use helm_engine::HookEvent;
 use kube_apply::readiness::{self, WaitStrategy};
 use kube_apply::{
     ApplyOptions, ApplyPlan, ApplyResult, ApplyStrategy, Mask, Object, ObjectId, Ownership, ProgressSink,
-    RemoveOptions, Target,
+    RemoveOptions, Target, UntrustedBases,
 };
 use tokio::time::Instant;
 
@@ -135,6 +135,13 @@ impl<'o> Operation<'o> {
         }
     }
 
+    /// Apply options for the objects of this release over existing ones.
+    fn apply_options_over(&self, before: &ExistingObjects, way: ApplyStrategy) -> ApplyOptions {
+        let client = self.untrusted_target.client.clone();
+        let untrusted = UntrustedBases { objects: before.untrusted.clone(), client };
+        ApplyOptions { untrusted: Some(untrusted), ..self.apply_options(way) }
+    }
+
     /// Remove options; waits for the removal if the action waits.
     pub fn remove_options(&self) -> RemoveOptions {
         let wait_until = (self.options.wait != WaitMode::HookOnly).then(|| self.deadline());
@@ -164,7 +171,7 @@ impl<'o> Operation<'o> {
         way: ApplyStrategy,
         mask: &Mask,
     ) -> Result<ApplyPlan, Error> {
-        let options = ApplyOptions { merge_only: before.untrusted.clone(), ..self.apply_options(way) };
+        let options = self.apply_options_over(before, way);
         let looked = kube_apply::plan(target, &before.trusted, after, &options).await;
         looked.map_err(|error| Error::Rejected {
             act,
@@ -449,10 +456,7 @@ impl RevisionRun<'_> {
         let looked = if ran == 0 {
             looked
         } else {
-            let options = ApplyOptions {
-                merge_only: before.untrusted.clone(),
-                ..self.operation.apply_options(self.strategy)
-            };
+            let options = self.operation.apply_options_over(before, self.strategy);
             kube_apply::plan(self.target, &before.trusted, self.objects, &options)
                 .await
                 .map_err(FailureCause::apply)?

@@ -7,12 +7,15 @@
 use std::ops::Deref;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use governor::bytes::ByteReservation;
 pub use governor::work::WorkError;
 use governor::work::WorkPool;
 use governor::{Flow, priority};
-use kube_apply::{Object, ParseError};
+use kube_apply::{Compute, ComputePool, Object, ParseError};
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 /// Inputs below this size are processed inline.
 pub const INLINE_BYTES: usize = 64 << 10;
@@ -24,6 +27,9 @@ const RESERVED_PER_BYTE: u64 = 4;
 /// below the share of one flow, so that the largest manifest can be processed.
 const OBJECT_BYTES_PER_BYTE: u64 = 16;
 const MAX_OBJECT_BYTES: u64 = 160 << 20;
+
+/// Pause after the pool rejected work that is part of an operation.
+const READMISSION_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum time of work on one input.
 const WORK_TIMEOUT: Duration = Duration::from_mins(1);
@@ -149,12 +155,41 @@ impl PoolShare {
         });
         running.await.map_err(|_| WorkError::Panicked)
     }
+
+    /// Executor for merges and comparisons of large objects.
+    pub fn compute(&self) -> Compute {
+        Compute::on_pool(self.clone())
+    }
+}
+
+/// Work on objects is part of an operation that has begun, so it is not rejected: it waits for a slot until the operation
+/// ends.
+impl ComputePool for PoolShare {
+    fn run(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'_, ()> {
+        async move {
+            let permit = loop {
+                match self.pool.admit(self.flow, 0).await {
+                    Ok(permit) => break permit,
+                    Err(_) => sleep(READMISSION_DELAY).await,
+                }
+            };
+            let running = spawn_blocking(move || {
+                priority::lower();
+                let _permit = permit;
+                work();
+            });
+            // The caller gets the result, or the panic, from the work itself.
+            drop(running.await);
+        }
+        .boxed()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, mpsc};
     use std::thread;
 
     use governor::AdmissionError;
@@ -196,6 +231,46 @@ mod tests {
             Err(WorkError::Rejected(AdmissionError::FlowBytes(bytes)))
         );
         assert_eq!(pool.bytes().held, 0);
+    }
+
+    #[tokio::test]
+    async fn merges_of_one_flow_leave_slots_to_others_and_are_not_rejected() {
+        let pool = WorkPool::new(&WorkLimits {
+            slots: 2,
+            slots_per_flow: 1,
+            queue: 10,
+            queue_per_flow: 1,
+            wait: Duration::from_millis(1),
+            bytes: 0,
+            bytes_per_flow: 0,
+        });
+        let greedy = PoolShare::new(&pool, "greedy");
+        let merges = Arc::new(AtomicUsize::new(0));
+        let run = |share: &PoolShare, work: Box<dyn FnOnce() + Send>| {
+            let share = share.clone();
+            tokio::spawn(async move { ComputePool::run(&share, work).await })
+        };
+        let (release, blocked) = mpsc::channel::<()>();
+        let mut running = vec![run(&greedy, Box::new(move || drop(blocked.recv())))];
+        while pool.slots().used == 0 {
+            tokio::task::yield_now().await;
+        }
+        running.extend((0..5).map(|_| {
+            let merges = merges.clone();
+            run(&greedy, Box::new(move || _ = merges.fetch_add(1, Ordering::Relaxed)))
+        }));
+        run(&PoolShare::new(&pool, "other"), Box::new(|| ())).await.unwrap();
+        assert_eq!(merges.load(Ordering::Relaxed), 0, "they exceed the share of the flow");
+        release.send(()).unwrap();
+        for merge in running {
+            merge.await.unwrap();
+        }
+        assert_eq!(
+            merges.load(Ordering::Relaxed),
+            5,
+            "none was rejected, although the queue of the flow was full"
+        );
+        assert_eq!(pool.slots().used, 0);
     }
 
     fn pool() -> WorkPool {

@@ -2,6 +2,7 @@
 
 mod crds;
 
+use kube_embedded::access::User;
 use serde_json::json;
 use testkit::{FaultInjector, every_kill_point};
 
@@ -240,6 +241,24 @@ async fn three_way_merge_preserves_fields_of_others() {
 }
 
 #[tokio::test]
+async fn untrusted_base_is_used_only_if_its_client_may_write_the_object() {
+    let town = TestCluster::without_controllers().await;
+    let options = release_options("web", ApplyStrategy::ThreeWay);
+    let first = [config_map("a", json!({"old": "1", "kept": "1"}))];
+    apply(&town.target, &[], &first, &options, &NoProgress).await.unwrap();
+    let nobody = town.cluster.client(User::named("nobody", &[]));
+    let second = [config_map("a", json!({"kept": "2"}))];
+    for (client, data) in
+        [(nobody, json!({"old": "1", "kept": "2"})), (town.target.client.clone(), json!({"kept": "2"}))]
+    {
+        let untrusted = Some(UntrustedBases { objects: first.to_vec(), client });
+        let options = ApplyOptions { untrusted, ..options.clone() };
+        apply(&town.target, &[], &second, &options, &NoProgress).await.unwrap();
+        assert_eq!(town.get(CONFIG_MAP, "a").await.unwrap()["data"], data);
+    }
+}
+
+#[tokio::test]
 async fn fields_are_removed_after_upgrade_from_helm_3_to_helm_4() {
     let town = TestCluster::without_controllers().await;
     let first = [config_map("a", json!({"old": "1", "kept": "1"}))];
@@ -398,10 +417,10 @@ async fn create_merges_own_object_that_appeared_meanwhile_and_refuses_foreign_on
     let town = TestCluster::without_controllers().await;
     let object = config_map("late", json!({"k": "1"}));
     let placed = town.target.resolve(std::slice::from_ref(&object)).await.unwrap().remove(0);
-    let work = PlannedWrite { placed, previous: None, live: None };
-    let client = &town.target.client;
+    let work = PlannedWrite { placed, previous: None, untrusted_base: None, live: None };
+    let target = &town.target;
     apply(
-        &town.target,
+        target,
         &[],
         &[config_map("late", json!({"k": "0"}))],
         &release_options("web", ApplyStrategy::ThreeWay),
@@ -409,10 +428,10 @@ async fn create_merges_own_object_that_appeared_meanwhile_and_refuses_foreign_on
     )
     .await
     .unwrap();
-    let own = write::write(client, &work, &release_options("web", ApplyStrategy::ThreeWay)).await.unwrap();
+    let own = write::write(target, &work, &release_options("web", ApplyStrategy::ThreeWay)).await.unwrap();
     assert_eq!(own, crate::progress::WriteOutcome::Changed);
     assert_eq!(town.get(CONFIG_MAP, "late").await.unwrap()["data"], json!({"k": "1"}));
-    let foreign = write::write(client, &work, &release_options("other", ApplyStrategy::ThreeWay)).await;
+    let foreign = write::write(target, &work, &release_options("other", ApplyStrategy::ThreeWay)).await;
     assert!(matches!(foreign, Err(kube::Error::Api(status)) if status.is_already_exists()));
 }
 

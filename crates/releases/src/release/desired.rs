@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chart_store::ChartReader;
+use chart_store::{ChartError, ChartReader};
 use domain::ErrorKind;
 use domain::actor::Impersonation;
 use helm_release::render::ReservedBytes;
@@ -93,8 +93,7 @@ impl ReleaseController {
             _ => ChartReader::Platform,
         };
         let chart = self.charts.get(&source, &reader).await;
-        let chart =
-            chart.map_err(|error| status_failure(error.kind(), "ChartNotFound", error.to_string()))?;
+        let chart = chart.map_err(|error| chart_failure(&error))?;
         let (wanted, found) = (&spec.chart_name, &chart.resolved.name);
         if !wanted.is_empty() && wanted != found {
             let message = format!("the source contains chart `{found}`, expected `{wanted}`");
@@ -117,6 +116,15 @@ impl ReleaseController {
         let fetched = pool.fetch(&ValuesSources::from_spec(spec), &theirs, &ours).await;
         fetched.map_err(|error| values_failure(&error))
     }
+}
+
+fn chart_failure(error: &ChartError) -> StatusFailure {
+    let reason = match error {
+        // Others may release memory and slots at any time. A quota needs somebody to act.
+        ChartError::Work(WorkError::Rejected(_)) => EXHAUSTED_REASON,
+        _ => "ChartNotFound",
+    };
+    status_failure(error.kind(), reason, error.to_string())
 }
 
 fn values_failure(error: &LoadValuesError) -> StatusFailure {
@@ -148,5 +156,22 @@ fn spec_hash_input(spec: &HelmReleaseSpec) -> SpecHashInput<'_> {
         patches: &spec.patches,
         roles: &spec.roles,
         paused: spec.paused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_release::render::operations::OperationBudget;
+
+    use super::*;
+
+    #[test]
+    fn chart_over_a_work_budget_waits_and_one_over_a_quota_fails() {
+        let rejected = OperationBudget::default().reserve("shop", u64::MAX).err().unwrap();
+        let rejected = chart_failure(&ChartError::from(rejected));
+        assert_eq!((rejected.kind, rejected.reason), (ErrorKind::Exhausted, EXHAUSTED_REASON));
+        assert!(rejected.message.contains("is over its budget (limit "), "{}", rejected.message);
+        let quota = chart_failure(&ChartError::StoreFull { wanted: 2, limit: 1 });
+        assert_eq!((quota.kind, quota.reason), (ErrorKind::Exhausted, "ChartNotFound"));
     }
 }

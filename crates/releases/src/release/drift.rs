@@ -43,6 +43,7 @@ impl ReleaseController {
         let client = self.clients.impersonating(executor);
         let target = Target {
             reserved: ReservedObjects::skipped(reserved),
+            compute: share.compute(),
             ..Target::new(client, self.helm_factory.discovery.clone(), &*pass.key.namespace)
         };
         let owner = Ownership {

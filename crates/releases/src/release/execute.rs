@@ -16,6 +16,7 @@ use domain::release::retry::{self, RetryDecision};
 use futures::FutureExt;
 use helm_release::actions::{ActionOptions, Propagation, Rollback, Uninstall};
 use helm_release::render::RenderError;
+use helm_release::render::share::WorkError;
 use helm_release::{Error, Helm, Record, StorageError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -33,7 +34,7 @@ use super::identity::ReleaseIdentity;
 use super::ledger::{OperationLedger, ReadOnlyLedger};
 use super::post_render_hook::{ObjectAdmission, ReleasePostRenderer};
 use super::quota_check::QuotaCheck;
-use super::{ReleaseContext, status_failure};
+use super::{EXHAUSTED_REASON, ReleaseContext, status_failure};
 use crate::controller::ReleaseController;
 use crate::error::{ErrorContext, ReconcileError};
 use crate::helm_options::{self, DeployInputs, HelmAction};
@@ -122,10 +123,11 @@ impl ReleaseController {
                 Ok(Action::RequeueAfter(BUSY_RETRY_DELAY))
             }
             Err(
-                error @ (Error::Render(RenderError::Rejected(_)) | Error::Storage(StorageError::Busy(_))),
+                error @ (Error::Render(RenderError::Rejected(_))
+                | Error::Storage(StorageError::Busy(WorkError::Rejected(_)))),
             ) => {
-                // The pool is overloaded; nothing was rendered or written.
-                let waits = telling.interrupted().waiting("Exhausted", &error.to_string());
+                // The pool is overloaded; nothing was rendered or written. Overload by others is not an interruption.
+                let waits = telling.cancelled().waiting(EXHAUSTED_REASON, &error.to_string());
                 self.finish_operation(&begun, &id, waits.build()).await?;
                 Ok(Action::RequeueAfter(OVERLOAD_RETRY_DELAY))
             }

@@ -14,11 +14,13 @@
 //! * [`quarantine`]: repeatedly interrupted operations.
 
 mod administrator;
+mod budget;
 mod chance;
 mod custom_resources;
 mod extreme_values;
 mod faults;
 mod quarantine;
+mod reconcile_failures;
 mod remediation;
 mod repositories;
 mod trust;

@@ -19,8 +19,10 @@ impl Releases {
         let reader = self.impersonation_in(actor, Capability::ReadReleases, namespace)?;
         let client = self.inner().clients.impersonating(&reader);
         let administered = release.as_deref().map(administered_entries).unwrap_or_default();
+        let share = self.inner().helm_factory.pool_share(namespace);
         let target = Target {
             reserved: ReservedObjects::skipped(administered.iter().map(administrator_objects::object_id)),
+            compute: share.compute(),
             ..Target::new(client, self.inner().helm_factory.discovery.clone(), namespace)
         };
         let owner =
@@ -28,7 +30,6 @@ impl Releases {
         let revision = record.version;
         let bytes = record.bytes();
         let objects = self.parse_manifest(namespace, name, revision, record.manifest.clone()).await?;
-        let share = self.inner().helm_factory.pool_share(namespace);
         let parsed = objects.to_vec();
         let read = move || record_mask_from_objects(&parsed, &record, release.as_deref());
         let mask = share.run_on_reserved(bytes, read).await?;

@@ -1,11 +1,13 @@
 //! Concurrent actions: one wins, the others get a conflict; and the helm command, which takes no lock.
 
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use domain::clock::Clock;
+use futures::poll;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
@@ -19,6 +21,7 @@ use super::fixture::{
 };
 use crate::actions::{ActionOptions, Install, Uninstall, Upgrade};
 use crate::record::{Record, Status};
+use crate::render::work_limits;
 use crate::storage::secret_name;
 
 /// Blocks the first writer of an object until it is opened.
@@ -234,4 +237,24 @@ async fn running_uninstall_of_helm_cli_is_not_disturbed() {
         stage.history().await,
         ["1 uninstalled: Uninstallation complete", "2 deployed: Install complete"]
     );
+}
+
+/// Merges and comparisons of large objects share the pool with renderings, so that no flow delays another.
+#[tokio::test]
+async fn work_on_large_objects_waits_for_the_share_of_the_flow() {
+    let town = ReleaseHarness::new().await;
+    let helm = town.helm().await;
+    let pool = helm.renderer.pool();
+    let mut held = Vec::new();
+    for _ in 0..work_limits().slots_per_flow {
+        held.push(pool.admit(pool.flow(NAMESPACE), 0).await.unwrap());
+    }
+    let (own, other) = (helm.target(NAMESPACE).compute, helm.target("other").compute);
+    let mut waits = pin!(own.run(true, || 1));
+    assert!(poll!(&mut waits).is_pending());
+    assert_eq!(pool.slots().queued, 1);
+    assert_eq!(other.run(true, || 2).await, 2);
+    assert_eq!(pool.slots().queued, 1, "the first one is still waiting");
+    drop(held);
+    assert_eq!(waits.await, 1);
 }

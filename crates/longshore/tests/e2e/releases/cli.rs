@@ -5,8 +5,12 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use http::Method;
+use serde_json::json;
+
 use crate::platform::PlatformUser;
 use crate::program::{Server, longshore};
+use crate::request::get;
 use crate::target::{Cluster, only_on_embedded};
 
 /// A user at a terminal.
@@ -64,8 +68,11 @@ fn write_chart(cluster: &Cluster) -> PathBuf {
     fs::create_dir_all(folder.join("templates")).unwrap();
     fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: shop\nversion: 1.0.0\nappVersion: '1.27'\n")
         .unwrap();
-    fs::write(folder.join("values.yaml"), "replicas: 1\ngreeting: hello\nbroken: false\nholds: false\n")
-        .unwrap();
+    fs::write(
+        folder.join("values.yaml"),
+        "replicas: 1\ngreeting: hello\nbroken: false\nholds: false\nwide: {}\n",
+    )
+    .unwrap();
     let objects = r"
 apiVersion: v1
 kind: ConfigMap
@@ -128,6 +135,16 @@ spec:
 {{- end }}
 ";
     fs::write(folder.join("templates/hook.yaml"), hook).unwrap();
+    let wide = r#"
+{{- range $name, $verb := .Values.wide }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: {{ $.Release.Namespace }}-{{ $name }}}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [{{ $verb }}]}]
+{{- end }}
+"#;
+    fs::write(folder.join("templates/wide.yaml"), wide).unwrap();
     fs::write(folder.join("templates/NOTES.txt"), "Thank you for {{ .Release.Name }}.\n").unwrap();
     folder
 }
@@ -181,6 +198,69 @@ fn release_cli_lifecycle_on_cluster() {
         let (code, _, why) = typist.run(&format!("{command} web"));
         assert_eq!(code, Some(1));
         assert!(why.starts_with(&format!("Error: `longshore {command}` requires a platform")), "{why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_cli_uses_administrator_rights_for_one_version() {
+    let (cluster, server) = Cluster::with_platform().await;
+    let tenant = PlatformUser::register(&server, &cluster).await;
+    let administrator = PlatformUser::administrator(&server, &cluster).await;
+    let (space, client) = (&tenant.id, cluster.client().await);
+    let role_path = |name: &str| format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{space}-{name}");
+    ["role", "more"].iter().for_each(|name| cluster.remove_at_end(role_path(name)));
+    // The verb of a ClusterRole of the release.
+    let verb = async |name: &str| {
+        let role = get(&client, &role_path(name)).await;
+        (role.code == 200).then(|| role.json()["rules"][0]["verbs"][0].as_str().unwrap().to_owned())
+    };
+
+    // Only an administrator with an unscoped credential can use it; the message says which of the two is missing.
+    let body = json!({"name": "scoped", "scopes": [format!("workspace:{space}")]});
+    let scoped = administrator.call(Method::POST, "tokens", Some(&body)).await;
+    assert_eq!(scoped.code, 201, "{}", scoped.text);
+    let scoped = administrator.with_token(scoped.json()["token"].as_str().unwrap().to_owned());
+    let install = format!("install web CHART -n {space} --set wide.role=get --as-administrator");
+    for (user, reason) in [
+        (&tenant, "only an administrator of the platform can use asAdministrator"),
+        (&scoped, "this needs a sign-in of the person, or a token that is good for everything"),
+    ] {
+        let (code, out, why) = CliUser::on_platform(&cluster, &server, user).run(&install);
+        assert_eq!(code, Some(1), "{out}{why}");
+        assert!(why.contains(reason), "{why}");
+    }
+    assert_eq!(verb("role").await, None);
+
+    let typist = CliUser::on_platform(&cluster, &server, &administrator);
+    // The rights are not used by default.
+    let (code, _, why) = typist.run(&install.replace(" --as-administrator", "").replace(" web ", " plain "));
+    assert_eq!(code, Some(1), "{why}");
+    assert!(why.contains("objects that belong to the whole cluster need rights"), "{why}");
+    typist.run_ok(&install);
+    assert_eq!(verb("role").await.as_deref(), Some("get"));
+    // The next upgrade does not have them: it leaves the object as it is, and a new one is refused.
+    typist.run_ok(&format!("upgrade web CHART -n {space} --set wide.role=delete"));
+    assert_eq!(verb("role").await.as_deref(), Some("get"));
+    let (code, _, why) = typist.run(&format!("upgrade web CHART -n {space} --set wide.more=get"));
+    assert_eq!(code, Some(1), "{why}");
+    assert!(why.contains("objects that belong to the whole cluster need rights"), "{why}");
+    assert_eq!(verb("more").await, None);
+    typist.run_ok(&format!("upgrade web CHART -n {space} --set wide.role=list --as-administrator"));
+    assert_eq!(verb("role").await.as_deref(), Some("list"));
+    typist.run_ok(&format!("uninstall web -n {space} --as-administrator"));
+    assert_eq!(verb("role").await, None);
+    typist.run_ok(&format!("uninstall plain -n {space}"));
+}
+
+/// Without a platform there is no administrator whose rights could be used.
+#[test]
+fn release_cli_administrator_rights_need_a_platform() {
+    let cluster = Cluster::start();
+    let typist = CliUser::on_cluster(&cluster);
+    for line in ["install web CHART", "upgrade web CHART", "rollback web 1", "uninstall web"] {
+        let (code, _, why) = typist.run(&format!("{line} --as-administrator"));
+        assert_eq!(code, Some(1), "{line}: {why}");
+        assert!(why.contains("--as-administrator` needs a platform"), "{line}: {why}");
     }
 }
 

@@ -3,6 +3,7 @@
 //! Modules:
 //!
 //! - [`tokens`]: ServiceAccount tokens and removed members
+//! - [`restored_bindings`]: RoleBindings that a release creates again
 //! - [`invitations`], invitations
 //! - [`credentials`]: revocation and scoped tokens
 //! - [`browsers`]: cross-site requests
@@ -10,6 +11,7 @@
 mod browsers;
 mod credentials;
 mod invitations;
+mod restored_bindings;
 mod tokens;
 
 pub use tokens::kubernetes_client;

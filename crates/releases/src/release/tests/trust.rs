@@ -8,13 +8,14 @@ use std::time::Duration;
 use helm_release::record::HookRecord;
 use helm_release::storage::MAX_REVISION;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
 
 const OTHER: &str = "other";
 
-/// A deployed release with the `ServiceAccount` `strong`.
+/// A deployed release with the `ServiceAccount` `strong`. Unlike the deployer it may write `LimitRange`s, too.
 async fn strong_harness(more: Value) -> TestHarness {
     let stage = TestHarness::new().await;
     let strong = json!([{"kind": "ServiceAccount", "namespace": SHOP, "name": "strong"}]);
@@ -32,6 +33,10 @@ async fn strong_harness(more: Value) -> TestHarness {
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "strong", "namespace": SHOP}}),
             binding(SHOP),
             binding(OTHER),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "limits", "namespace": SHOP},
+                "rules": [{"apiGroups": [""], "resources": ["limitranges"], "verbs": ["*"]}]}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "limits", "namespace": SHOP},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "limits"}, "subjects": strong}),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "prey", "namespace": OTHER,
                 "labels": {"app.kubernetes.io/managed-by": "Helm"},
                 "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": SHOP}}}),
@@ -52,30 +57,38 @@ fn config_map_manifest(name: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {OTHER}}}\n")
 }
 
-/// Adds hooks and objects to the latest record.
-async fn forge_latest_record(stage: &TestHarness) {
+/// Changes the latest record, as a tenant can.
+async fn edit_latest_record(stage: &TestHarness, change: impl FnOnce(&mut Record)) {
     let secrets = stage.namespaced_api::<Secret>();
     let of_release = ListParams::default().labels("owner=helm,name=web");
     let mut all = secrets.list(&of_release).await.unwrap().items;
     all.sort_by_key(|secret| secret.metadata.labels.as_ref().unwrap()["version"].parse::<i64>().unwrap());
     let mut secret = all.pop().unwrap();
     let mut record = Record::decode(&secret.data.as_ref().unwrap()["release"].0).unwrap();
-    let events =
-        ["pre-delete", "post-delete", "pre-rollback", "post-rollback", "pre-upgrade", "post-upgrade"];
-    record.hooks.push(HookRecord {
-        name: "loot-hook".into(),
-        kind: "ConfigMap".into(),
-        manifest: config_map_manifest("loot-hook"),
-        events: events.map(str::to_owned).to_vec(),
-        ..HookRecord::default()
-    });
-    for name in ["loot-manifest", "prey"] {
-        record.manifest.push_str("---\n");
-        record.manifest.push_str(&config_map_manifest(name));
-    }
+    change(&mut record);
     secret.data = Some([("release".to_owned(), ByteString(record.encode().unwrap().into_bytes()))].into());
     let name = secret.metadata.name.clone().unwrap();
     secrets.replace(&name, &PostParams::default(), &secret).await.unwrap();
+}
+
+/// Adds hooks and objects to the latest record.
+async fn forge_latest_record(stage: &TestHarness) {
+    let events =
+        ["pre-delete", "post-delete", "pre-rollback", "post-rollback", "pre-upgrade", "post-upgrade"];
+    edit_latest_record(stage, |record| {
+        record.hooks.push(HookRecord {
+            name: "loot-hook".into(),
+            kind: "ConfigMap".into(),
+            manifest: config_map_manifest("loot-hook"),
+            events: events.map(str::to_owned).to_vec(),
+            ..HookRecord::default()
+        });
+        for name in ["loot-manifest", "prey"] {
+            record.manifest.push_str("---\n");
+            record.manifest.push_str(&config_map_manifest(name));
+        }
+    })
+    .await;
 }
 
 /// The `ConfigMap` names in the other namespace.
@@ -111,6 +124,39 @@ async fn upgrade_over_forged_record_prunes_nothing_of_others() {
     stage.namespaced_api::<HelmRelease>().delete("web", &DeleteParams::default()).await.unwrap();
     stage.wait_until_deleted(&stage.namespaced_api::<HelmRelease>(), "web").await;
     assert_eq!(other_config_maps(&stage).await, ["prey"]);
+}
+
+/// A forged record of Helm 3 makes the next upgrade a three-way merge with that record as its base, which decides which fields are removed.
+#[tokio::test]
+async fn forged_base_removes_no_fields_beyond_the_rights_of_the_deployer() {
+    let limits = "apiVersion: v1\nkind: LimitRange\nmetadata: {name: web}\nspec: {limits: []}\n";
+    let stage = strong_harness(json!({"valuesObject": {"extra": limits}})).await;
+    // Fields of others. The deployer may change the ConfigMap and not the LimitRange.
+    let (ranges, maps) = (stage.namespaced_api::<LimitRange>(), stage.namespaced_api::<ConfigMap>());
+    let label = Patch::Merge(json!({"metadata": {"labels": {"guard": "on"}}}));
+    ranges.patch("web", &PatchParams::default(), &label).await.unwrap();
+    maps.patch("web", &PatchParams::default(), &label).await.unwrap();
+    edit_latest_record(&stage, |record| {
+        record.apply_method = None;
+        let plain = record.manifest.clone();
+        record.manifest =
+            plain.replace("metadata: {name: web}", "metadata: {name: web, labels: {guard: 'on'}}").replace(
+                "metadata:\n  name: web\ndata:",
+                "metadata:\n  name: web\n  labels: {guard: 'on'}\ndata:",
+            );
+        assert_eq!(record.manifest.matches("guard").count(), 2, "{plain}");
+    })
+    .await;
+    stage.patch_release("web", json!({"spec": {"valuesObject": {"greeting": "next"}}})).await;
+    wait_for("it is deployed", async || {
+        (maps.get("web").await.unwrap().data.unwrap()["greeting"] == "next").then_some(())
+    })
+    .await;
+    stage.wait_for_state("web", "active").await;
+    let is_guarded = |metadata: ObjectMeta| metadata.labels.unwrap_or_default().contains_key("guard");
+    assert!(is_guarded(ranges.get("web").await.unwrap().metadata), "the deployer may not write it");
+    // As with Helm, a field that the base has and the chart lacks is removed.
+    assert!(!is_guarded(maps.get("web").await.unwrap().metadata), "the deployer may write it");
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ pub async fn kubernetes_client(person: &PlatformUser, cluster: &Cluster) -> kube
 }
 
 /// A Kubernetes client that authenticates with this bearer token alone.
-async fn bearer_client(cluster: &Cluster, token: &str) -> kube::Client {
+pub async fn bearer_client(cluster: &Cluster, token: &str) -> kube::Client {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let mut config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
@@ -36,18 +36,23 @@ async fn post(client: &kube::Client, path: &str, body: &Value) -> HttpResponse {
     send_body(client, Method::POST, path, "application/json", body.to_string()).await
 }
 
-async fn token_request(client: &kube::Client, namespace: &str, account: &str, spec: &Value) -> HttpResponse {
+pub async fn token_request(
+    client: &kube::Client,
+    namespace: &str,
+    account: &str,
+    spec: &Value,
+) -> HttpResponse {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec});
     post(client, &path, &body).await
 }
 
-fn token(answer: &HttpResponse) -> String {
+pub fn token(answer: &HttpResponse) -> String {
     assert_eq!(answer.code, 201, "{}", answer.text);
     answer.json()["status"]["token"].as_str().unwrap().to_owned()
 }
 
-async fn deployer_uid(admin: &kube::Client, namespace: &str) -> String {
+pub async fn deployer_uid(admin: &kube::Client, namespace: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
     until("the deployer exists", async || accounts.get_opt(DEPLOYER).await.unwrap()?.uid()).await
 }
