@@ -20,9 +20,10 @@ use tokio::time::Instant;
 
 use crate::access::User;
 use crate::access::authn::{Authenticator, PeerCertificate};
+use crate::access::changes::{AccessChange, AccessWatch};
 use crate::access::impersonate::Impersonation;
 use crate::access::pki::Pki;
-use crate::access::rbac::{Authorizer, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
+use crate::access::rbac::Authorizer;
 use crate::admission::services::ServiceAllocator;
 use crate::clock::{Clock, SystemClock};
 use crate::control::events::Recorder;
@@ -42,21 +43,11 @@ use crate::store::{Allowance, Change, CommitError, Object, Options, StorageBudge
 use crate::verbs::ControllerManager;
 use crate::{access, bootstrap, openapi};
 
-/// Maximum delay before open streams are notified of changed credentials or roles.
+/// Maximum delay before open streams are notified of changes that can revoke their access. Streams are not checked more often, however
+/// many changes there are.
 const ACCESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval of checks without changes, because credentials also expire.
 const ACCESS_EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
-/// Storages that authentication and authorization depend on.
-const ACCESS_STORAGES: [&str; 8] = [
-    ROLES,
-    ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    CLUSTER_ROLE_BINDINGS,
-    "serviceaccounts",
-    "secrets",
-    "pods",
-    "nodes",
-];
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
@@ -143,6 +134,20 @@ pub struct Cluster {
     inner: Arc<ClusterInner>,
 }
 
+/// Counts the [`AccessChange`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessVersion {
+    pub users: u64,
+    pub nodes: u64,
+}
+
+impl AccessVersion {
+    fn advance(&mut self, change: AccessChange) {
+        self.users = self.users.wrapping_add(u64::from(change.users));
+        self.nodes = self.nodes.wrapping_add(u64::from(change.nodes));
+    }
+}
+
 struct ClusterInner {
     store: Arc<Store>,
     registry: ArcSwap<Registry>,
@@ -169,8 +174,8 @@ struct ClusterInner {
     inline_bytes: usize,
     connections: ConnectionLimits,
     auditor: Option<Auditor>,
-    /// Notified when credentials or roles may have changed.
-    access_changed: watch::Sender<()>,
+    /// Notified when access may have been revoked.
+    access_version: watch::Sender<AccessVersion>,
     stopping: watch::Sender<bool>,
 }
 
@@ -218,7 +223,7 @@ impl Cluster {
                 inline_bytes: config.inline_bytes,
                 connections: config.connection_limits,
                 auditor: config.audit_sink.map(Auditor::new),
-                access_changed: watch::Sender::default(),
+                access_version: watch::Sender::default(),
                 health: Health::default(),
                 controllers: Mutex::default(),
                 openapi_cache: Mutex::default(),
@@ -415,9 +420,9 @@ impl Cluster {
         self.inner.auditor.as_ref()
     }
 
-    /// Notified, with a delay, when credentials or roles may have changed.
-    pub fn access_changes(&self) -> watch::Receiver<()> {
-        self.inner.access_changed.subscribe()
+    /// Changes, with a delay, when access may have been revoked.
+    pub fn access_version(&self) -> watch::Receiver<AccessVersion> {
+        self.inner.access_version.subscribe()
     }
 
     /// The API for callers that authenticate.
@@ -504,24 +509,31 @@ async fn watch_crds(cluster: WeakCluster) {
     }
 }
 
-/// Notifies open streams when credentials or roles may have changed, so that they revalidate.
+/// Notifies open streams when their access may have been revoked, so that they revalidate.
 async fn watch_access(cluster: WeakCluster) {
     let Some(begun) = cluster.upgrade() else { return };
-    let stopping = begun.wait_until_stopped();
+    let (mut changes, stopping) = (AccessWatch::new(begun.store()), begun.wait_until_stopped());
     drop(begun);
     tokio::pin!(stopping);
-    let (mut seen, mut woken) = ([0; ACCESS_STORAGES.len()], Instant::now());
+    // Changes before the start, or before a restart of this task, are unknown.
+    let (mut change, mut woken) = (AccessChange::ALL, Instant::now());
     loop {
         tokio::select! {
             () = tokio::time::sleep(ACCESS_INTERVAL) => {}
             () = &mut stopping => return,
         }
         let Some(cluster) = cluster.upgrade() else { return };
-        let now = ACCESS_STORAGES.map(|storage| cluster.store().storage_version(storage));
-        if now != seen || woken.elapsed() >= ACCESS_EXPIRY_INTERVAL {
-            (seen, woken) = (now, Instant::now());
-            cluster.inner.access_changed.send_replace(());
+        change = change.or(changes.poll(cluster.store()));
+        if woken.elapsed() >= ACCESS_EXPIRY_INTERVAL {
+            change = AccessChange::ALL;
         }
+        if change == AccessChange::ALL {
+            woken = Instant::now();
+        }
+        if change != AccessChange::default() {
+            cluster.inner.access_version.send_modify(|version| version.advance(change));
+        }
+        change = AccessChange::default();
     }
 }
 
