@@ -353,8 +353,18 @@ impl Cluster {
                 self.inner.store.begin_storage(&resource.storage);
             }
             self.inner.registry.store(Arc::new(next));
+            self.evict_openapi_documents();
             self.inner.registry_changed.send_replace(());
         }
+    }
+
+    /// Evicts the documents of group versions that are no longer served.
+    fn evict_openapi_documents(&self) {
+        let registry = self.registry();
+        self.inner.openapi_cache.lock().retain(|path, _| {
+            let place = openapi::group_version(path);
+            place.is_some_and(|(group, version)| registry.serves(group, version))
+        });
     }
 
     /// Notified each time the registry is replaced.
@@ -362,7 +372,8 @@ impl Cluster {
         self.inner.registry_changed.subscribe()
     }
 
-    /// Returns the OpenAPI document of a group version (`apis/apps/v1`) and its hash. Documents are cached until their hash changes.
+    /// Returns the OpenAPI document of a group version (`apis/apps/v1`) and its hash. Documents are cached until their hash
+    /// changes or their group version is no longer served.
     pub fn openapi(&self, path: &str) -> Option<(Bytes, String)> {
         let (group, version) = openapi::group_version(path)?;
         let registry = self.registry();
@@ -375,13 +386,10 @@ impl Cluster {
         let document = openapi::document(group, version, registry.resources(), &custom_schema)?;
         let document = Bytes::from(document.to_string());
         let mut documents = self.inner.openapi_cache.lock();
-        // Documents of group versions that are no longer served are evicted.
-        let served = |path: &String| {
-            let place = openapi::group_version(path);
-            place.is_some_and(|(group, version)| registry.serves(group, version))
-        };
-        documents.retain(|path, _| served(path));
-        documents.insert(path.to_owned(), (hash.clone(), document.clone()));
+        // It may have been removed meanwhile, and then nothing would evict the document.
+        if self.registry().serves(group, version) {
+            documents.insert(path.to_owned(), (hash.clone(), document.clone()));
+        }
         drop(documents);
         Some((document, hash))
     }
@@ -608,5 +616,49 @@ mod tests {
         let watch = told(&tugs).await;
         crds.delete("tugs.x.dev", &DeleteParams::default()).await.unwrap();
         assert_eq!(all(watch).await, ["ADDED", "DELETED"]);
+    }
+
+    #[tokio::test]
+    async fn schemas_and_openapi_documents_of_deleted_definitions_are_freed() {
+        let cluster = Cluster::in_memory().await;
+        let client = cluster.client(User::named("admin", &["system:masters"]));
+        let crds =
+            api(&client, "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions");
+        let cached = || cluster.inner.openapi_cache.lock().len();
+        cluster.openapi("api/v1").unwrap();
+        assert_eq!(cached(), 1);
+        let (groups, mut compiled) = (["a.dev", "b.dev", "c.dev"], Vec::new());
+        for round in 1..=2 {
+            for group in groups {
+                let spec = json!({
+                    "group": group, "scope": "Cluster", "names": {"plural": "tugs", "kind": "Tug"},
+                    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-validations": [{"rule": "has(self.metadata)"}]}}}],
+                });
+                let metadata = json!({"name": format!("tugs.{group}")});
+                let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+                let object =
+                    json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+                create(&crds, object).await;
+                let path = format!("apis/{group}/v1");
+                assert!(cluster.openapi(&path).is_some(), "round {round}");
+                compiled.push(Arc::downgrade(cluster.registry().get(group, "v1", "tugs").unwrap()));
+            }
+            assert_eq!(cached(), 1 + groups.len());
+            let mut changes = cluster.registry_changes();
+            for group in groups {
+                crds.delete(&format!("tugs.{group}"), &DeleteParams::default()).await.unwrap();
+            }
+            let is_served = || groups.iter().any(|group| cluster.registry().serves(group, "v1"));
+            while is_served() {
+                tokio::time::timeout(Duration::from_secs(30), changes.changed()).await.unwrap().unwrap();
+            }
+            assert_eq!(cached(), 1);
+        }
+        // Controllers may still hold the registry that they are reading.
+        cluster.wait_until_idle().await;
+        let held = compiled.iter().filter(|resource| resource.strong_count() > 0).count();
+        assert_eq!(held, 0, "{held} of {} compiled definitions", compiled.len());
+        cluster.stop();
     }
 }
