@@ -129,7 +129,7 @@ impl Metrics {
         pools.extend(self.pool.iter().map(|pool| ("kubernetes", pool.clone())));
         shown.register_collector(Box::new(WorkCollector::new(pools)));
         if let Some(storage) = &self.storage {
-            shown.register_collector(Box::new(storage.clone()));
+            storage.register(shown);
         }
         let help = "Panics caught in requests and reconciles of the embedded cluster";
         shown.register("kube_embedded_panics", help, self.panics.tasks.clone());
