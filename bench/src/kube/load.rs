@@ -51,13 +51,22 @@ pub async fn get(server: &KubeServer) -> Result<Sample> {
     measure(server, CLIENT_COUNT, WARM_UP, ROUND, work).await
 }
 
-/// Durable creates: both servers respond when the object is on disk.
-pub async fn create(server: &KubeServer, round: usize) -> Result<Sample> {
+/// Durable creates: both servers respond when the object is on disk. `prefix` makes the names unique.
+pub async fn create(server: &KubeServer, prefix: &str) -> Result<Sample> {
     let path = config_maps_path(CREATE_NAMESPACE);
     let create = async |client: &mut KubeClient, n| {
-        client.create(&path, config_map(&format!("created-{round}-{n:05}"))).await.map(drop)
+        client.create(&path, config_map(&format!("{prefix}-{n:05}"))).await.map(drop)
     };
     measure(server, CLIENT_COUNT, CREATE_WARM_UP, CREATE_ROUND, create).await
+}
+
+/// Mean duration during [`create`], by a histogram of Longshore's metrics.
+pub async fn mean_duration(server: &KubeServer, histogram: &str, prefix: &str) -> Result<Sample> {
+    let (sum_before, count_before) = server.histogram(histogram).await?;
+    create(server, prefix).await?;
+    let (sum, count) = server.histogram(histogram).await?;
+    ensure!(count > count_before, "{histogram} has not counted any commit");
+    Ok(Sample { value: (sum - sum_before) * 1e6 / (count - count_before), wall: None })
 }
 
 /// The complete list in one response.

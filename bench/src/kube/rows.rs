@@ -10,14 +10,16 @@ use super::server::{KubeServer, Side};
 use super::{idle, load, watch};
 use crate::report::{self, Column, Figures, Goal, Line, Measured, Sample, Unit};
 
-use Goal::{AtMost, Times};
+use Goal::{AtMost, Times, Unset};
 use KubeWorkload::*;
-use Unit::{CpuMicros, Mebibytes, Millis, Percent};
+use Unit::{CpuMicros, Mebibytes, Micros, Millis, Percent};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubeWorkload {
     Get,
     Create,
+    Commit,
+    Mark,
     ListFull,
     ListPages,
     Apply,
@@ -42,6 +44,8 @@ pub struct KubeRow {
 pub const ROWS: &[KubeRow] = &[
     row("get",         "GET one object",                                    Get,        CpuMicros, Times(8.0)),
     row("create",      "durable create of a 2 KiB ConfigMap, 16 clients",   Create,     CpuMicros, Times(5.0)),
+    row("commit",      "its commits: write and sync the store file, mean",  Commit,     Micros,    Unset),
+    row("mark",        "its commits: sync the high-water mark, mean",      Mark,       Micros,    Unset),
     row("list",        "list 10,000 ConfigMaps, whole",                     ListFull,  CpuMicros, Times(8.0)),
     row("pages",       "list 10,000 ConfigMaps, pages of 500",              ListPages,  CpuMicros, Times(4.0)),
     row("apply",       "server-side apply of an unchanged Deployment",      Apply,      CpuMicros, Times(4.0)),
@@ -52,6 +56,10 @@ pub const ROWS: &[KubeRow] = &[
     row("start-full",  "start to ready, 10,000 ConfigMaps",                 StartFull,  Millis,    AtMost(400.0)),
     row("rest",        "10,000 simulated pods at rest, of one core",        Idle,     Percent,   AtMost(10.0)),
 ];
+
+/// Histograms of the server.
+const COMMIT_DURATION: &str = "kube_embedded_store_commit_duration_seconds";
+const MARK_DURATION: &str = "kube_embedded_store_mark_duration_seconds";
 
 /// Columns of the table.
 pub const COLUMNS: &[Column] = &[
@@ -69,7 +77,7 @@ pub const COLUMNS: &[Column] = &[
 /// new servers.
 #[rustfmt::skip]
 const MEASURING_ORDER: &[KubeWorkload] = &[
-    Memory, ListFull, ListPages, StartFull, Get, Apply, Deliver, DeliverUnshared, Create,
+    Memory, ListFull, ListPages, StartFull, Get, Apply, Deliver, DeliverUnshared, Create, Commit, Mark,
     StartEmpty, Idle,
 ];
 
@@ -116,6 +124,7 @@ pub async fn measure(sides: Sides, only: &[String], rounds: usize) -> Result<Mea
         }
         let measured = match work {
             Idle => measure_idle(&sides).await,
+            Commit | Mark => measure_ours(row, &mut servers, rounds).await,
             _ => measure_rounds(row, &sides, &mut servers, rounds).await,
         };
         match measured {
@@ -156,10 +165,24 @@ async fn measure_rounds(
     Ok(samples)
 }
 
+/// Measures a row of Longshore's own metrics.
+async fn measure_ours(row: &KubeRow, servers: &mut [KubeServer], rounds: usize) -> Result<Vec<Vec<Sample>>> {
+    let server = servers.first_mut().context("there is no server")?;
+    let mut samples = Vec::new();
+    for round in 0..rounds {
+        let sample = measure_once(row.workload, server, round).await?;
+        println!("{:<12}round {}: {:.1?}", row.name, round + 1, sample.value);
+        samples.push(sample);
+    }
+    Ok(vec![samples])
+}
+
 async fn measure_once(work: KubeWorkload, server: &mut KubeServer, round: usize) -> Result<Sample> {
     match work {
         Get => load::get(server).await,
-        Create => load::create(server, round).await,
+        Create => load::create(server, &format!("created-{round}")).await,
+        Commit => load::mean_duration(server, COMMIT_DURATION, &format!("committed-{round}")).await,
+        Mark => load::mean_duration(server, MARK_DURATION, &format!("marked-{round}")).await,
         ListFull => load::list_full(server).await,
         ListPages => load::list_pages(server).await,
         Apply => load::apply(server).await,

@@ -113,6 +113,17 @@ impl KubeServer {
         account.connect().await
     }
 
+    /// Sum in seconds and count of a histogram in `/metrics`. Longshore only.
+    pub async fn histogram(&self, name: &str) -> Result<(f64, f64)> {
+        let shown = self.admin.connect().await?.get("/metrics").await?;
+        let shown = String::from_utf8(shown.to_vec())?;
+        let read = |suffix: &str| -> Result<f64> {
+            let line = shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(suffix));
+            Ok(line.with_context(|| format!("/metrics has no {name}{suffix}"))?.trim().parse()?)
+        };
+        Ok((read("_sum")?, read("_count")?))
+    }
+
     /// CPU time of all its processes.
     pub fn cpu(&self) -> Result<Duration> {
         self.processes.iter().map(Process::cpu).sum()

@@ -20,9 +20,10 @@ use tokio::time::Instant;
 
 use crate::access::User;
 use crate::access::authn::{Authenticator, PeerCertificate};
+use crate::access::changes::{AccessChange, AccessWatch};
 use crate::access::impersonate::Impersonation;
 use crate::access::pki::Pki;
-use crate::access::rbac::{Authorizer, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES};
+use crate::access::rbac::Authorizer;
 use crate::admission::services::ServiceAllocator;
 use crate::clock::{Clock, SystemClock};
 use crate::control::events::Recorder;
@@ -42,21 +43,11 @@ use crate::store::{Allowance, Change, CommitError, Object, Options, StorageBudge
 use crate::verbs::ControllerManager;
 use crate::{access, bootstrap, openapi};
 
-/// Maximum delay before open streams are notified of changed credentials or roles.
+/// Maximum delay before open streams are notified of changes that can revoke their access. Streams are not checked more often, however
+/// many changes there are.
 const ACCESS_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval of checks without changes, because credentials also expire.
 const ACCESS_EXPIRY_INTERVAL: Duration = Duration::from_secs(30);
-/// Storages that authentication and authorization depend on.
-const ACCESS_STORAGES: [&str; 8] = [
-    ROLES,
-    ROLE_BINDINGS,
-    CLUSTER_ROLES,
-    CLUSTER_ROLE_BINDINGS,
-    "serviceaccounts",
-    "secrets",
-    "pods",
-    "nodes",
-];
 
 const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
@@ -143,6 +134,20 @@ pub struct Cluster {
     inner: Arc<ClusterInner>,
 }
 
+/// Counts the [`AccessChange`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessVersion {
+    pub users: u64,
+    pub nodes: u64,
+}
+
+impl AccessVersion {
+    fn advance(&mut self, change: AccessChange) {
+        self.users = self.users.wrapping_add(u64::from(change.users));
+        self.nodes = self.nodes.wrapping_add(u64::from(change.nodes));
+    }
+}
+
 struct ClusterInner {
     store: Arc<Store>,
     registry: ArcSwap<Registry>,
@@ -169,8 +174,8 @@ struct ClusterInner {
     inline_bytes: usize,
     connections: ConnectionLimits,
     auditor: Option<Auditor>,
-    /// Notified when credentials or roles may have changed.
-    access_changed: watch::Sender<()>,
+    /// Notified when access may have been revoked.
+    access_version: watch::Sender<AccessVersion>,
     stopping: watch::Sender<bool>,
 }
 
@@ -218,7 +223,7 @@ impl Cluster {
                 inline_bytes: config.inline_bytes,
                 connections: config.connection_limits,
                 auditor: config.audit_sink.map(Auditor::new),
-                access_changed: watch::Sender::default(),
+                access_version: watch::Sender::default(),
                 health: Health::default(),
                 controllers: Mutex::default(),
                 openapi_cache: Mutex::default(),
@@ -348,8 +353,18 @@ impl Cluster {
                 self.inner.store.begin_storage(&resource.storage);
             }
             self.inner.registry.store(Arc::new(next));
+            self.evict_openapi_documents();
             self.inner.registry_changed.send_replace(());
         }
+    }
+
+    /// Evicts the documents of group versions that are no longer served.
+    fn evict_openapi_documents(&self) {
+        let registry = self.registry();
+        self.inner.openapi_cache.lock().retain(|path, _| {
+            let place = openapi::group_version(path);
+            place.is_some_and(|(group, version)| registry.serves(group, version))
+        });
     }
 
     /// Notified each time the registry is replaced.
@@ -357,7 +372,8 @@ impl Cluster {
         self.inner.registry_changed.subscribe()
     }
 
-    /// Returns the OpenAPI document of a group version (`apis/apps/v1`) and its hash. Documents are cached until their hash changes.
+    /// Returns the OpenAPI document of a group version (`apis/apps/v1`) and its hash. Documents are cached until their hash
+    /// changes or their group version is no longer served.
     pub fn openapi(&self, path: &str) -> Option<(Bytes, String)> {
         let (group, version) = openapi::group_version(path)?;
         let registry = self.registry();
@@ -370,13 +386,10 @@ impl Cluster {
         let document = openapi::document(group, version, registry.resources(), &custom_schema)?;
         let document = Bytes::from(document.to_string());
         let mut documents = self.inner.openapi_cache.lock();
-        // Documents of group versions that are no longer served are evicted.
-        let served = |path: &String| {
-            let place = openapi::group_version(path);
-            place.is_some_and(|(group, version)| registry.serves(group, version))
-        };
-        documents.retain(|path, _| served(path));
-        documents.insert(path.to_owned(), (hash.clone(), document.clone()));
+        // It may have been removed meanwhile, and then nothing would evict the document.
+        if self.registry().serves(group, version) {
+            documents.insert(path.to_owned(), (hash.clone(), document.clone()));
+        }
         drop(documents);
         Some((document, hash))
     }
@@ -415,9 +428,9 @@ impl Cluster {
         self.inner.auditor.as_ref()
     }
 
-    /// Notified, with a delay, when credentials or roles may have changed.
-    pub fn access_changes(&self) -> watch::Receiver<()> {
-        self.inner.access_changed.subscribe()
+    /// Changes, with a delay, when access may have been revoked.
+    pub fn access_version(&self) -> watch::Receiver<AccessVersion> {
+        self.inner.access_version.subscribe()
     }
 
     /// The API for callers that authenticate.
@@ -504,24 +517,31 @@ async fn watch_crds(cluster: WeakCluster) {
     }
 }
 
-/// Notifies open streams when credentials or roles may have changed, so that they revalidate.
+/// Notifies open streams when their access may have been revoked, so that they revalidate.
 async fn watch_access(cluster: WeakCluster) {
     let Some(begun) = cluster.upgrade() else { return };
-    let stopping = begun.wait_until_stopped();
+    let (mut changes, stopping) = (AccessWatch::new(begun.store()), begun.wait_until_stopped());
     drop(begun);
     tokio::pin!(stopping);
-    let (mut seen, mut woken) = ([0; ACCESS_STORAGES.len()], Instant::now());
+    // Changes before the start, or before a restart of this task, are unknown.
+    let (mut change, mut woken) = (AccessChange::ALL, Instant::now());
     loop {
         tokio::select! {
             () = tokio::time::sleep(ACCESS_INTERVAL) => {}
             () = &mut stopping => return,
         }
         let Some(cluster) = cluster.upgrade() else { return };
-        let now = ACCESS_STORAGES.map(|storage| cluster.store().storage_version(storage));
-        if now != seen || woken.elapsed() >= ACCESS_EXPIRY_INTERVAL {
-            (seen, woken) = (now, Instant::now());
-            cluster.inner.access_changed.send_replace(());
+        change = change.or(changes.poll(cluster.store()));
+        if woken.elapsed() >= ACCESS_EXPIRY_INTERVAL {
+            change = AccessChange::ALL;
         }
+        if change == AccessChange::ALL {
+            woken = Instant::now();
+        }
+        if change != AccessChange::default() {
+            cluster.inner.access_version.send_modify(|version| version.advance(change));
+        }
+        change = AccessChange::default();
     }
 }
 
@@ -596,5 +616,49 @@ mod tests {
         let watch = told(&tugs).await;
         crds.delete("tugs.x.dev", &DeleteParams::default()).await.unwrap();
         assert_eq!(all(watch).await, ["ADDED", "DELETED"]);
+    }
+
+    #[tokio::test]
+    async fn schemas_and_openapi_documents_of_deleted_definitions_are_freed() {
+        let cluster = Cluster::in_memory().await;
+        let client = cluster.client(User::named("admin", &["system:masters"]));
+        let crds =
+            api(&client, "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions");
+        let cached = || cluster.inner.openapi_cache.lock().len();
+        cluster.openapi("api/v1").unwrap();
+        assert_eq!(cached(), 1);
+        let (groups, mut compiled) = (["a.dev", "b.dev", "c.dev"], Vec::new());
+        for round in 1..=2 {
+            for group in groups {
+                let spec = json!({
+                    "group": group, "scope": "Cluster", "names": {"plural": "tugs", "kind": "Tug"},
+                    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-validations": [{"rule": "has(self.metadata)"}]}}}],
+                });
+                let metadata = json!({"name": format!("tugs.{group}")});
+                let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+                let object =
+                    json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+                create(&crds, object).await;
+                let path = format!("apis/{group}/v1");
+                assert!(cluster.openapi(&path).is_some(), "round {round}");
+                compiled.push(Arc::downgrade(cluster.registry().get(group, "v1", "tugs").unwrap()));
+            }
+            assert_eq!(cached(), 1 + groups.len());
+            let mut changes = cluster.registry_changes();
+            for group in groups {
+                crds.delete(&format!("tugs.{group}"), &DeleteParams::default()).await.unwrap();
+            }
+            let is_served = || groups.iter().any(|group| cluster.registry().serves(group, "v1"));
+            while is_served() {
+                tokio::time::timeout(Duration::from_secs(30), changes.changed()).await.unwrap().unwrap();
+            }
+            assert_eq!(cached(), 1);
+        }
+        // Controllers may still hold the registry that they are reading.
+        cluster.wait_until_idle().await;
+        let held = compiled.iter().filter(|resource| resource.strong_count() > 0).count();
+        assert_eq!(held, 0, "{held} of {} compiled definitions", compiled.len());
+        cluster.stop();
     }
 }

@@ -76,6 +76,7 @@ impl TaskCounter {
 #[derive(Clone)]
 pub struct Metrics {
     panics: TaskCounter,
+    exceeded_deadlines: TaskCounter,
     task_restarts: TaskCounter,
     requests: Family<ResponseLabels, Counter>,
     duration: Family<RequestLabels, Histogram>,
@@ -102,6 +103,7 @@ impl Metrics {
         let duration = Family::new_with_constructor(histogram);
         Self {
             panics: TaskCounter::default(),
+            exceeded_deadlines: TaskCounter::default(),
             task_restarts: TaskCounter::default(),
             requests: Family::default(),
             duration,
@@ -127,10 +129,12 @@ impl Metrics {
         pools.extend(self.pool.iter().map(|pool| ("kubernetes", pool.clone())));
         shown.register_collector(Box::new(WorkCollector::new(pools)));
         if let Some(storage) = &self.storage {
-            shown.register_collector(Box::new(storage.clone()));
+            storage.register(shown);
         }
         let help = "Panics caught in requests and reconciles of the embedded cluster";
         shown.register("kube_embedded_panics", help, self.panics.tasks.clone());
+        let help = "Reconciles of the embedded cluster that were cancelled at their deadline";
+        shown.register("kube_embedded_exceeded_deadlines", help, self.exceeded_deadlines.tasks.clone());
         let help = "Restarts of background tasks of the embedded cluster";
         shown.register("kube_embedded_task_restarts", help, self.task_restarts.tasks.clone());
     }
@@ -143,6 +147,16 @@ impl Metrics {
     /// The number of caught panics.
     pub fn panic_count(&self) -> u64 {
         self.panics.total.get()
+    }
+
+    /// Counts a reconcile of the controller `task` that exceeded its deadline.
+    pub fn record_deadline_exceeded(&self, task: &str) {
+        self.exceeded_deadlines.add(task);
+    }
+
+    /// The number of reconciles that exceeded their deadline.
+    pub fn exceeded_deadline_count(&self) -> u64 {
+        self.exceeded_deadlines.total.get()
     }
 
     /// Counts the restart of a background task.

@@ -293,14 +293,14 @@ impl Authenticator {
 }
 
 /// The fields of a Secret that authentication reads with every request of its token. Other entries are skipped because they may be large.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-struct TokenSecret {
+pub(super) struct TokenSecret {
     r#type: String,
     data: TokenData,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct TokenData {
     token: String,

@@ -2,12 +2,14 @@
 //!
 //! A request passes `authn`, `impersonate`, `rbac` (for nodes `node` first), and for RBAC objects `escalation`. `reviews` and `tokens`
 //! implement the review APIs and token requests; `pki` and `csr` issue certificates, `bootstrap` defines the roles of an empty cluster.
+//! `changes` finds the changes that can end an access.
 //!
 //! See also: parsing of requests (`crate::http`), admission of objects (`crate::admission`).
 
 pub mod authn;
 pub mod bootstrap;
 mod certificate;
+pub mod changes;
 pub mod cluster_info;
 pub mod csr;
 pub mod escalation;

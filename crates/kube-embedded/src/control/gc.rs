@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::metadata::MetadataParser;
 use super::queue::{Action, Controller};
 use super::{
     Context, Preconditions, Propagation, ReconcileError, build_change, has_finalizer,
@@ -150,7 +151,7 @@ impl Controller for Gc {
     async fn reconcile(&self, context: &Context, key: &Key) -> Result<Action, ReconcileError> {
         let Some(object) = get(context, key) else { return Ok(Action::AwaitChange) };
         let value = object.value();
-        let step = decide(&observe(context, &object, &value));
+        let step = decide(&observe(context, &object, &value).await);
         execute(context, key, &object, value, step).await
     }
 }
@@ -215,16 +216,19 @@ fn dependents(context: &Context, object: &Object) -> Vec<(Key, Arc<Object>)> {
         .collect()
 }
 
-fn observe(context: &Context, object: &Object, value: &Value) -> GcObservation {
-    let dependent = |(_, d): (Key, Arc<Object>)| {
-        let value = d.value();
-        let blocks = references(&value)
-            .any(|r| text(r, "uid") == object.uid.as_ref() && r["blockOwnerDeletion"] == true);
-        Dependent {
-            blocks_owner_deletion: blocks,
-            is_waiting: d.is_deleting && has_finalizer(&value, FOREGROUND),
-        }
-    };
+/// Yields from time to time.
+async fn observe(context: &Context, object: &Object, value: &Value) -> GcObservation {
+    let (mut found, mut parser) = (Vec::new(), MetadataParser::default());
+    for (_, dependent) in dependents(context, object) {
+        let metadata = parser.parse(&dependent).await;
+        found.push(Dependent {
+            blocks_owner_deletion: metadata
+                .owner_references()
+                .iter()
+                .any(|r| text(r, "uid") == object.uid.as_ref() && r["blockOwnerDeletion"] == true),
+            is_waiting: dependent.is_deleting && metadata.finalizers().iter().any(|name| name == FOREGROUND),
+        });
+    }
     GcObservation {
         is_deleting: object.is_deleting,
         has_foreground_finalizer: has_finalizer(value, FOREGROUND),
@@ -232,7 +236,7 @@ fn observe(context: &Context, object: &Object, value: &Value) -> GcObservation {
         owners: references(value)
             .map(|r| (text(r, "uid").to_owned(), owner_state(context, object, r)))
             .collect(),
-        dependents: dependents(context, object).into_iter().map(dependent).collect(),
+        dependents: found,
     }
 }
 

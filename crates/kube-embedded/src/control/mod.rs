@@ -16,10 +16,10 @@
 //! - `network`: Services and their endpoints
 //! - `workloads`, `autoscaler`, `volumes`, `disruption`: Deployments and other workloads, autoscalers, volumes, disruption budgets; only
 //!   with simulated nodes
-//! - `queue`: the controller runtime
+//! - `queue`: the controller runtime; `due_keys`: its slots and their fair order
 //! - `health`: supervision of controllers
 //! - `bounded`: concurrency limit of a controller's writes
-//! - `view`: typed objects
+//! - `view`: typed objects; `metadata`: metadata of any kind
 //! - `events`: the event recorder
 //! - `idle`: detection of idle controllers
 //!
@@ -34,11 +34,13 @@ mod certificates;
 mod csr_cleaner;
 mod customresources;
 pub(crate) mod disruption;
+mod due_keys;
 pub(crate) mod events;
 mod expiry;
 mod gc;
 pub(crate) mod health;
 mod idle;
+mod metadata;
 mod namespace;
 pub(crate) mod network;
 pub(crate) mod queue;
@@ -328,4 +330,13 @@ pub(crate) enum ReconcileError {
     Commit(#[from] CommitError),
     #[error("the reconcile panicked: {0}")]
     Panic(String),
+    #[error("the reconcile did not finish within {0} s")]
+    DeadlineExceeded(u64),
+}
+
+impl ReconcileError {
+    /// Whether it is a defect of the reconcile itself, so that the key is quarantined if it recurs.
+    fn is_crash(&self) -> bool {
+        matches!(self, Self::Panic(_) | Self::DeadlineExceeded(_))
+    }
 }

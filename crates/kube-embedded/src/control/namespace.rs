@@ -15,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::bounded::MAX_CONCURRENT_WRITES;
+use super::metadata::MetadataParser;
 use super::queue::{Action, Controller};
 use super::{
     Component, Context, Preconditions, Propagation, ReconcileError, ignore_not_found_or_conflict,
@@ -174,14 +175,7 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
             break errors;
         }
     };
-    let mut remains = RemainingContent { errors, ..RemainingContent::default() };
-    for (storage, object) in content(context, &key.name) {
-        *remains.resources.entry(resource(&storage)).or_default() += 1;
-        let value = object.value();
-        for finalizer in value["metadata"]["finalizers"].as_array().into_iter().flatten() {
-            *remains.finalizers.entry(finalizer.as_str().unwrap_or_default().to_owned()).or_default() += 1;
-        }
-    }
+    let remains = count_remaining(&content(context, &key.name), errors).await;
     let mut value = namespace.value();
     if set_conditions(&mut value, &remains, &rfc3339(context.clock.now())) {
         // This write triggers another reconcile, which continues from here.
@@ -203,6 +197,19 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
         return Err(ReconcileError::Api(crate::error::ApiError::internal(remains.errors.join(", "))));
     }
     Ok(Action::AwaitChange)
+}
+
+/// Counts what is left of a namespace. Yields from time to time.
+async fn count_remaining(content: &[(Arc<str>, Arc<Object>)], errors: Vec<String>) -> RemainingContent {
+    let mut remains = RemainingContent { errors, ..RemainingContent::default() };
+    let mut parser = MetadataParser::default();
+    for (storage, object) in content {
+        *remains.resources.entry(resource(storage)).or_default() += 1;
+        for finalizer in parser.parse(object).await.finalizers() {
+            *remains.finalizers.entry(finalizer.clone()).or_default() += 1;
+        }
+    }
+    remains
 }
 
 /// Maximum number of errors named in a condition; the others are only counted.
@@ -281,7 +288,24 @@ async fn create(context: &Context, document: Value) -> Result<(), ReconcileError
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
+    use super::super::metadata::YIELD_BYTES;
     use super::*;
+
+    #[tokio::test]
+    async fn large_remaining_objects_are_counted_in_parts() {
+        let object = |n: usize| {
+            let metadata = json!({"name": format!("m{n}"), "namespace": "n", "finalizers": ["a.example/b"]});
+            let object =
+                Object::new(json!({"metadata": metadata, "data": {"a": "x".repeat(YIELD_BYTES)}}), 1);
+            (Arc::<str>::from("configmaps"), Arc::new(object))
+        };
+        let content: Vec<_> = (0..3).map(object).collect();
+        assert!(count_remaining(&content, Vec::new()).now_or_never().is_none(), "it does not yield");
+        let remains = count_remaining(&content, Vec::new()).await;
+        assert_eq!((remains.resources["configmaps."], remains.finalizers["a.example/b"]), (3, 3));
+    }
 
     #[test]
     fn conditions_say_what_remains_and_keep_their_time_until_they_turn() {

@@ -549,3 +549,55 @@ async fn reconcile_that_panics_is_retried_and_stops_no_other() {
     };
     world.wait_for("an Event", recorded).await;
 }
+
+/// Counts reconciles of ConfigMaps named `good`, and never ends those of other ones.
+struct HangingController(Arc<AtomicU32>);
+
+impl Controller for HangingController {
+    const DEADLINE: Duration = Duration::from_millis(50);
+
+    fn initial_keys(&self, _: &Context) -> Vec<Key> {
+        Vec::new()
+    }
+
+    fn keys_for_event(&self, _: &Context, storage: &Arc<str>, event: &Event, keys: &mut Vec<Key>) {
+        if storage.as_ref() == "configmaps" {
+            keys.push(Key::new(storage, &event.object.namespace, &event.object.name));
+        }
+    }
+
+    async fn reconcile(&self, _: &Context, key: &Key) -> std::result::Result<Action, ReconcileError> {
+        if key.name.as_ref() != "good" {
+            return std::future::pending().await;
+        }
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(Action::AwaitChange)
+    }
+}
+
+#[tokio::test]
+async fn reconcile_that_hangs_is_cancelled_and_stops_no_other() {
+    let world = ControllerHarness::new();
+    let mut control = world.start();
+    let (health, metrics) = (control.context().health.clone(), control.context().metrics.clone());
+    let reconciled = Arc::new(AtomicU32::new(0));
+    control.start_controller(HangingController(reconciled.clone()));
+    for namespace in ["n", "other"] {
+        world.create(&format!("Namespace {namespace}"), json!({}), &[]).await;
+    }
+    // More than all slots.
+    for n in 0..200 {
+        world
+            .create(&format!("ConfigMap n/bad-{n}"), json!({"apiVersion": "v1", "kind": "ConfigMap"}), &[])
+            .await;
+    }
+    world.create("ConfigMap other/good", json!({}), &[]).await;
+    world.wait_for("the other object", |_| reconciled.load(Ordering::SeqCst) > 0).await;
+    world.wait_for("each object, and retries", |_| metrics.exceeded_deadline_count() > 250).await;
+    assert_eq!((health.failing(), metrics.panic_count()), (Vec::new(), 0));
+    let recorded = |world: &ControllerHarness| {
+        let events = world.store.list("events", None).objects;
+        events.iter().any(|event| event.value()["reason"] == "ReconcileDeadlineExceeded")
+    };
+    world.wait_for("an Event", recorded).await;
+}

@@ -6,6 +6,7 @@
 //! so that other tests do not disturb it. Memory is measured in a child process (`child`).
 
 use std::collections::HashSet;
+use std::io::Write as _;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -266,6 +267,23 @@ fn steep_requests(full: &[child::RequestCost], tenth: &[child::RequestCost]) -> 
         .collect()
 }
 
+/// Prints the number of requests and the largest costs, each with its field.
+fn print_summary(costs: &[child::RequestCost]) {
+    let slowest = costs.iter().max_by_key(|cost| cost.took).unwrap();
+    let largest = costs.iter().max_by_key(|cost| cost.memory).unwrap();
+    writeln!(
+        std::io::stdout(),
+        "largest requests: {} of {} KiB; at most {} ms ({}) and {} MiB ({})",
+        costs.len(),
+        FULL_BYTES >> 10,
+        slowest.took.as_millis(),
+        slowest.name,
+        largest.memory >> 20,
+        largest.name
+    )
+    .unwrap();
+}
+
 /// For release builds: the largest request of each field, in all variants.
 #[test]
 #[ignore = "takes many minutes; see docs/testing.md"]
@@ -281,6 +299,8 @@ fn largest_requests_are_answered_in_bounded_time_and_memory() {
         }
         costs.extend(full);
     }
+    // Before the assertions, so that failures have their figures as well.
+    print_summary(&costs);
     assert_bounded(&costs, Some(FULL_TIME), FULL_MEMORY);
     assert!(too_steep.is_empty(), "time grows faster than the size:\n{}", too_steep.join("\n"));
 }

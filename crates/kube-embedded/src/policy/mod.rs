@@ -1,15 +1,15 @@
 //! `ValidatingAdmissionPolicies`: evaluation of CEL expressions on writes.
 //!
 //! Called once for every write, after mutating admission and validation. Policies and their
-//! bindings are read from the store each time and compiled once per version of a policy. Evaluation errors
-//! follow the policy's `failurePolicy`; `authorizer` is not supported, so expressions that use it
+//! bindings are read from the store each time and compiled once per version of a policy; deleted ones are evicted by the next write.
+//! Evaluation errors follow the policy's `failurePolicy`; `authorizer` is not supported, so expressions that use it
 //! fail.
 
 mod check;
 mod compile;
 mod matching;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kube_cel::cel::{Context, Value as Cel};
@@ -40,10 +40,16 @@ pub type FindKind<'a> = &'a dyn Fn(&str, &str) -> Option<ParamSource>;
 
 type VersionedPolicy = (u64, Arc<CompiledAdmissionPolicy>);
 
-/// The compiled policies by uid, each with its version.
+/// Cache of compiled policies. It holds no more than the stored ones.
 #[derive(Default)]
-pub struct Policies {
-    compiled: Mutex<HashMap<Box<str>, VersionedPolicy>>,
+pub struct Policies(Mutex<CompiledPolicies>);
+
+#[derive(Default)]
+struct CompiledPolicies {
+    /// By uid, each with its version.
+    by_uid: HashMap<Box<str>, VersionedPolicy>,
+    /// The storage version of the policies when deleted ones were last evicted.
+    evicted_at: u64,
 }
 
 /// Why a request is denied.
@@ -64,7 +70,10 @@ impl Policies {
         object: Option<&Value>,
         find: FindKind<'_>,
     ) -> Result<Vec<String>> {
+        // Read before the policies: at worst the next write evicts again.
+        let version = store.storage_version(POLICIES);
         let policies = store.list(POLICIES, None).objects;
+        self.evict_deleted(version, &policies);
         if policies.is_empty() || request.resource.group.as_ref() == "admissionregistration.k8s.io" {
             return Ok(Vec::new());
         }
@@ -88,7 +97,7 @@ impl Policies {
             if bound.is_empty() {
                 continue;
             }
-            let compiled = self.compiled(policy, &policies);
+            let compiled = self.compiled(policy, version);
             if matches(&compiled.document["spec"]["matchConstraints"], request, object, run.namespace) {
                 run.policy(&compiled, &bound);
             }
@@ -99,17 +108,30 @@ impl Policies {
         }
     }
 
-    fn compiled(&self, policy: &Object, current: &[Arc<Object>]) -> Arc<CompiledAdmissionPolicy> {
-        let mut known = self.compiled.lock();
-        if let Some((version, compiled)) = known.get(&policy.uid)
+    /// Evicts the policies that are not in `stored`, the policies at the storage version `version`.
+    fn evict_deleted(&self, version: u64, stored: &[Arc<Object>]) {
+        let mut cache = self.0.lock();
+        if cache.evicted_at == version {
+            return;
+        }
+        let uids: HashSet<&str> = stored.iter().map(|policy| policy.uid.as_ref()).collect();
+        cache.by_uid.retain(|uid, _| uids.contains(uid.as_ref()));
+        cache.evicted_at = version;
+    }
+
+    /// Returns a policy that was read at the storage version `at`.
+    fn compiled(&self, policy: &Object, at: u64) -> Arc<CompiledAdmissionPolicy> {
+        let mut cache = self.0.lock();
+        if let Some((version, compiled)) = cache.by_uid.get(&policy.uid)
             && *version == policy.version
         {
             return compiled.clone();
         }
         let compiled = Arc::new(CompiledAdmissionPolicy::new(policy.value()));
-        // Deleted policies are evicted when others are compiled.
-        known.retain(|uid, _| current.iter().any(|policy| policy.uid == *uid));
-        known.insert(policy.uid.clone(), (policy.version, compiled.clone()));
+        // If others have evicted since, this policy may have been deleted.
+        if cache.evicted_at == at {
+            cache.by_uid.insert(policy.uid.clone(), (policy.version, compiled.clone()));
+        }
         compiled
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of policies with small requests.
 
+use std::sync::Weak;
+
 use crate::access::User;
 use crate::schema::resources::Resource;
 use crate::schema::types::{Shape, Type, TypeArena};
@@ -41,6 +43,33 @@ fn put(store: &Store, storage: &str, namespace: &str, mut object: Value) {
     runtime.block_on(store.commit(vec![change])).unwrap();
 }
 
+fn delete(store: &Store, storage: &str, name: &str) {
+    let expect = Expect::Version(store.get(storage, "", name).unwrap().version);
+    let change = Change { key: Key::new(&storage.into(), "", name), expect, op: Op::Delete };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(store.commit(vec![change])).unwrap();
+}
+
+/// Evaluates the create of a ConfigMap by `jane`.
+fn evaluate_config_map(policies: &Policies, store: &Store, data: &Value) -> Result<Vec<String>> {
+    let (resource, user) = (resource(), User::named("jane", &["devs"]));
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}, "data": data});
+    let request = AdmissionRequest {
+        operation: Operation::Create,
+        resource: &resource,
+        subresource: "",
+        namespace: "n",
+        name: "c",
+        user: &user,
+        old: None,
+        dry_run: false,
+    };
+    let find = |_: &str, kind: &str| {
+        (kind == "ConfigMap").then(|| ParamSource { storage: "configmaps".into(), namespaced: true })
+    };
+    policies.evaluate(store, &request, Some(&object), &find)
+}
+
 /// Evaluates the create of a ConfigMap under one policy.
 #[expect(clippy::needless_pass_by_value, reason = "the tables read better without borrows")]
 fn evaluate_create(spec: Value, binding: Value, data: Value) -> Result<Vec<String>> {
@@ -63,22 +92,7 @@ fn evaluate_create(spec: Value, binding: Value, data: Value) -> Result<Vec<Strin
         bound["spec"][key] = value.clone();
     }
     put(&store, BINDINGS, "", bound);
-    let (resource, user) = (resource(), User::named("jane", &["devs"]));
-    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "n"}, "data": data});
-    let request = AdmissionRequest {
-        operation: Operation::Create,
-        resource: &resource,
-        subresource: "",
-        namespace: "n",
-        name: "c",
-        user: &user,
-        old: None,
-        dry_run: false,
-    };
-    let find = |_: &str, kind: &str| {
-        (kind == "ConfigMap").then(|| ParamSource { storage: "configmaps".into(), namespaced: true })
-    };
-    Policies::default().evaluate(&store, &request, Some(&object), &find)
+    evaluate_config_map(&Policies::default(), &store, &data)
 }
 
 #[test]
@@ -170,4 +184,63 @@ fn invalid_expressions_are_reported() {
     );
     assert!(found[2].contains("undefined field 'zz'"));
     assert!(found[3].contains("undefined field 'w'"));
+}
+
+#[test]
+fn compiled_policies_are_evicted_when_their_policy_is_deleted_or_changed() {
+    const POLICY_COUNT: usize = 50;
+    let store = Store::in_memory();
+    put(&store, "namespaces", "", json!({"metadata": {"name": "n"}}));
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
+    let add = |name: &str| {
+        let spec =
+            json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]});
+        put(&store, POLICIES, "", json!({"metadata": {"name": name}, "spec": spec}));
+        let spec = json!({"policyName": name, "validationActions": ["Deny"]});
+        put(&store, BINDINGS, "", json!({"metadata": {"name": name}, "spec": spec}));
+    };
+    let policies = Policies::default();
+    let evaluate = || assert_eq!(evaluate_config_map(&policies, &store, &json!({})), Ok(vec![]));
+    let compiled = || -> Vec<Weak<CompiledAdmissionPolicy>> {
+        policies.0.lock().by_uid.values().map(|(_, policy)| Arc::downgrade(policy)).collect()
+    };
+    let mut deleted = Vec::new();
+    for round in 0..3 {
+        let names: Vec<_> = (0..POLICY_COUNT).map(|n| format!("p{round}-{n}")).collect();
+        names.iter().for_each(|name| add(name));
+        evaluate();
+        assert_eq!(compiled().len(), POLICY_COUNT);
+        deleted.extend(compiled());
+        for name in &names {
+            delete(&store, POLICIES, name);
+            delete(&store, BINDINGS, name);
+        }
+    }
+    // Nothing is compiled by the next write, because no policy is left.
+    evaluate();
+    assert!(compiled().is_empty() && deleted.iter().all(|policy| policy.strong_count() == 0));
+
+    // A new version replaces the one before it.
+    let mut versions = Vec::new();
+    for _ in 0..5 {
+        add("changing");
+        evaluate();
+        assert_eq!(compiled().len(), 1);
+        versions.extend(compiled());
+        delete(&store, POLICIES, "changing");
+        delete(&store, BINDINGS, "changing");
+    }
+    assert_eq!(versions.iter().filter(|policy| policy.strong_count() > 0).count(), 1);
+}
+
+#[test]
+fn request_that_has_read_a_deleted_policy_does_not_cache_it() {
+    let store = Store::in_memory();
+    put(&store, POLICIES, "", json!({"metadata": {"name": "p"}, "spec": {}}));
+    let (policies, policy, version) =
+        (Policies::default(), store.get(POLICIES, "", "p").unwrap(), store.version());
+    delete(&store, POLICIES, "p");
+    policies.evict_deleted(store.storage_version(POLICIES), &[]);
+    policies.compiled(&policy, version);
+    assert!(policies.0.lock().by_uid.is_empty());
 }

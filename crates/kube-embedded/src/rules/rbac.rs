@@ -86,7 +86,8 @@ fn validate_rules(role: &Value, namespaced: bool) -> FieldErrors {
     let values: usize =
         list.items().map(|rule| fields.map(|field| rule.get(field).len()).iter().sum::<usize>()).sum();
     if values > MAX_VALUES {
-        errs.push(FieldError::too_many(&list.path, values, MAX_VALUES));
+        let detail = format!("must have at most {MAX_VALUES} values in all rules");
+        errs.push(FieldError { detail, ..FieldError::too_many(&list.path, values, MAX_VALUES) });
         return errs;
     }
     for rule in list.items() {
@@ -222,6 +223,49 @@ mod tests {
         let errs = validate_binding_update(&other, &binding, true);
         assert_eq!(errs.len(), 1);
         assert_eq!(errs[0].detail, "cannot change roleRef");
+    }
+
+    #[test]
+    fn rules_of_a_role_and_their_values_are_limited() {
+        let messages = |rules: Vec<Value>, namespaced: bool| -> Vec<String> {
+            let role = json!({"metadata": {"name": "r", "namespace": if namespaced { "n" } else { "" }}, "rules": rules});
+            let errors = validate_rules(&role, namespaced);
+            // Updates have the same limits.
+            assert_eq!(validate_update_as_create(&role, namespaced, validate_rules), errors);
+            errors.iter().map(ToString::to_string).collect()
+        };
+        let values = |count: usize| (0..count).map(|n| format!("v{n}")).collect::<Vec<_>>();
+        let resources = |names: usize| json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": values(names)});
+        let mut table = vec![
+            // (rules, values in all of them, whether only a ClusterRole may have them)
+            (vec![resources(0); MAX_RULES], 3 * MAX_RULES, false),
+            (vec![resources(7); MAX_RULES], 10 * MAX_RULES, false),
+        ];
+        for field in ["verbs", "apiGroups", "resources", "resourceNames"] {
+            let mut rule = resources(1);
+            rule[field] = json!(values(MAX_VALUES - 3));
+            table.push((vec![rule], MAX_VALUES, false));
+        }
+        let urls = json!({"verbs": ["get"], "nonResourceURLs": values(MAX_VALUES - 1)});
+        table.push((vec![urls], MAX_VALUES, true));
+        for (rules, count, is_cluster_only) in table {
+            for namespaced in [true, false].into_iter().filter(|namespaced| !(*namespaced && is_cluster_only))
+            {
+                assert_eq!(messages(rules.clone(), namespaced), Vec::<String>::new());
+                if rules.len() == MAX_RULES {
+                    let mut more = rules.clone();
+                    more.push(resources(0));
+                    let expected = "rules: Too many: 5001: must have at most 5000 items";
+                    assert_eq!(messages(more, namespaced), [expected]);
+                }
+                if count == MAX_VALUES {
+                    let mut more = rules.clone();
+                    more[0]["verbs"].as_array_mut().unwrap().push("list".into());
+                    let expected = "rules: Too many: 50001: must have at most 50000 values in all rules";
+                    assert_eq!(messages(more, namespaced), [expected]);
+                }
+            }
+        }
     }
 
     #[test]

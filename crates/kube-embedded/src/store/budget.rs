@@ -21,6 +21,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
 
 use super::{Event, EventKind, Key, Object, Shared};
 
@@ -374,6 +375,14 @@ pub struct StorageCollector(pub(super) Arc<Shared>);
 impl fmt::Debug for StorageCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StorageCollector").finish_non_exhaustive()
+    }
+}
+
+impl StorageCollector {
+    /// Registers the metrics of the store.
+    pub fn register(&self, shown: &mut Registry) {
+        shown.register_collector(Box::new(self.clone()));
+        self.0.durations.register(shown);
     }
 }
 

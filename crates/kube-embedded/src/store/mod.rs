@@ -7,6 +7,7 @@
 //! - `sequencer`: orders transactions and writes them in groups
 //! - `file`: the durable file
 //! - `watermark`, `watermark_writer`: record which commit was acknowledged
+//! - `durations`: metrics of the time for both
 //! - `memory`: the state that readers see
 //! - `size`: limit for one object
 //! - `budget`: limit for the objects of a group of namespaces
@@ -14,6 +15,7 @@
 //! - `watchdog`: checks the file's `identity` and refills the `reserve`
 
 mod budget;
+mod durations;
 mod file;
 mod health;
 mod identity;
@@ -40,6 +42,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::clock::{Clock, SystemClock};
+use durations::CommitDurations;
 use file::{Disk, OpenedStore, Record, StoreContents};
 use health::StoreHealth;
 use memory::StoreState;
@@ -237,6 +240,7 @@ struct Shared {
     state: RwLock<StoreState>,
     clock: Arc<dyn Clock>,
     health: StoreHealth,
+    durations: CommitDurations,
     groups: AtomicU64,
     /// Notified after each group.
     changed: Notify,
@@ -292,6 +296,7 @@ impl Store {
             state: RwLock::new(StoreState::from_contents(contents, options.budget)),
             clock: options.clock,
             health: StoreHealth::new(reserve),
+            durations: CommitDurations::default(),
             groups: AtomicU64::new(0),
             changed: Notify::new(),
         });
@@ -352,7 +357,7 @@ impl Store {
         Some(self.shared.state.read().usage()?.group_bytes(group))
     }
 
-    /// Returns the metrics collector of the storage budgets.
+    /// Returns the metrics of the store: storage budgets and durations of commits.
     pub fn storage_collector(&self) -> StorageCollector {
         StorageCollector(self.shared.clone())
     }

@@ -264,6 +264,7 @@ impl Sequencer {
         let relaxed = self.durability == Durability::Relaxed && self.synced.elapsed() < RELAXED_SYNC_INTERVAL;
         let durability = if relaxed { redb::Durability::None } else { redb::Durability::Immediate };
         let newest = |key: &Key| self.shared.get(key);
+        let began = Instant::now();
         while let Err(error) = disk.write(group.version, &mut writes, durability, &newest) {
             if disk.has_failed_sync() {
                 self.shared.fail(&format!("the disk failed to sync: {error}"));
@@ -283,6 +284,7 @@ impl Sequencer {
             return Ok(None);
         }
         self.synced = Instant::now();
+        self.shared.durations.file.observe(self.synced.duration_since(began).as_secs_f64());
         Ok(Some(Commit { number: disk.commit(), version: group.version }))
     }
 

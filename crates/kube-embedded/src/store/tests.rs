@@ -279,3 +279,20 @@ async fn history_size_includes_parsed_views() {
     let (plain, parsed) = (kept(false).await, kept(true).await);
     assert!(parsed <= plain / 2 + 1, "{plain} events without views, {parsed} with them");
 }
+
+#[tokio::test]
+async fn commits_and_marks_of_a_durable_store_are_timed() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let store = Store::open(folder.path(), Options::default()).unwrap();
+    for name in ["a", "b", "c"] {
+        store.commit(vec![create(name)]).await.unwrap();
+    }
+    let mut shown = prometheus_client::registry::Registry::default();
+    store.storage_collector().register(&mut shown);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &shown).unwrap();
+    for histogram in ["commit", "mark"] {
+        let line = format!("kube_embedded_store_{histogram}_duration_seconds_count 3");
+        assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+    }
+}

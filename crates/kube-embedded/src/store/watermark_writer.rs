@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use super::Shared;
 use super::sequencer::{GroupWriteError, ReplyFn, reply_all};
@@ -64,7 +65,10 @@ fn run(mark: &Watermark, shared: &Shared, written: &Receiver<WrittenGroup>) {
             commit = next.commit;
             answers.extend(next.replies);
         }
-        let outcome = advance(mark, shared, commit).map_err(|error| {
+        let began = Instant::now();
+        let outcome = advance(mark, shared, commit);
+        shared.durations.mark.observe(began.elapsed().as_secs_f64());
+        let outcome = outcome.map_err(|error| {
             let why = format!("the store's mark cannot be written: {error}");
             shared.fail(&why);
             GroupWriteError::OutcomeUnknown(why)

@@ -120,8 +120,9 @@ impl ClusterSnapshot {
         had && !takes
     }
 
-    /// Counts a pod on a node before its binding is written.
+    /// Counts a pod on a node before its binding is written. A reconcile that was cancelled may have counted it before.
     pub fn assume_pod(&mut self, key: &Key, pod: &Pod, node: &str) {
+        self.forget_pod(key);
         self.add_pod(key, pod, node);
     }
 
