@@ -8,6 +8,7 @@ mod guard;
 mod kills;
 mod lifecycle;
 mod model;
+mod panics;
 
 use std::sync::Arc;
 
