@@ -11,7 +11,7 @@
 //!
 //! - Desired objects: [`owned_object`], [`namespace`].
 //! - Cache of provisioned objects: [`partial_object`], [`object_cache`].
-//! - Controllers: [`user`], [`workspace`], [`tenant_access`], [`deletion`], [`contents`].
+//! - Controllers: [`user`], [`workspace`], [`quota_limits`], [`tenant_access`], [`deletion`], [`contents`].
 //! - Nodes of tenants: [`node_csr`], [`yurthub_token`], [`nodes`], [`node_cleanup`], [`certificate_lifetime`].
 //! - Packages of removed workspaces: [`package_readers`].
 //!
@@ -28,6 +28,7 @@ mod object_cache;
 mod owned_object;
 mod package_readers;
 mod partial_object;
+mod quota_limits;
 mod tenant_access;
 mod user;
 mod workspace;

@@ -9,6 +9,7 @@ mod kills;
 mod lifecycle;
 mod model;
 mod panics;
+mod shares;
 
 use std::sync::Arc;
 
