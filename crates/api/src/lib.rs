@@ -11,7 +11,7 @@
 //! - [`request`], [`query`], [`body`]: request types; [`response`], [`allowed_actions`], [`problem`], [`flavour`]: response types
 //! - [`native`]: native routes; [`openyurt`]: routes of the OpenYurt console
 //! - [`tenant_directory`]: adapter from the tenancy directory to the traits of `releases`
-//! - [`health`], [`metrics`]: probes and Prometheus metrics; [`openapi`]: the OpenAPI document
+//! - [`health`], [`metrics`]: probes and Prometheus metrics; [`openapi`]: the OpenAPI document; `pages`: pages for browsers
 //!
 //! Invariants: the router is built from the table only, and every row is behind its guard.
 
@@ -29,6 +29,7 @@ pub mod native;
 pub mod openapi;
 pub mod openyurt;
 mod origin;
+mod pages;
 pub mod params;
 pub mod peer;
 pub mod problem;

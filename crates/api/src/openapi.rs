@@ -1,11 +1,10 @@
-//! OpenAPI document of the API, built from the route table: `/openapi.json`, and `/docs` as HTML.
+//! `GET /openapi.json`: the OpenAPI document of the API, built from the route table.
 
-use std::fmt::Write;
 use std::sync::LazyLock;
 
 use axum::body::Bytes;
-use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use axum::response::{Html, IntoResponse};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -159,30 +158,4 @@ fn describe_requirement(needs: Requirement) -> String {
             format!("Requires the capability {what} in the workspace that owns the namespace.")
         }
     }
-}
-
-/// `GET /docs`
-pub async fn html_page() -> impl IntoResponse {
-    static PAGE: LazyLock<String> = LazyLock::new(|| render_html(&routes::table()));
-    // The page needs no scripts, styles or images, so the policy forbids all of them.
-    let policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-    ([(CONTENT_SECURITY_POLICY, policy)], Html(PAGE.as_str()))
-}
-
-fn render_html(table: &[Route]) -> String {
-    let mut rows = String::new();
-    for Route { method, path, summary, requirement: who, .. } in table {
-        let who = describe_requirement(*who);
-        writeln!(
-            rows,
-            "<tr><td>{method}</td><td><code>{path}</code></td><td>{summary}</td><td>{who}</td></tr>"
-        )
-        .expect("writing to a String cannot fail");
-    }
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>Longshore API</title>\n\
-         <h1>Longshore API</h1>\n<p>The whole description: <a href=\"/openapi.json\">openapi.json</a></p>\n\
-         <table>\n<thead><tr><th>Method</th><th>Path</th><th>What it does</th><th>Who may</th></tr></thead>\n\
-         <tbody>\n{rows}</tbody></table></html>\n"
-    )
 }

@@ -16,7 +16,7 @@ use crate::requirement::Requirement::{
     Workspace,
 };
 use crate::route::{Route, act, create, delete, get, order, patch, put, raw_route, retire};
-use crate::{health, metrics, openapi};
+use crate::{health, metrics, openapi, pages};
 
 macro_rules! path {
     ($path:literal) => {
@@ -41,7 +41,8 @@ pub fn table() -> Vec<Route> {
         raw_route("/readyz",       "health.ready",     Public,             "Readiness: 200 if all components are ready; 503 lists those that are not", "text/plain", health::readyz),
         raw_route("/metrics",      "metrics.read",     LocalOr(ReadAudit),   "Metrics for Prometheus", "application/openmetrics-text", metrics::scrape),
         raw_route("/openapi.json", "openapi.read",     Public,             "This document", "application/json", openapi::document),
-        raw_route("/docs",         "docs.read",        Public,             "This document, for people", "text/html", openapi::html_page),
+        raw_route("/docs",         "docs.read",        Public,             "This document as a page for browsers", "text/html", pages::docs::get),
+        raw_route("/",             "root.read",        Public,             "A page with the version of the server and links, for browsers", "text/html", pages::root::get),
 
         get   (path!("auth/methods"), "session.methods",   Public,    "List the sign-in methods", session::list_methods),
         get   (path!("session"),      "session.read",      Authenticated,    "Get the current session: identity, memberships and capabilities", session::get),

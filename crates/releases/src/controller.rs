@@ -14,9 +14,9 @@ use futures::stream::{self, Stream};
 use futures::{FutureExt, StreamExt};
 use helm_release::render::operations;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::events::Recorder;
 use kube::{Resource, ResourceExt};
-use kube_access::controller::{SlotLimits, runtime};
+use kube_access::controller::{SlotLimits, panic_event, runtime};
 use kube_access::queue::{self, Action};
 use kube_access::{CacheEvent, Clients, WatchCache};
 use kube_types::{HelmRelease, HelmRequest};
@@ -64,10 +64,6 @@ const REQUEST_SLOTS: SlotLimits = SlotLimits {
     // Each reconcile has a shorter deadline.
     deadline: Duration::from_mins(10),
 };
-
-/// The note of the event for a reconcile that panicked.
-const PANIC_EVENT_NOTE: &str =
-    "internal error during reconcile; it will be retried, see the server log for details";
 
 /// The most memory that operations of releases use in total, in bytes.
 pub fn max_operation_bytes() -> u64 {
@@ -191,9 +187,18 @@ impl ReleaseController {
             Some(request) => request_tenant(&*owner.tenants, &request.spec.workspace),
             None => format!("request {name}"),
         };
-        queue::run_fair("helm-request", keys, REQUEST_SLOTS, tenant_of, move |name: &String| {
-            self.clone().spawn_request_reconcile(name.clone())
-        })
+        let reports = self.clone();
+        queue::run_fair(
+            "helm-request",
+            keys,
+            REQUEST_SLOTS,
+            tenant_of,
+            move |name: &String| self.clone().spawn_request_reconcile(name.clone()),
+            move |name: &String| {
+                let object = reports.requests.get(name).map(|request| request.object_ref(&()));
+                reports.clone().report_panic(object)
+            },
+        )
         .await;
     }
 
@@ -222,9 +227,18 @@ impl ReleaseController {
         let keys = keys.filter_map(ready).inspect(move |key| waiters.requeue_dependents(key));
         let owner = self.clone();
         let tenant_of = move |key: &ReleaseKey| release_tenant(&*owner.tenants, &key.namespace);
-        queue::run_fair("helm-release", keys, RELEASE_SLOTS, tenant_of, move |key: &ReleaseKey| {
-            self.clone().spawn_release_reconcile(key.clone())
-        })
+        let reports = self.clone();
+        queue::run_fair(
+            "helm-release",
+            keys,
+            RELEASE_SLOTS,
+            tenant_of,
+            move |key: &ReleaseKey| self.clone().spawn_release_reconcile(key.clone()),
+            move |key: &ReleaseKey| {
+                let release = reports.releases.get_namespaced(&key.namespace, &key.name);
+                reports.clone().report_panic(release.map(|release| release.object_ref(&())))
+            },
+        )
         .await;
         drop(marks);
     }
@@ -263,26 +277,23 @@ impl ReleaseController {
         self.spawn_isolated(Subject::Release(key), reconcile)
     }
 
-    /// Runs a reconcile on its own task, so that reconciles use all cores. The task is aborted when the returned future is dropped. A
-    /// panic is reported as an event of the object, and repeated failures in its conditions.
+    /// Runs a reconcile on its own task, so that reconciles use all cores. The task is aborted when the returned future is dropped.
+    /// Repeated failures are reported in the conditions of the object.
     pub(crate) fn spawn_isolated(
         self: Arc<Self>,
         subject: Subject,
-        pass: impl Future<Output = Result<Action, ReconcileError>> + Send + 'static,
+        reconcile: impl Future<Output = Result<Action, ReconcileError>> + Send + 'static,
     ) -> BoxFuture<'static, Result<Action, ReconcileError>> {
         async move {
-            match AbortOnDropHandle::new(tokio::spawn(pass)).await {
+            match AbortOnDropHandle::new(tokio::spawn(reconcile)).await {
                 Ok(done) => {
                     self.record_end(&subject, ReconcileEnd::from_result(&done)).await;
                     done
                 }
                 Err(broken) => match broken.try_into_panic() {
                     Ok(panic) => {
-                        if let Some(object) = self.object_reference(&subject) {
-                            self.report_panic(&object).await;
-                        }
                         self.record_end(&subject, ReconcileEnd::Panicked).await;
-                        // The queue counts it as a panic of this key.
+                        // The queue counts it as a panic of this key, and reports it.
                         std::panic::resume_unwind(panic)
                     }
                     Err(cancelled) => Err(ReconcileError::Panicked(cancelled.to_string())),
@@ -292,15 +303,6 @@ impl ReleaseController {
         .boxed()
     }
 
-    fn object_reference(&self, subject: &Subject) -> Option<ObjectReference> {
-        match subject {
-            Subject::Release(key) => {
-                Some(self.releases.get_namespaced(&key.namespace, &key.name)?.object_ref(&()))
-            }
-            Subject::Request(name) => Some(self.requests.get(name)?.object_ref(&())),
-        }
-    }
-
     async fn record_end(&self, subject: &Subject, end: ReconcileEnd<'_>) {
         match subject {
             Subject::Release(key) => self.record_release_end(key, end).await,
@@ -308,18 +310,14 @@ impl ReleaseController {
         }
     }
 
-    /// Writes an event without the panic message, which may contain values.
-    async fn report_panic(&self, object: &ObjectReference) {
-        let event = Event {
-            type_: EventType::Warning,
-            reason: "ReconcilePanicked".to_owned(),
-            note: Some(PANIC_EVENT_NOTE.to_owned()),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = self.events.publish(&event, object).await {
-            tracing::warn!(%error, "cannot write an event");
+    /// Publishes the event of a reconcile that panicked, if its object is still cached.
+    fn report_panic(self: Arc<Self>, object: Option<ObjectReference>) -> BoxFuture<'static, ()> {
+        async move {
+            if let Some(object) = object {
+                panic_event::publish(&self.events, &object).await;
+            }
         }
+        .boxed()
     }
 
     /// The time after which a reconcile of a release is cancelled. The next reconcile continues as after a crash.
@@ -338,6 +336,23 @@ impl ReleaseController {
             let _ = self.requeue.send(waiter);
         }
     }
+}
+
+/// Runs a reconcile on its own task, so that reconciles use all cores. The task is aborted when the returned future is dropped.
+fn spawn_reconcile(
+    pass: impl Future<Output = Result<Action, ReconcileError>> + Send + 'static,
+) -> BoxFuture<'static, Result<Action, ReconcileError>> {
+    async move {
+        match AbortOnDropHandle::new(tokio::spawn(pass)).await {
+            Ok(done) => done,
+            Err(broken) => match broken.try_into_panic() {
+                // The queue counts it as a panic of this key.
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(cancelled) => Err(ReconcileError::Panicked(cancelled.to_string())),
+            },
+        }
+    }
+    .boxed()
 }
 
 /// The key of a request in the fair queue. Workspaces of one account share a key.
@@ -397,13 +412,14 @@ mod tests {
     async fn reconcile_panic_event_omits_the_panic_message() {
         let stage = TestHarness::new().await;
         let release = json!({"name": "web", "source": {"package": "pkg-none"}});
-        stage.create_release("web", release).await.unwrap();
+        let object = stage.create_release("web", release).await.unwrap().object_ref(&());
         let controller = Arc::new(stage.releases.new_controller(mpsc::unbounded_channel().0));
-        wait_for("the release is cached", async || controller.releases.get_namespaced(SHOP, "web")).await;
         let key = ReleaseKey::new(SHOP, "web");
-        let reconcile =
-            controller.spawn_isolated(Subject::Release(key), async { panic!("password hunter2") });
-        assert!(AssertUnwindSafe(reconcile).catch_unwind().await.is_err(), "the queue hears of it too");
+        let reconcile = controller
+            .clone()
+            .spawn_isolated(Subject::Release(key), async { panic!("password hunter2") });
+        assert!(AssertUnwindSafe(reconcile).catch_unwind().await.is_err(), "the queue reports the panic");
+        controller.report_panic(Some(object)).await;
         let events = stage.namespaced_api::<Written>().list(&ListParams::default()).await.unwrap().items;
         let event = events.iter().find(|event| event.reason.as_deref() == Some("ReconcilePanicked")).unwrap();
         assert_eq!(event.involved_object.name.as_deref(), Some("web"));

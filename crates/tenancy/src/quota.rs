@@ -16,6 +16,7 @@ use crate::workspaces::WorkspaceInfo;
 use crate::{Error, Tenancy};
 
 pub(crate) mod account_quota;
+pub(crate) mod limits;
 pub(crate) mod object_counts;
 mod shares;
 

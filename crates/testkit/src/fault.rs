@@ -51,6 +51,8 @@ struct Inner {
 struct CutPlan {
     /// Number of writes that still pass before the connection is cut.
     remaining: Option<(usize, FailurePoint)>,
+    /// Path of the request that panics.
+    panicking: Option<String>,
     calls: usize,
     writes: usize,
 }
@@ -66,6 +68,11 @@ impl FaultInjector {
         let fault = Self::healthy();
         fault.0.plan.lock().remaining = Some((allowed_writes, blow));
         fault
+    }
+
+    /// Makes the next request to this path panic in the task that sends it.
+    pub fn panic_once(&self, path: &str) {
+        self.0.plan.lock().panicking = Some(path.to_owned());
     }
 
     /// Sets the state of the connection.
@@ -123,6 +130,8 @@ impl FaultInjector {
             LinkState::Slow(by) => tokio::time::sleep(by).await,
             LinkState::Healthy => {}
         }
+        let panicking = self.0.plan.lock().panicking.take_if(|path| *path == request.uri().path());
+        assert!(panicking.is_none(), "an injected panic at {panicking:?}");
         let blow = self.count_request(is_write(&request));
         if blow == Some(FailurePoint::BeforeHandling) {
             self.set_link(LinkState::Disconnected);

@@ -106,7 +106,7 @@ async fn update_checks_if_match() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_response_has_security_headers() {
     let house = TestServer::new().await;
-    for path in ["/healthz", "/docs", "/openapi.json", "/nowhere", "/api/longshore/v1/session"] {
+    for path in ["/healthz", "/", "/docs", "/openapi.json", "/nowhere", "/api/longshore/v1/session"] {
         let answer = house.send(request(Method::GET, path, &TestCredential::Anonymous, None)).await;
         for (name, value) in [("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer")] {
             assert_eq!(answer.headers[name], value, "{path}");

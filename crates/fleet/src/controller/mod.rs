@@ -16,7 +16,8 @@ use k8s_openapi::api::core;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::ApiResource;
-use kube_access::controller::runtime;
+use kube::runtime::events::{Recorder, Reporter};
+use kube_access::controller::{panic_event, runtime};
 use kube_access::queue::{self, Action};
 use kube_access::{CacheEvent, WatchCache};
 use kube_types::FIELD_MANAGER;
@@ -87,16 +88,24 @@ struct PoolController {
     pools: WatchCache<Pool>,
     node_api: Api<node::NodeObject>,
     pool_api: Api<pool::PoolObject>,
+    /// The served version of `NodePool`.
+    pool_resource: ApiResource,
+    client: kube::Client,
+    events: Recorder,
 }
 
 impl PoolController {
     fn new(fleet: &Fleet, NodePoolWatch { cache: feed, resource, .. }: NodePoolWatch) -> Self {
         let client = fleet.0.clients.platform();
+        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
         Self {
             nodes: fleet.0.watches.nodes.cache.clone(),
             pools: feed,
             node_api: Api::all_with(client.clone(), &ApiResource::erase::<core::v1::Node>(&())),
-            pool_api: Api::all_with(client, &resource),
+            pool_api: Api::all_with(client.clone(), &resource),
+            pool_resource: resource,
+            events: Recorder::new(client.clone(), reporter),
+            client,
         }
     }
 
@@ -105,10 +114,27 @@ impl PoolController {
         self.pools.wait_until_synced().await;
         self.nodes.wait_until_synced().await;
         let keys = stream::select(self.node_keys(), self.pool_keys());
-        queue::run("node-pool", keys, MAX_CONCURRENT, move |key: &ReconcileKey| {
-            self.clone().reconcile(key.clone())
-        })
+        let reports = self.clone();
+        queue::run(
+            "node-pool",
+            keys,
+            MAX_CONCURRENT,
+            move |key: &ReconcileKey| self.clone().reconcile(key.clone()),
+            move |key: &ReconcileKey| reports.clone().report_panic(key.clone()),
+        )
         .await;
+    }
+
+    /// Publishes the event of a reconcile that panicked.
+    fn report_panic(self: Arc<Self>, key: ReconcileKey) -> BoxFuture<'static, ()> {
+        async move {
+            let (resource, name) = match key {
+                ReconcileKey::Node(name) => (ApiResource::erase::<core::v1::Node>(&()), name),
+                ReconcileKey::Pool(name) => (self.pool_resource.clone(), name),
+            };
+            panic_event::publish_by_name(self.client.clone(), &self.events, &resource, &name).await;
+        }
+        .boxed()
     }
 
     fn reconcile(self: Arc<Self>, key: ReconcileKey) -> BoxFuture<'static, Result<Action, kube::Error>> {

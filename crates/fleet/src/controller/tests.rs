@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, Patch, PatchParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use testkit::{FaultInjector, TestCluster, every_kill_point, wait_for};
 
@@ -266,6 +269,51 @@ async fn pools_managed_by_openyurt_are_not_changed() {
     for leader in leaders {
         leader.abort();
     }
+}
+
+/// The number of panics of the controller in the metrics.
+fn counted_panics() -> u64 {
+    let (mut registry, mut text) = (Registry::default(), String::new());
+    kube_access::controller::runtime().register(&mut registry);
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let count =
+        text.lines().find_map(|line| line.strip_prefix("reconcile_panics_total{controller=\"node-pool\"} "));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+#[tokio::test]
+async fn reconcile_that_panics_is_counted_reported_as_an_event_and_retried() {
+    let stage = FleetHarness::new().await;
+    let before = counted_panics();
+    let fleet = stage.fleet.clone();
+    let leader = tokio::spawn(async move { fleet.run_pool_controller().await });
+    stage.fault.panic_once("/apis/apps.openyurt.io/v1alpha1/nodepools/p/status");
+    stage.put(pool_object("p", json!({"type": "Edge"}), None)).await;
+    wait_for("the status is written after the panic", async || {
+        (status(&get_pool(&stage.world, "p").await) == pool_status(0, 0, &[])).then_some(())
+    })
+    .await;
+    stage.fault.panic_once("/api/v1/nodes/n");
+    stage.put(node_object("n", json!({DESIRED_POOL_LABEL: "p"}), "True")).await;
+    wait_for("the node joins after the panic", async || {
+        (status(&get_pool(&stage.world, "p").await) == pool_status(1, 0, &["n"])).then_some(())
+    })
+    .await;
+    assert!(counted_panics() >= before + 2);
+    let events: Api<Event> = Api::namespaced(stage.world.admin_client(), "default");
+    let events = events.list(&ListParams::default()).await.unwrap().items;
+    let pool = get_pool(&stage.world, "p").await["metadata"]["uid"].clone();
+    let node = stage.node("n").await["metadata"]["uid"].clone();
+    for (kind, uid) in [("NodePool", pool), ("Node", node)] {
+        let event = events.iter().find(|event| {
+            event.reason.as_deref() == Some("ReconcilePanicked")
+                && event.regarding.as_ref().is_some_and(|object| object.kind.as_deref() == Some(kind))
+        });
+        let event = event.unwrap_or_else(|| panic!("no event of the {kind}: {events:?}"));
+        assert_eq!(event.regarding.as_ref().unwrap().uid.as_deref(), uid.as_str());
+        assert!(!event.note.as_deref().unwrap().contains("injected"), "{event:?}");
+    }
+    leader.abort();
 }
 
 #[tokio::test]

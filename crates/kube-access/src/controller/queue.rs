@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, Stream, StreamExt};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::runtime::{isolate, runtime};
+use super::runtime::{PanicError, isolate, runtime};
 use super::slots::{SlotLimits, Slots};
 
 /// Backoff after the first failure of a key; doubles with each further one.
@@ -38,18 +38,21 @@ pub enum Action {
 /// keys are done.
 ///
 /// Every key is a tenant of its own. A panic in `sync` is an error of that key: it is logged, counted for
-/// `controller`, and retried with backoff; other keys are not affected. The same applies to a reconcile that exceeds
-/// its deadline.
+/// `controller`, handed to `report_panic`, and retried with backoff; other keys are not affected. The same applies to a
+/// reconcile that exceeds its deadline, except that it is not handed to `report_panic`.
+///
+/// `report_panic` publishes an event of the object ([`super::panic_event`]). The key keeps its slot meanwhile.
 pub async fn run<K, E>(
     controller: &'static str,
     keys: impl Stream<Item = K>,
     max_concurrent: usize,
     sync: impl AsyncFn(&K) -> Result<Action, E>,
+    report_panic: impl AsyncFn(&K),
 ) where
     K: Ord + Clone + Display,
     E: Display,
 {
-    run_fair(controller, keys, SlotLimits::from(max_concurrent), K::to_string, sync).await;
+    run_fair(controller, keys, SlotLimits::from(max_concurrent), K::to_string, sync, report_panic).await;
 }
 
 /// Like [`run`], with slots shared fairly among tenants ([`super::slots`]). `tenant_of` names the tenant of a key.
@@ -59,6 +62,7 @@ pub async fn run_fair<K, E>(
     limits: SlotLimits,
     tenant_of: impl Fn(&K) -> String,
     sync: impl AsyncFn(&K) -> Result<Action, E>,
+    report_panic: impl AsyncFn(&K),
 ) where
     K: Ord + Clone + Display,
     E: Display,
@@ -71,6 +75,10 @@ pub async fn run_fair<K, E>(
         while let Some((tenant, key)) = due.begin(Instant::now()) {
             passes.push(async {
                 let done = timeout(limits.deadline, isolate(sync(&key))).await;
+                let has_panicked = matches!(done, Ok(Err(_)));
+                if has_panicked && let Err(PanicError(error)) = isolate(report_panic(&key)).await {
+                    tracing::warn!(controller, %key, error, "cannot report a panic");
+                }
                 (tenant, key, done)
             });
         }

@@ -11,7 +11,7 @@
 //!
 //! - Desired objects: [`owned_object`], [`namespace`].
 //! - Cache of provisioned objects: [`partial_object`], [`object_cache`].
-//! - Controllers: [`user`], [`workspace`], [`tenant_access`], [`deletion`], [`contents`].
+//! - Controllers: [`user`], [`workspace`], [`quota_limits`], [`tenant_access`], [`deletion`], [`contents`].
 //! - Nodes of tenants: [`node_csr`], [`yurthub_token`], [`nodes`], [`node_cleanup`], [`certificate_lifetime`].
 //! - Packages of removed workspaces: [`package_readers`].
 //!
@@ -28,6 +28,7 @@ mod object_cache;
 mod owned_object;
 mod package_readers;
 mod partial_object;
+mod quota_limits;
 mod tenant_access;
 mod user;
 mod workspace;
@@ -47,15 +48,16 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::core::{ClusterResourceScope, DynamicObject};
+use kube::core::{ApiResource, ClusterResourceScope, DynamicObject};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::watcher::Config;
 use kube::{Api, Resource};
 use kube_access::cache::{CacheEvent, WatchCache};
+use kube_access::controller::panic_event;
 use kube_access::errors::tenant_message;
 use kube_access::queue::{self, Action};
 use kube_types::conditions::find_condition;
-use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE};
+use kube_types::{FIELD_MANAGER, SYSTEM_NAMESPACE, User, Workspace};
 use tokio::sync::mpsc;
 
 use crate::Tenancy;
@@ -245,26 +247,40 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
         provisioner.workspaces.subscribe().map(|change| Some(event_object(&change).name.to_string())).boxed(),
         receiver_stream(of_workspaces).map(Some).boxed(),
     ]);
+    let reports = provisioner.clone();
     let (users, stray_nodes, requests, workspaces) =
         (provisioner.clone(), provisioner.clone(), provisioner.clone(), provisioner);
     futures::join!(
         dispatch,
-        queue::run("user", drop_unmapped(user_keys), MAX_CONCURRENT_RECONCILES, move |name: &String| {
-            users.clone().reconcile_user_boxed(name.clone())
-        }),
+        queue::run(
+            "user",
+            drop_unmapped(user_keys),
+            MAX_CONCURRENT_RECONCILES,
+            move |name: &String| { users.clone().reconcile_user_boxed(name.clone()) },
+            |name: &String| reports.report_panic::<User>(name),
+        ),
         queue::run(
             "workspace",
             drop_unmapped(workspace_keys),
             MAX_CONCURRENT_RECONCILES,
-            move |name: &String| { workspaces.clone().reconcile_workspace_boxed(name.clone()) }
+            move |name: &String| { workspaces.clone().reconcile_workspace_boxed(name.clone()) },
+            |name: &String| reports.report_panic::<Workspace>(name),
         ),
         // One at a time: each decision must count the nodes that the previous one granted.
-        queue::run("node-csr", drop_unmapped(request_keys), 1, move |name: &String| {
-            requests.clone().reconcile_csr_boxed(name.clone())
-        }),
-        queue::run("node", drop_unmapped(stray_keys), 1, move |name: &String| {
-            stray_nodes.clone().reconcile_orphan_node_boxed(name.clone())
-        }),
+        queue::run(
+            "node-csr",
+            drop_unmapped(request_keys),
+            1,
+            move |name: &String| { requests.clone().reconcile_csr_boxed(name.clone()) },
+            |name: &String| reports.report_panic::<CertificateSigningRequest>(name),
+        ),
+        queue::run(
+            "node",
+            drop_unmapped(stray_keys),
+            1,
+            move |name: &String| { stray_nodes.clone().reconcile_orphan_node_boxed(name.clone()) },
+            |name: &String| reports.report_panic::<Node>(name),
+        ),
     );
 }
 
@@ -308,6 +324,16 @@ impl TenancyController {
         name: String,
     ) -> BoxFuture<'static, Result<Action, ReconcileError>> {
         async move { requeue_on_conflict(self.reconcile_orphan_node(&name).await) }.boxed()
+    }
+
+    /// Publishes the event of a reconcile that panicked, by the name of the object.
+    fn report_panic<K>(&self, name: &str) -> BoxFuture<'static, ()>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
+    {
+        let (client, events, name) = (self.client.clone(), self.events.clone(), name.to_owned());
+        let resource = ApiResource::erase::<K>(&());
+        async move { panic_event::publish_by_name(client, &events, &resource, &name).await }.boxed()
     }
 
     /// The name of the User with this id.

@@ -38,7 +38,7 @@ use super::tenant_access::delete_with_finalizers;
 use super::{ErrorContext, ReconcileError, TenancyController, delay_until};
 use crate::credential_store::is_code;
 use crate::manifests::host_ports;
-use crate::quota::{self, ResourceQuantities};
+use crate::quota::ResourceQuantities;
 
 impl TenancyController {
     /// Reconciles one Workspace. Idempotent.
@@ -56,7 +56,8 @@ impl TenancyController {
             return Ok(Action::AwaitChange);
         }
         let workspace = self.ensure_workspace_finalizer(&workspace).await?;
-        let shares = quota::split_workspace_quota(&workspace);
+        let workspace = self.record_unlisted_namespaces(workspace).await?;
+        let (shares, raise_later) = self.namespace_limits(&workspace).await?;
         let closed = life != WorkspacePhase::Open;
         let deployers = deployer_action(&workspace);
         let outcomes = join_all(workspace.spec.namespaces.iter().map(|wanted| {
@@ -68,6 +69,7 @@ impl TenancyController {
         let names = workspace.spec.namespaces.iter().map(|wanted| wanted.name.clone());
         let outcomes: Vec<(String, NamespaceOutcome)> = names.zip(outcomes).collect();
         let (leaving, look_again) = self.remove_unlisted_namespaces(&workspace).await?;
+        let look_again = look_again.into_iter().chain(raise_later).min();
         let done = ReconcileOutcome {
             outcomes,
             terminating: leaving,

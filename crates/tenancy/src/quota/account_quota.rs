@@ -9,7 +9,7 @@ use domain::quantity::Quantity;
 use super::ResourceQuantities;
 
 /// Parses an amount. Invalid text counts as zero, as the API accepts no such amount.
-fn parse_or_zero(amount: &str) -> Quantity {
+pub(super) fn parse_or_zero(amount: &str) -> Quantity {
     Quantity::parse(amount).ok().filter(|amount| amount.sign() > 0).unwrap_or_default()
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the queue with paused time.
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,6 +34,19 @@ impl ReconcileLog {
         let of_key = log.iter().filter(|(other, _)| other == key);
         of_key.map(|(_, at)| (at.as_secs_f64() * 10.0).round() / 10.0).collect()
     }
+}
+
+/// [`super::run`] without reports of panics.
+async fn run<K, E>(
+    controller: &'static str,
+    keys: impl Stream<Item = K>,
+    max_concurrent: usize,
+    sync: impl AsyncFn(&K) -> Result<Action, E>,
+) where
+    K: Ord + Clone + Display,
+    E: Display,
+{
+    super::run(controller, keys, max_concurrent, sync, |_: &K| ready(())).await;
 }
 
 fn enqueue(keys: &UnboundedSender<String>, key: &str) {
@@ -164,6 +178,22 @@ async fn reconcile_that_panics_is_an_error_of_its_key_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn panic_is_reported_before_the_retry_and_a_panicking_report_changes_nothing() {
+    let (log, reports) = (ReconcileLog::new(), ReconcileLog::new());
+    let keys = stream::iter(["hostile", "good"].map(str::to_owned)).chain(stream::pending());
+    let pass = async |key: &String| {
+        let passes = log.record(key);
+        assert!(key != "hostile" || passes > 2, "injected");
+        Ok::<_, String>(Action::AwaitChange)
+    };
+    let report = async |key: &String| assert!(reports.record(key) > 1, "injected");
+    let controller = super::run("test", keys, 2, pass, report);
+    assert!(tokio::time::timeout(10 * SECOND, controller).await.is_err(), "the controller goes on");
+    assert_eq!(log.start_times("hostile"), [0.0, 0.2, 0.6]);
+    assert_eq!((reports.start_times("hostile"), reports.start_times("good")), (vec![0.0, 0.2], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn requeue_delay_has_an_upper_bound() {
     let log = ReconcileLog::new();
     let keys = stream::iter(["a".to_owned()]).chain(stream::pending());
@@ -192,14 +222,15 @@ async fn six_hundred_hanging_reconciles_of_one_tenant_do_not_delay_another() {
         enqueue(&keys, &format!("hostile/{number}"));
     }
     let tenant_of = |key: &String| key.split('/').next().unwrap_or_default().to_owned();
-    let controller = run_fair("fair-test", handed_in, limits, tenant_of, async |key: &String| {
+    let pass = async |key: &String| {
         log.record(key);
         if key.starts_with("hostile") {
             std::future::pending::<()>().await;
         }
         sleep(SECOND / 10).await;
         Ok::<_, String>(Action::AwaitChange)
-    });
+    };
+    let controller = run_fair("fair-test", handed_in, limits, tenant_of, pass, |_: &String| ready(()));
     let good = async {
         for round in 0..30 {
             sleep(7 * SECOND).await;
@@ -252,13 +283,15 @@ async fn reconcile_that_exceeds_its_deadline_is_cancelled_and_quarantined() {
     let log = ReconcileLog::new();
     let (keys, handed_in) = unbounded();
     let limits = SlotLimits { deadline: 10 * SECOND, ..SlotLimits::from(2) };
-    let controller = run_fair("deadline-test", handed_in, limits, String::clone, async |key: &String| {
+    let pass = async |key: &String| {
         log.record(key);
         if key == "bad" {
             std::future::pending::<()>().await;
         }
         Ok::<_, String>(Action::AwaitChange)
-    });
+    };
+    let report = |key: &String| -> Ready<()> { panic!("`{key}` did not panic") };
+    let controller = run_fair("deadline-test", handed_in, limits, String::clone, pass, report);
     let told = async {
         enqueue(&keys, "bad");
         sleep(60 * SECOND).await;

@@ -9,6 +9,8 @@ mod kills;
 mod lifecycle;
 mod model;
 mod node_removal;
+mod panics;
+mod shares;
 mod tenant_access;
 
 use std::sync::Arc;
