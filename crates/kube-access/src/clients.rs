@@ -14,23 +14,12 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use kube::client::Body;
 use tower::service_fn;
 
+use crate::errors::ImpersonationError;
 use crate::timeout;
-use crate::verb::InvalidCall;
 
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const IMPERSONATE_PREFIX: &str = "impersonate-";
-
-/// Why a request was not sent.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum ImpersonationError {
-    #[error("`{user}` or one of its groups is no name that a request can carry")]
-    InvalidName { user: String },
-    #[error("a client that acts as `{user}` was asked to act as somebody else besides")]
-    AlreadyImpersonated { user: String },
-    #[error(transparent)]
-    Invalid(InvalidCall),
-}
 
 /// The kubeconfig itself impersonates (`as`).
 #[derive(Debug, thiserror::Error)]
