@@ -1,26 +1,37 @@
 //! `cargo xtask same-code BASE`: checks that a commit only renames identifiers, or only changes text.
 //!
-//! Rust files of `BASE` and of `HEAD` are paired by git's rename detection and lexed. Without `--prose`, two files are
-//! the same code if one injective renaming of identifiers maps the old tokens to the new ones. With `--prose`, only
-//! string literals may differ, and each changed literal is listed. Imports, `mod` declarations, comments and rustfmt's
-//! own changes (trailing commas, braces around one expression) are ignored: the compiler checks imports, and comments
-//! are not code.
+//! Rust files of `BASE` and of `HEAD` are paired by git's rename detection and lexed. Without `--prose`, the renaming
+//! must be one that keeps the meaning; [`compare`] has the rules. With `--prose`, only string literals may differ, and
+//! each changed literal is listed. Comments are ignored, and so are rustfmt's own changes: trailing commas, braces around
+//! the only expression of a closure or match arm with a semicolon after it, and the semicolon after a final `return`.
 //!
-//! Limits: a renaming is per file, so a file that swaps two functions of the standard library everywhere passes. The
-//! printed table of renamings is for a reviewer.
+//! Limits: types are not inferred. Where two definitions of one name were renamed differently, a use may have either
+//! new name, and the compiler is the witness; such uses are counted. Imports are left to the compiler, except that
+//! imports from other crates must be unchanged.
 //!
-//! Modules: [`tokens`] lexes a file, [`compare`] compares two.
+//! Modules:
+//! - [`tokens`], [`format_string`]: lexing
+//! - [`imports`]: imports from other crates
+//! - [`resolve`]: variables and names
+//! - [`compare`]: the rules
 
 mod compare;
+mod format_string;
+mod imports;
+mod resolve;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
-use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::project::{Project, output};
-use compare::TextChanges;
+use compare::{Definitions, RenamedFile};
+use resolve::Class;
+use tokens::Captures;
 
 #[derive(Args)]
 pub struct SameCodeArgs {
@@ -32,6 +43,9 @@ pub struct SameCodeArgs {
     /// Allow changed string literals and list them; identifiers must be equal
     #[arg(long)]
     prose: bool,
+    /// List renamed definitions
+    #[arg(long)]
+    names: bool,
 }
 
 /// A Rust file before and after the change.
@@ -42,51 +56,110 @@ struct FilePair {
 }
 
 pub fn same_code(project: &Project, args: &SameCodeArgs) -> Result<()> {
-    let SameCodeArgs { base, head, prose } = args;
+    let SameCodeArgs { base, head, prose, names } = args;
     // A low threshold keeps half-renamed files paired. Without -l0 git stops detecting renames in large changes.
-    let diff = ["diff", "--name-status", "-z", "--find-renames=30%", "-l0", base, head, "--", "*.rs"];
-    let (pairs, mut failures) = parse_pairs(&output(&mut project.command("git", diff))?)?;
-    let mut renamed = BTreeMap::<(String, String), usize>::new();
+    let diff = ["diff", "--name-status", "-z", "--find-renames=10%", "-l0", base, head, "--", "*.rs"];
+    let (pairs, mut differences) = parse_pairs(&output(&mut project.command("git", diff))?)?;
+    let show = |revision: &str, path: &str| {
+        output(&mut project.command("git", ["show", &format!("{revision}:{path}")]))
+    };
+    let mut texts = Vec::new();
     for FilePair { old, new } in &pairs {
-        let show = |revision: &str, path: &str| {
-            let text = output(&mut project.command("git", ["show", &format!("{revision}:{path}")]))?;
-            tokens::tokenize(&text).with_context(|| format!("{revision}:{path}"))
-        };
-        let (before, after) = (show(base, old)?, show(head, new)?);
-        let compared = if *prose {
-            compare::compare_prose(&before, &after)
-        } else {
-            compare::compare_renaming(&before, &after)
-        };
-        match compared {
-            Err(difference) => failures.push(format!("{new}:{difference}")),
-            Ok(TextChanges::Literals(literals)) => {
+        texts.push((new.clone(), show(base, old)?, show(head, new)?));
+    }
+    let summary = if *prose {
+        compare_prose(&texts, &mut differences)?
+    } else {
+        let crates = imports::other_crates(&show(base, "Cargo.lock")?);
+        let mut definitions = Definitions::default();
+        for pair in &pairs {
+            insert_modules(pair, &mut definitions);
+        }
+        let summary = compare_renaming(&texts, &crates, &mut definitions, &mut differences)?;
+        for (old, new) in definitions.renamed().filter(|_| *names) {
+            println!("{old} -> {new}");
+        }
+        summary
+    };
+    println!("same-code: {} files compared, {summary}", pairs.len());
+    if differences.is_empty() {
+        return Ok(());
+    }
+    for difference in &differences {
+        println!("{difference}");
+    }
+    bail!(
+        "same-code: {} differences in more than {}",
+        differences.len(),
+        if *prose { "prose" } else { "names" }
+    )
+}
+
+/// Compares files given by path, old text and new text.
+fn compare_renaming(
+    texts: &[(String, String, String)],
+    other_crates: &[String],
+    definitions: &mut Definitions,
+    differences: &mut Vec<String>,
+) -> Result<String> {
+    let mut files: Vec<(&String, RenamedFile)> = Vec::new();
+    for (path, old, new) in texts {
+        let context = || path.clone();
+        let (before, after) = (
+            tokens::tokenize(old, Captures::Split).with_context(context)?,
+            tokens::tokenize(new, Captures::Split).with_context(context)?,
+        );
+        let file = compare::compare_tokens(&before, &after, definitions);
+        for import in imports::changed(old, new, other_crates).with_context(context)? {
+            differences.push(format!("{path}: {import}"));
+        }
+        files.push((path, file));
+    }
+    let (mut variables, mut ambiguous) = (0, 0);
+    for (path, file) in &mut files {
+        ambiguous += compare::check_names(file, definitions);
+        variables += file.variables;
+        differences
+            .extend(file.differences.iter().map(|(line, difference)| format!("{path}:{line}: {difference}")));
+    }
+    let renamed = definitions.renamed().count();
+    Ok(format!(
+        "{renamed} definitions and {variables} variables renamed, {ambiguous} uses of names with several new names"
+    ))
+}
+
+fn compare_prose(texts: &[(String, String, String)], differences: &mut Vec<String>) -> Result<String> {
+    let mut changed = 0;
+    let mut list = String::new();
+    for (path, old, new) in texts {
+        let context = || path.clone();
+        let (before, after) = (
+            tokens::tokenize(old, Captures::Keep).with_context(context)?,
+            tokens::tokenize(new, Captures::Keep).with_context(context)?,
+        );
+        match compare::compare_prose(&before, &after) {
+            Err((line, difference)) => differences.push(format!("{path}:{line}: {difference}")),
+            Ok(literals) => {
+                changed += literals.len();
                 for (line, before, after) in literals {
-                    println!("{new}:{line}: {before} -> {after}");
-                }
-            }
-            Ok(TextChanges::Renamed(names)) => {
-                for pair in names {
-                    *renamed.entry(pair).or_default() += 1;
+                    writeln!(list, "{path}:{line}: {before} -> {after}").expect("a string accepts all text");
                 }
             }
         }
     }
-    for ((old, new), files) in &renamed {
-        println!("{old} -> {new} ({files} files)");
+    print!("{list}");
+    Ok(format!("{changed} string literals changed"))
+}
+
+/// A renamed file or folder renames the module.
+fn insert_modules(pair: &FilePair, definitions: &mut Definitions) {
+    let modules = |path: &str| -> Vec<String> {
+        let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
+        path.rsplit('/').map(str::to_owned).collect()
+    };
+    for (old, new) in modules(&pair.old).iter().zip(&modules(&pair.new)) {
+        definitions.insert(Class::Item, old, new);
     }
-    println!("same-code: {} files compared, {} names changed", pairs.len(), renamed.len());
-    if failures.is_empty() {
-        return Ok(());
-    }
-    for failure in &failures {
-        println!("{failure}");
-    }
-    bail!(
-        "same-code: {} files differ in more than {}",
-        failures.len(),
-        if *prose { "prose" } else { "names" }
-    )
 }
 
 /// Parses `git diff --name-status -z` into pairs, with a failure for each file without a counterpart.
@@ -103,17 +176,4 @@ fn parse_pairs(diff: &str) -> Result<(Vec<FilePair>, Vec<String>)> {
         }
     }
     Ok((pairs, failures))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parse_pairs_fails_for_unpaired_files() {
-        let (pairs, failures) = parse_pairs("M\0a.rs\0R087\0b.rs\0c.rs\0A\0d.rs\0").unwrap();
-        let pair = |old: &str, new: &str| FilePair { old: old.into(), new: new.into() };
-        assert_eq!(pairs, [pair("a.rs", "a.rs"), pair("b.rs", "c.rs")]);
-        assert_eq!(failures, ["d.rs: A: has no counterpart"]);
-    }
 }

@@ -23,6 +23,12 @@ pub struct FleetView<'a> {
     pub(crate) visibility: Visibility<'a>,
 }
 
+impl Fleet {
+    pub fn view<'a>(&'a self, visibility: Visibility<'a>) -> FleetView<'a> {
+        FleetView { fleet: self, visibility }
+    }
+}
+
 impl FleetView<'_> {
     /// `GET /clusterOverview`
     pub fn overview(&self) -> Overview {

@@ -14,23 +14,12 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use kube::client::Body;
 use tower::service_fn;
 
+use crate::errors::ImpersonationError;
 use crate::timeout;
-use crate::verb::InvalidCall;
 
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const IMPERSONATE_PREFIX: &str = "impersonate-";
-
-/// Why a request was not sent.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum ImpersonationError {
-    #[error("user `{user}` or one of its groups is not a valid header value")]
-    InvalidName { user: String },
-    #[error("the client that impersonates `{user}` cannot impersonate another user")]
-    AlreadyImpersonated { user: String },
-    #[error(transparent)]
-    Invalid(InvalidCall),
-}
 
 /// The kubeconfig itself impersonates (`as`).
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,20 @@
-//! Errors of the platform's own API calls, as shown to tenants.
+//! Errors of API calls: requests that are not sent, and messages for tenants.
 //!
 //! The message of a Kubernetes Status can name the platform's ServiceAccount and objects of other tenants. Tenants get a
 //! [`tenant_message`]; the full error goes to the log.
+
+use crate::verb::InvalidCall;
+
+/// Why a request was not sent.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum ImpersonationError {
+    #[error("user `{user}` or one of its groups is not a valid header value")]
+    InvalidName { user: String },
+    #[error("the client that impersonates `{user}` cannot impersonate another user")]
+    AlreadyImpersonated { user: String },
+    #[error(transparent)]
+    Invalid(InvalidCall),
+}
 
 /// The reason of a failed API call of the platform, without internal details.
 pub fn tenant_message(error: &kube::Error) -> &'static str {

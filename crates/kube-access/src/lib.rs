@@ -2,7 +2,8 @@
 //!
 //! Modules:
 //! - [`clients`]: impersonating clients; [`verb`]: checks of path and query; [`timeout`]: request timeouts
-//! - [`errors`]: error reasons for tenants; [`access_review`]: SubjectAccessReviews; [`storage_budget`]: storage quota errors
+//! - [`errors`]: unsent requests, error reasons for tenants; [`storage_budget`]: storage quota errors
+//! - [`access_review`]: SubjectAccessReviews
 //! - [`crds`]: installation of CRDs
 //! - [`cache`]: watch-fed caches
 //! - [`controller`]: controller runtime

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::timeout;
 
-use crate::clients::ImpersonationError;
+use crate::errors::ImpersonationError;
 use crate::verb;
 
 /// Request timeout.

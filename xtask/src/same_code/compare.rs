@@ -1,175 +1,226 @@
-//! Compares two files token by token.
+//! Compares two versions of a workspace token by token.
+//!
+//! A renaming is accepted under these rules:
+//! - The tokens are equal except for identifiers.
+//! - A variable refers to the same binding as before, whatever its name.
+//! - A name changes only as some definition of that name in the workspace changed. So if all definitions of a name got
+//!   one new name, each of its uses has that name.
+//! - Within a function, type, trait or `impl`, one name becomes one name, and no two names become one. Exceptions need
+//!   several definitions of the name and different qualifiers: `a.told` and `b.told`, but not `a.told` twice.
+//! - Lifetimes are mapped one to one within an item.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::resolve::{Class, Definition, Name, Reference, Resolved, is_keyword, resolve};
 use super::tokens::{Token, TokenKind};
 
-/// Changes between two versions of a file with the same code.
-#[derive(Debug, PartialEq, Eq)]
-pub enum TextChanges {
-    /// Identifiers, old and new.
-    Renamed(Vec<(String, String)>),
-    /// String literals: the line in the new file, old, new.
-    Literals(Vec<(usize, String, String)>),
-}
-
-/// Checks whether one injective renaming of identifiers maps `old` to `new`. The error names the line in the new file
-/// and the first difference.
-pub fn compare_renaming(old: &[Token], new: &[Token]) -> Result<TextChanges, String> {
-    let mut names = Renaming::default();
-    for (before, after) in align_tokens(old, new)? {
-        let line = after.line;
-        match (&before.kind, &after.kind) {
-            (TokenKind::Ident(old), TokenKind::Ident(new)) => {
-                names.insert(old, new).map_err(|reason| format!("{line}: {reason}"))?;
-            }
-            (TokenKind::Text(old), TokenKind::Text(new)) if old == new => {}
-            (TokenKind::Text(old), TokenKind::Text(new)) => {
-                insert_captures(old, new, &mut names).map_err(|reason| format!("{line}: {reason}"))?;
-            }
-            (old, new) if old == new => {}
-            (old, new) => return Err(format!("{line}: {old:?} became {new:?}")),
-        }
-    }
-    Ok(TextChanges::Renamed(names.forward.into_iter().filter(|(old, new)| old != new).collect()))
-}
-
-/// Checks that only string literals differ.
-pub fn compare_prose(old: &[Token], new: &[Token]) -> Result<TextChanges, String> {
-    let mut literals = Vec::new();
-    for (before, after) in align_tokens(old, new)? {
-        match (&before.kind, &after.kind) {
-            (old, new) if old == new => {}
-            (TokenKind::Text(old), TokenKind::Text(new)) => {
-                literals.push((after.line, old.clone(), new.clone()));
-            }
-            (old, new) => return Err(format!("{}: {old:?} became {new:?}", after.line)),
-        }
-    }
-    Ok(TextChanges::Literals(literals))
-}
-
-fn align_tokens<'a>(
-    old: &'a [Token],
-    new: &'a [Token],
-) -> Result<impl Iterator<Item = (&'a Token, &'a Token)>, String> {
-    let is_same_kind = |(before, after): &(&Token, &Token)| match (&before.kind, &after.kind) {
-        (TokenKind::Other(old), TokenKind::Other(new)) => old == new,
-        (old, new) => std::mem::discriminant(old) == std::mem::discriminant(new),
-    };
-    if old.len() != new.len() {
-        let same = old.iter().zip(new).take_while(is_same_kind).count();
-        let line = new.get(same).or(new.last()).map_or(0, |token| token.line);
-        return Err(format!("{line}: {} tokens became {}, from here on", old.len(), new.len()));
-    }
-    Ok(old.iter().zip(new))
-}
-
-/// One-to-one map of identifiers. It includes unchanged ones, so that no other identifier can take their name.
+/// New names by class and old name, as definitions changed.
 #[derive(Default)]
-struct Renaming {
-    forward: BTreeMap<String, String>,
-    backward: BTreeMap<String, String>,
+pub struct Definitions(BTreeMap<(Class, String), BTreeSet<String>>);
+
+impl Definitions {
+    pub fn insert(&mut self, class: Class, old: &str, new: &str) {
+        self.0.entry((class, old.to_owned())).or_default().insert(new.to_owned());
+    }
+
+    fn insert_definition(&mut self, definition: Definition, old: &str, new: &str) {
+        let classes: &[Class] = match definition {
+            Definition::None => &[],
+            Definition::Item => &[Class::Item],
+            Definition::Field => &[Class::Field],
+            Definition::Function => &[Class::Item, Class::Method],
+        };
+        for class in classes {
+            self.insert(*class, old, new);
+        }
+    }
+
+    /// Definitions whose name changed, with the old and the new name.
+    pub fn renamed(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self
+            .0
+            .iter()
+            .flat_map(|((_, old), news)| news.iter().map(move |new| (old.as_str(), new.as_str())));
+        pairs.filter(|(old, new)| old != new)
+    }
+
+    /// Whether a use of `old` may have become `new`. An unchanged name may be defined outside of the workspace.
+    fn allow(&self, class: Class, old: &str, new: &str) -> bool {
+        old == new || self.0.get(&(class, old.to_owned())).is_some_and(|news| news.contains(new))
+    }
 }
 
-impl Renaming {
-    fn insert(&mut self, old: &str, new: &str) -> Result<(), String> {
-        let forward = self.forward.entry(old.to_owned()).or_insert_with(|| new.to_owned());
-        if forward != new {
-            return Err(format!("`{old}` became `{forward}` before, and `{new}` here"));
+/// A difference with the line in the new file.
+pub type Difference = (usize, String);
+
+/// A file whose names can be checked once all definitions are known.
+pub struct RenamedFile {
+    names: Vec<NameUse>,
+    pub differences: Vec<Difference>,
+    pub variables: usize,
+}
+
+struct NameUse {
+    line: usize,
+    item: usize,
+    old: String,
+    new: String,
+    name: Name,
+}
+
+/// Compares the tokens and variables of a file, and collects the definitions in it.
+pub fn compare_tokens(old: &[Token], new: &[Token], definitions: &mut Definitions) -> RenamedFile {
+    let same = old.iter().zip(new).take_while(|(old, new)| is_alike(old, new)).count();
+    let mut file = RenamedFile { names: Vec::new(), differences: Vec::new(), variables: 0 };
+    if same < old.len().max(new.len()) {
+        let line = new.get(same).or(new.last()).map_or(0, |token| token.line);
+        file.differences.push((line, describe_difference(&old[same..], &new[same..])));
+        // The definitions around the difference are needed to check other files.
+        let (before, after) = (resolve(old), resolve(new));
+        let is_same = |(old, new): &(&Token, &Token)| is_alike(old, new);
+        let tail = old[same..].iter().rev().zip(new[same..].iter().rev()).take_while(is_same).count();
+        let ends = (1..=tail).map(|back| (old.len() - back, new.len() - back));
+        for (old_at, new_at) in (0..same).map(|at| (at, at)).chain(ends) {
+            if let (Some(name), Some(_)) = (name_at(&before, old_at), name_at(&after, new_at)) {
+                definitions.insert_definition(name.definition, text(&old[old_at]), text(&new[new_at]));
+            }
         }
-        let backward = self.backward.entry(new.to_owned()).or_insert_with(|| old.to_owned());
-        if backward != old {
-            return Err(format!("both `{backward}` and `{old}` became `{new}`"));
+        return file;
+    }
+    let (before, after) = (resolve(old), resolve(new));
+    for at in 0..old.len() {
+        let line = new[at].line;
+        let (old, new) = (text(&old[at]), text(&new[at]));
+        match (&before.references[at], &after.references[at]) {
+            (Reference::Fixed, Reference::Fixed) => {}
+            (Reference::Binding, Reference::Binding) => file.variables += usize::from(old != new),
+            (Reference::Variable(a), Reference::Variable(b)) if a == b => {}
+            (Reference::Name(name), Reference::Name(_)) => {
+                definitions.insert_definition(name.definition, old, new);
+                let (old, new) = (old.to_owned(), new.to_owned());
+                file.names.push(NameUse { line, item: before.items[at], old, new, name: name.clone() });
+            }
+            (Reference::Variable(_), Reference::Variable(_)) => {
+                file.differences.push((line, format!("`{old}` became `{new}`, another variable")));
+            }
+            (_, _) => file
+                .differences
+                .push((line, format!("`{old}` became `{new}`: one is a variable, the other is not"))),
         }
-        Ok(())
+    }
+    file
+}
+
+fn name_at(resolved: &Resolved, at: usize) -> Option<&Name> {
+    match &resolved.references[at] {
+        Reference::Name(name) => Some(name),
+        _ => None,
     }
 }
 
-/// Checks that two format strings differ only in the names of captured variables.
-fn insert_captures(old: &str, new: &str, names: &mut Renaming) -> Result<(), String> {
-    let (old_parts, new_parts) = (split_captures(old), split_captures(new));
-    let differ = || format!("the text {old} became {new}");
-    if old_parts.len() != new_parts.len() {
-        return Err(differ());
-    }
-    for (position, (old, new)) in old_parts.iter().zip(&new_parts).enumerate() {
-        match position % 2 {
-            0 if old != new => return Err(differ()),
-            0 => {}
-            _ => names.insert(old, new)?,
+/// Checks the names of a file against the definitions of the workspace. Returns the number of uses whose new name
+/// depends on their type, because the name has several definitions: for them the compiler is the witness.
+pub fn check_names(file: &mut RenamedFile, definitions: &Definitions) -> usize {
+    let mut forward = Mapping::default();
+    let mut backward = Mapping::default();
+    for NameUse { line, item, old, new, name } in &file.names {
+        let class = name.class;
+        if class != Class::Lifetime && !definitions.allow(class, old, new) {
+            file.differences.push((*line, format!("`{old}` became `{new}`, but no definition did")));
+        }
+        let is_strict = class == Class::Lifetime;
+        if let Some(other) = forward.insert((*item, class, old), new, name.qualifier.as_deref(), is_strict) {
+            file.differences.push((*line, format!("`{old}` became `{other}` before, and `{new}` here")));
+        }
+        if let Some(other) = backward.insert((*item, class, new), old, name.qualifier.as_deref(), is_strict) {
+            file.differences.push((*line, format!("both `{other}` and `{old}` became `{new}`")));
         }
     }
-    Ok(())
+    let ambiguous = |item: &NameUse| forward.is_ambiguous(&(item.item, item.name.class, &item.old));
+    file.names.iter().filter(|item| ambiguous(item)).count()
 }
 
-/// Splits a format string into text, captured name, text, and so on.
-fn split_captures(text: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = text;
-    let mut begin = 0;
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let is_capture = bytes[at] == b'{'
-            && bytes.get(at + 1).is_some_and(|next| next.is_ascii_alphabetic() || *next == b'_');
-        if is_capture {
-            let end = at + 1 + bytes[at + 1..].iter().take_while(|byte| is_name(**byte)).count();
-            parts.push(&rest[..at + 1 - begin]);
-            parts.push(&text[at + 1..end]);
-            rest = &text[end..];
-            begin = end;
-            at = end;
-        } else {
-            at += if bytes[at] == b'{' && bytes.get(at + 1) == Some(&b'{') { 2 } else { 1 };
-        }
+/// The images of the names of an item, with the qualifier of each use.
+#[derive(Default)]
+struct Mapping<'a>(BTreeMap<(usize, Class, &'a str), BTreeMap<&'a str, BTreeSet<Option<&'a str>>>>);
+
+impl<'a> Mapping<'a> {
+    /// Adds an image of `name`. Returns a different image that it has with the same qualifier.
+    fn insert(
+        &mut self,
+        name: (usize, Class, &'a str),
+        image: &'a str,
+        qualifier: Option<&'a str>,
+        is_strict: bool,
+    ) -> Option<&'a str> {
+        let images = self.0.entry(name).or_default();
+        images.entry(image).or_default().insert(qualifier);
+        let conflicts = |(other, qualifiers): &(&&'a str, &BTreeSet<_>)| {
+            **other != image && (is_strict || qualifiers.contains(&qualifier))
+        };
+        images.iter().find(conflicts).map(|(other, _)| *other)
     }
-    parts.push(rest);
-    parts
+
+    fn is_ambiguous(&self, name: &(usize, Class, &'a str)) -> bool {
+        self.0.get(name).is_some_and(|images| images.len() > 1)
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::tokens::tokenize;
-    use super::*;
-
-    fn renamed(old: &str, new: &str) -> Result<Vec<(String, String)>, String> {
-        match compare_renaming(&tokenize(old).unwrap(), &tokenize(new).unwrap())? {
-            TextChanges::Renamed(names) => Ok(names),
-            other @ TextChanges::Literals(_) => panic!("{other:?}"),
+/// Compares two files that may differ in string literals only, and returns these: line, old, new.
+pub fn compare_prose(old: &[Token], new: &[Token]) -> Result<Vec<(usize, String, String)>, Difference> {
+    let mut literals = Vec::new();
+    let longest = old.len().max(new.len());
+    for at in 0..longest {
+        match (old.get(at), new.get(at)) {
+            (Some(old), Some(new)) if old.kind == new.kind => {}
+            (
+                Some(Token { kind: TokenKind::Text(old), .. }),
+                Some(Token { kind: TokenKind::Text(new), line }),
+            ) => {
+                literals.push((*line, old.clone(), new.clone()));
+            }
+            _ => {
+                let line = new.get(at).or(new.last()).map_or(0, |token| token.line);
+                return Err((
+                    line,
+                    describe_difference(&old[at.min(old.len())..], &new[at.min(new.len())..]),
+                ));
+            }
         }
     }
+    Ok(literals)
+}
 
-    #[test]
-    fn renaming_accepts_identifiers_captures_comments_imports_and_layout() {
-        let old = "//! Old.\nuse a::{b, wish};\nmod told;\n/// Old.\nfn told(wish: u8) -> String { match wish { 0 => format!(\"{wish:>3}{{wish}}\"), _ => x(|y| y + wish,) } }";
-        let new = "use a::{desired, b};\nmod expectations;\nfn expectations(desired: u8) -> String {\n match desired { 0 => { format!(\"{desired:>3}{{wish}}\") } _ => x(|y| { y + desired }) } }";
-        let names = renamed(old, new).unwrap();
-        assert_eq!(names, [("told".into(), "expectations".into()), ("wish".into(), "desired".into())]);
-    }
-
-    #[test]
-    fn renaming_refuses_changed_code() {
-        for (old, new) in [
-            ("fn f() { a(1) }", "fn f() { a(2) }"),
-            ("fn f() { a(); b() }", "fn f() { b(); a(); a() }"),
-            ("fn f() { a + b }", "fn f() { a - b }"),
-            ("fn f() { a + b }", "fn f() { a + a }"),
-            ("fn f() { a + a }", "fn f() { a + b }"),
-            ("fn f() { g(\"x\") }", "fn f() { g(\"y\") }"),
-            ("fn f() { if a { b(); } c() }", "fn f() { if a { b(); c() } }"),
-        ] {
-            assert!(renamed(old, new).is_err(), "{old} / {new}");
+/// Whether two tokens are equal, or identifiers of which neither is a keyword.
+fn is_alike(old: &Token, new: &Token) -> bool {
+    match (&old.kind, &new.kind) {
+        (TokenKind::Ident(old), TokenKind::Ident(new)) => {
+            old == new || (!is_keyword(old) && !is_keyword(new))
         }
+        (TokenKind::Capture(_), TokenKind::Capture(_)) => true,
+        (old, new) => old == new,
     }
+}
 
-    #[test]
-    fn prose_lists_literals_and_refuses_renamings() {
-        let compare = |old: &str, new: &str| compare_prose(&tokenize(old).unwrap(), &tokenize(new).unwrap());
-        let listed = compare("fn f() { g(\"x\") }", "/// Doc.\nfn f() {\n g(\"y\") }").unwrap();
-        assert_eq!(listed, TextChanges::Literals(vec![(3, "\"x\"".into(), "\"y\"".into())]));
-        assert!(compare("fn f() { g(\"x\") }", "fn f() { h(\"x\") }").is_err());
-        assert!(compare("fn f() { g(1) }", "fn f() { g(2) }").is_err());
+fn text(token: &Token) -> &str {
+    match &token.kind {
+        TokenKind::Ident(text)
+        | TokenKind::Text(text)
+        | TokenKind::Capture(text)
+        | TokenKind::Number(text) => text,
+        _ => "",
     }
+}
+
+fn describe_difference(old: &[Token], new: &[Token]) -> String {
+    format!("`{}` became `{}`", excerpt(old), excerpt(new))
+}
+
+fn excerpt(tokens: &[Token]) -> String {
+    let text = |token: &Token| match &token.kind {
+        TokenKind::Mark(mark, true) => mark.to_string(),
+        TokenKind::Mark(mark, false) | TokenKind::Open(mark) | TokenKind::Close(mark) => format!("{mark} "),
+        _ => format!("{} ", text(token)),
+    };
+    tokens.iter().take(12).map(text).collect::<String>().trim_end().to_owned()
 }

@@ -5,11 +5,13 @@
 //! Modules:
 //! - [`sources`]: Rust files, read through [`masking`]
 //! - [`layers`]: dependencies between crates
+//! - [`cycles`]: imports between the modules of a crate
 //! - [`purity`]: crates without I/O
 //! - [`glossary`]: defining items of the glossary
 //! - [`licences`], [`banned`]: third-party crates
 
 mod banned;
+mod cycles;
 mod glossary;
 mod layers;
 mod licences;
@@ -37,6 +39,7 @@ pub fn tidy(project: &Project) -> Result<()> {
     complaints.extend(files.iter().flat_map(purity::check_source));
     complaints.extend(purity::check_dependencies(&metadata));
     complaints.extend(layers::check(&metadata));
+    complaints.extend(cycles::check(&files));
     complaints.extend(licences::check(&metadata));
     complaints.extend(banned::check(&built));
     let terms =
