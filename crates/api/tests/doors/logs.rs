@@ -97,8 +97,8 @@ async fn log_stream_rejects_invalid_queries_and_limits_streams() {
     for (query, key, status, detail) in [
         ("follow", acme.stranger.credential(), 404, ""),
         ("follow&previous", key.clone(), 400, "`previous` and `follow` are mutually exclusive"),
-        ("follow&max=0", key.clone(), 400, "from 1 to 50 containers"),
-        ("follow&max=51", key.clone(), 400, "from 1 to 50 containers"),
+        ("follow&max=0", key.clone(), 400, "`max` must be 1 to 50"),
+        ("follow&max=51", key.clone(), 400, "`max` must be 1 to 50"),
         ("max=2", key.clone(), 400, "query parameter `max` requires `follow`"),
         ("follow&selector=(", key.clone(), 400, "expected: identifier"),
     ] {

@@ -179,7 +179,7 @@ async fn suspended_repository_is_not_fetched() {
         .unwrap_err();
     assert_eq!(
         (said.kind(), &*said.to_string()),
-        (ErrorKind::Precondition, "the repository `here` is suspended")
+        (ErrorKind::Precondition, "repository `here` is suspended")
     );
     assert_eq!(served.requests(), [""; 0]);
 }

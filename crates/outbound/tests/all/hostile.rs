@@ -236,7 +236,7 @@ async fn error_status_maps_to_error_kind() {
             network.with_host("bad.example", &[&[PUBLIC]]).get(ADDRESS).await.unwrap().ok().unwrap_err();
         assert_eq!(
             (said.kind(), said.to_string()),
-            (kind, format!("http://bad.example/index.yaml answers {status}"))
+            (kind, format!("http://bad.example/index.yaml returned status {status}"))
         );
     }
 }

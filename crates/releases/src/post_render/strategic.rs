@@ -297,7 +297,7 @@ mod tests {
             ),
             (json!({"spec": {"$patch": "mangle"}}), "spec: unknown directive $patch"),
             (json!({"$setElementOrder/a": []}), "the patch: unknown directive $setElementOrder/a"),
-            (json!({"spec": {"$retainKeys": 1}}), "spec: $retainKeys is a list"),
+            (json!({"spec": {"$retainKeys": 1}}), "spec: $retainKeys must be a list"),
         ];
         for (patch, error) in table {
             assert_eq!(deployment(&json!({"spec": {}}), &patch), Err(error.to_owned()));

@@ -112,7 +112,7 @@ async fn permanent_failure_is_reported_and_fixed_by_a_spec_change() {
         ("nowhere", json!({"source": {"package": "pkg-none"}}), "package `pkg-none` not found"),
         ("base64", json!({"source": {"package": package}, "values": "%%%"}), "spec.values: is not base64"),
         ("store", json!({"applicationId": "app-1"}), "application store"),
-        ("other", json!({"source": {"package": package}, "chartName": "mysql"}), "and not `mysql`"),
+        ("other", json!({"source": {"package": package}, "chartName": "mysql"}), "expected `mysql`"),
         (
             "empty",
             json!({"source": {"package": package}, "valuesObject": {"greeting": ""}}),
@@ -201,7 +201,7 @@ async fn release_runs_as_its_service_account() {
     forged["requestRef"] = json!({"name": "req-x", "uid": "1"});
     stage.create_release("forged", forged.clone()).await.unwrap();
     let status = stage.wait_for_state("forged", "failed").await.status.unwrap();
-    assert!(status.message.contains("no request"), "{}", status.message);
+    assert!(status.message.contains("HelmRequest `req-x` of this release not found"), "{}", status.message);
     // A tenant cannot write the reference at all.
     let tenant = stage.client_as(&crate::testing::developer().impersonation());
     forged["name"] = "forged2".into();
@@ -261,7 +261,7 @@ async fn release_waits_for_its_dependencies() {
     stage.create_release("later", later).await.unwrap();
     let waiting = wait_for("it waits", async || {
         let release = stage.namespaced_api::<HelmRelease>().get("later").await.unwrap();
-        release.status.filter(|status| status.message.contains("waits for first"))
+        release.status.filter(|status| status.message.contains("waiting for first"))
     })
     .await;
     assert!(waiting.helm.is_none());

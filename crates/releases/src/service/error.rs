@@ -160,7 +160,7 @@ impl From<kube::Error> for Error {
                     error = &error as &dyn std::error::Error,
                     "the cluster refused a request of the platform"
                 );
-                let message = format!("cannot carry out the request: {}", tenant_message(&error));
+                let message = format!("the request failed: {}", tenant_message(&error));
                 Self::Kubernetes { kind: ErrorKind::from_http_status(status.code), message }
             }
             _ => Self::from_impersonated_call(error),

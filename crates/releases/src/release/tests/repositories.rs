@@ -132,7 +132,7 @@ async fn repository_is_created_only_if_it_serves_an_index() {
         (format!("{home}/none"), "404"),
         (format!("{home}/page"), "index"),
         (format!("{home}/locked"), "401"),
-        (format!("{home}/silent"), "answer"),
+        (format!("{home}/silent"), "no response"),
         ("http://10.0.0.1/charts".to_owned(), "10.0.0.1"),
         ("ftp://charts.example.com".to_owned(), "ftp"),
     ];

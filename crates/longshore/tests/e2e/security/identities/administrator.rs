@@ -101,7 +101,7 @@ async fn assert_others_cannot_use_option(scene: &DeputyScene) {
     // something else.
     let body = json!({"values": elevated_values(scene, "plain", "get")});
     let refused = scene.administrator.call(Method::PATCH, &format!("{plain}?{ELEVATED}"), Some(&body)).await;
-    assert!(matches!(refused.code, 400 | 422) && refused.text.contains("state chart"), "{}", refused.text);
+    assert!(matches!(refused.code, 400 | 422) && refused.text.contains("set chart"), "{}", refused.text);
     assert_eq!(written_objects(scene, "plain").await, (None, false));
     assert_eq!(written_objects(scene, "loot").await, (None, false));
 }
