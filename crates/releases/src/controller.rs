@@ -338,23 +338,6 @@ impl ReleaseController {
     }
 }
 
-/// Runs a reconcile on its own task, so that reconciles use all cores. The task is aborted when the returned future is dropped.
-fn spawn_reconcile(
-    pass: impl Future<Output = Result<Action, ReconcileError>> + Send + 'static,
-) -> BoxFuture<'static, Result<Action, ReconcileError>> {
-    async move {
-        match AbortOnDropHandle::new(tokio::spawn(pass)).await {
-            Ok(done) => done,
-            Err(broken) => match broken.try_into_panic() {
-                // The queue counts it as a panic of this key.
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(cancelled) => Err(ReconcileError::Panicked(cancelled.to_string())),
-            },
-        }
-    }
-    .boxed()
-}
-
 /// The key of a request in the fair queue. Workspaces of one account share a key.
 fn request_tenant(people: &dyn TenantDirectory, workspace: &str) -> String {
     match workspace.parse() {
@@ -415,9 +398,8 @@ mod tests {
         let object = stage.create_release("web", release).await.unwrap().object_ref(&());
         let controller = Arc::new(stage.releases.new_controller(mpsc::unbounded_channel().0));
         let key = ReleaseKey::new(SHOP, "web");
-        let reconcile = controller
-            .clone()
-            .spawn_isolated(Subject::Release(key), async { panic!("password hunter2") });
+        let reconcile =
+            controller.clone().spawn_isolated(Subject::Release(key), async { panic!("password hunter2") });
         assert!(AssertUnwindSafe(reconcile).catch_unwind().await.is_err(), "the queue reports the panic");
         controller.report_panic(Some(object)).await;
         let events = stage.namespaced_api::<Written>().list(&ListParams::default()).await.unwrap().items;

@@ -180,7 +180,10 @@ async fn request_is_not_sent_when_user_name_is_no_header_value() {
     let bad = Impersonation::service_account("team", "x\r\nImpersonate-Group: system:masters");
     let client = Clients::new(line).impersonating(&bad);
     let refused = client.send(request_with_impersonation_headers()).await.unwrap_err();
-    assert!(refused.to_string().contains("not a valid header value") && !is_unreachable(&refused), "{refused}");
+    assert!(
+        refused.to_string().contains("not a valid header value") && !is_unreachable(&refused),
+        "{refused}"
+    );
     assert!(heard.lock().is_empty());
 }
 

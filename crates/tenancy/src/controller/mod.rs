@@ -257,14 +257,14 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
             drop_unmapped(user_keys),
             MAX_CONCURRENT_RECONCILES,
             move |name: &String| { users.clone().reconcile_user_boxed(name.clone()) },
-            |name: &String| reports.report_panic::<User>(name),
+            reports.panic_reporter::<User>(),
         ),
         queue::run(
             "workspace",
             drop_unmapped(workspace_keys),
             MAX_CONCURRENT_RECONCILES,
             move |name: &String| { workspaces.clone().reconcile_workspace_boxed(name.clone()) },
-            |name: &String| reports.report_panic::<Workspace>(name),
+            reports.panic_reporter::<Workspace>(),
         ),
         // One at a time: each decision must count the nodes that the previous one granted.
         queue::run(
@@ -272,14 +272,14 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
             drop_unmapped(request_keys),
             1,
             move |name: &String| { requests.clone().reconcile_csr_boxed(name.clone()) },
-            |name: &String| reports.report_panic::<CertificateSigningRequest>(name),
+            reports.panic_reporter::<CertificateSigningRequest>(),
         ),
         queue::run(
             "node",
             drop_unmapped(stray_keys),
             1,
             move |name: &String| { stray_nodes.clone().reconcile_orphan_node_boxed(name.clone()) },
-            |name: &String| reports.report_panic::<Node>(name),
+            reports.panic_reporter::<Node>(),
         ),
     );
 }
@@ -327,13 +327,17 @@ impl TenancyController {
     }
 
     /// Publishes the event of a reconcile that panicked, by the name of the object.
-    fn report_panic<K>(&self, name: &str) -> BoxFuture<'static, ()>
+    fn panic_reporter<K>(&self) -> impl Fn(&String) -> BoxFuture<'static, ()> + use<K>
     where
         K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
     {
-        let (client, events, name) = (self.client.clone(), self.events.clone(), name.to_owned());
+        let (client, events) = (self.client.clone(), self.events.clone());
         let resource = ApiResource::erase::<K>(&());
-        async move { panic_event::publish_by_name(client, &events, &resource, &name).await }.boxed()
+        move |name| {
+            let (client, events) = (client.clone(), events.clone());
+            let (resource, name) = (resource.clone(), name.clone());
+            async move { panic_event::publish_by_name(client, &events, &resource, &name).await }.boxed()
+        }
     }
 
     /// The name of the User with this id.
