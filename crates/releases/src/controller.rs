@@ -385,7 +385,6 @@ mod tests {
     use k8s_openapi::api::core::v1::Event as Written;
     use kube::api::ListParams;
     use serde_json::json;
-    use testkit::wait_for;
 
     use super::*;
     use crate::tenant_directory::tests::AccountDirectory;

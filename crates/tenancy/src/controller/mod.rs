@@ -247,7 +247,8 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
         provisioner.workspaces.subscribe().map(|change| Some(event_object(&change).name.to_string())).boxed(),
         receiver_stream(of_workspaces).map(Some).boxed(),
     ]);
-    let reports = provisioner.clone();
+    let (user_reports, workspace_reports, request_reports, node_reports) =
+        (provisioner.clone(), provisioner.clone(), provisioner.clone(), provisioner.clone());
     let (users, stray_nodes, requests, workspaces) =
         (provisioner.clone(), provisioner.clone(), provisioner.clone(), provisioner);
     futures::join!(
@@ -257,14 +258,14 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
             drop_unmapped(user_keys),
             MAX_CONCURRENT_RECONCILES,
             move |name: &String| { users.clone().reconcile_user_boxed(name.clone()) },
-            reports.panic_reporter::<User>(),
+            move |name: &String| user_reports.report_panic::<User>(name),
         ),
         queue::run(
             "workspace",
             drop_unmapped(workspace_keys),
             MAX_CONCURRENT_RECONCILES,
             move |name: &String| { workspaces.clone().reconcile_workspace_boxed(name.clone()) },
-            reports.panic_reporter::<Workspace>(),
+            move |name: &String| workspace_reports.report_panic::<Workspace>(name),
         ),
         // One at a time: each decision must count the nodes that the previous one granted.
         queue::run(
@@ -272,14 +273,14 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
             drop_unmapped(request_keys),
             1,
             move |name: &String| { requests.clone().reconcile_csr_boxed(name.clone()) },
-            reports.panic_reporter::<CertificateSigningRequest>(),
+            move |name: &String| request_reports.report_panic::<CertificateSigningRequest>(name),
         ),
         queue::run(
             "node",
             drop_unmapped(stray_keys),
             1,
             move |name: &String| { stray_nodes.clone().reconcile_orphan_node_boxed(name.clone()) },
-            reports.panic_reporter::<Node>(),
+            move |name: &String| node_reports.report_panic::<Node>(name),
         ),
     );
 }
@@ -327,17 +328,13 @@ impl TenancyController {
     }
 
     /// Publishes the event of a reconcile that panicked, by the name of the object.
-    fn panic_reporter<K>(&self) -> impl Fn(&String) -> BoxFuture<'static, ()> + use<K>
+    fn report_panic<K>(&self, name: &str) -> BoxFuture<'static, ()>
     where
         K: Resource<DynamicType = (), Scope = ClusterResourceScope>,
     {
-        let (client, events) = (self.client.clone(), self.events.clone());
+        let (client, events, name) = (self.client.clone(), self.events.clone(), name.to_owned());
         let resource = ApiResource::erase::<K>(&());
-        move |name| {
-            let (client, events) = (client.clone(), events.clone());
-            let (resource, name) = (resource.clone(), name.clone());
-            async move { panic_event::publish_by_name(client, &events, &resource, &name).await }.boxed()
-        }
+        async move { panic_event::publish_by_name(client, &events, &resource, &name).await }.boxed()
     }
 
     /// The name of the User with this id.
