@@ -41,9 +41,9 @@ struct Xtask {
 enum Command {
     /// Build Longshore and run it on the embedded cluster, in the foreground
     Up(up::UpArgs),
-    /// What `up --demo` starts beside the server
+    /// Read the output of the server for `up`
     #[command(hide = true)]
-    Demo(up::demo::DemoArgs),
+    ForwardOutput(up::terminal::ForwardArgs),
     /// Run every test that needs only this machine
     Test(test::TestArgs),
     /// A real Kubernetes on this machine
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     let project = Project::current();
     let done = match Xtask::parse().command {
         Command::Up(args) => up::up(&project, &args),
-        Command::Demo(args) => up::demo::forward_output(&project, &args),
+        Command::ForwardOutput(args) => up::terminal::forward_output(&project, &args),
         Command::Test(args) => test::test(&project, &args),
         Command::Devcluster(command) => devcluster::devcluster(&project, &command),
         Command::Bench(args) => bench::bench(&project, &args),

@@ -55,6 +55,8 @@ pub struct Config {
     pub connections: ConnectionsConfig,
     pub store: StoreConfig,
     pub logs: LogFormat,
+    /// File of the audit log; standard error without one.
+    pub audit_file: Option<PathBuf>,
 }
 
 /// Connection limits of a port.
@@ -185,6 +187,7 @@ pub const KEYS: &[(&str, &str, &str)] = &[
     ("limits.connections",   "10000",                    "connections that each port keeps open, as far as the limit of open files allows"),
     ("limits.connections_per_address", "1000",           "of them from one address (IPv6: /64); not counted on the platform's port behind a trusted proxy"),
     ("logs.format",          "text",                     "text or json"),
+    ("logs.audit",           "",                         "file to which audit lines are appended; empty: standard error"),
 ];
 
 /// Raw values by key; later sources override earlier ones.
@@ -314,6 +317,7 @@ impl Config {
             connections: parse_connections(&given)?,
             store: parse_store(&given)?,
             logs,
+            audit_file: given("logs.audit").map(PathBuf::from),
         };
         if !is_loopback(config.listen.ip()) && config.tls.is_none() && !config.trusted_proxy {
             return Err(ConfigError::PlainHttp(config.listen));
@@ -425,7 +429,8 @@ impl Config {
             ],
         );
         let format = if self.logs == LogFormat::Json { "json" } else { "text" };
-        section("logs", &[("format", Some(quoted(format)))]);
+        let audit = self.audit_file.as_deref().map(path);
+        section("logs", &[("format", Some(quoted(format))), ("audit", audit)]);
         out
     }
 }

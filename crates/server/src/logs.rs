@@ -1,4 +1,4 @@
-//! Log output to standard error, as text or JSON.
+//! Log output to standard error, as text or JSON, and the audit log, to standard error or a file.
 //!
 //! Invariants:
 //! - Writing a log line never fails and never panics. A line that cannot be written is dropped and counted ([`LostLinesCollector`]); the
@@ -8,10 +8,14 @@
 //!   sequences to a terminal.
 
 use std::borrow::Cow;
+use std::fs::{DirBuilder, File};
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use events::audit::{AuditRecord, AuditRecordSink, StderrSink};
+use events::audit::{AuditRecord, AuditRecordSink, StderrSink, to_json_line};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
@@ -94,13 +98,34 @@ impl<W: Write> Write for LogWriter<W> {
     }
 }
 
-/// Audit trail on standard error. A record that cannot be written is counted; the caller handles the error.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AuditLog;
+/// Audit trail on standard error or in a file. A record that cannot be written is counted; the caller handles the error.
+#[derive(Clone, Debug)]
+pub enum AuditLog {
+    Stderr,
+    File(Arc<File>),
+}
+
+impl AuditLog {
+    /// Opens the file, or standard error without one. The file is appended to, and only its owner can read it.
+    pub fn open(file: Option<&Path>) -> io::Result<Self> {
+        let Some(file) = file else { return Ok(Self::Stderr) };
+        // The data directory does not exist before the first start.
+        if let Some(directory) = file.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
+        let opened = File::options().append(true).create(true).mode(0o600).open(file)?;
+        Ok(Self::File(Arc::new(opened)))
+    }
+}
 
 impl AuditRecordSink for AuditLog {
     fn write(&self, record: &AuditRecord) -> io::Result<()> {
-        StderrSink.write(record).inspect_err(|_| {
+        let written = match self {
+            Self::Stderr => StderrSink.write(record),
+            // One call for each line: lines of several threads are appended one after the other.
+            Self::File(file) => to_json_line(record).and_then(|line| (&**file).write_all(line.as_bytes())),
+        };
+        written.inspect_err(|_| {
             LOST_AUDIT_LINES.fetch_add(1, Ordering::Relaxed);
         })
     }
@@ -120,7 +145,7 @@ impl Collector for LostLinesCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let counts = [
             ("log_lines_lost", "Log lines that standard error did not take", &LOST_LINES),
-            ("audit_lines_lost", "Audit lines that standard error did not take", &LOST_AUDIT_LINES),
+            ("audit_lines_lost", "Audit lines that could not be written", &LOST_AUDIT_LINES),
         ];
         for (name, help, count) in counts {
             let counter = ConstCounter::new(count.load(Ordering::Relaxed));
@@ -133,7 +158,11 @@ impl Collector for LostLinesCollector {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::Mutex;
+
+    use events::audit::AuditOutcome;
+    use jiff::Timestamp;
 
     use super::*;
 
@@ -185,6 +214,30 @@ mod tests {
         LogWriter { out: &mut disk, colour: false }.write_all(b"two\n").unwrap();
         let text = String::from_utf8(disk.written).unwrap();
         assert_eq!(text, "\n{\"level\":\"WARN\",\"message\":\"3 log lines were lost\"}\none\ntwo\n");
+    }
+
+    #[test]
+    fn audit_lines_are_appended_to_a_private_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("data/audit.log");
+        let record = AuditRecord {
+            time: Timestamp::UNIX_EPOCH,
+            who: None,
+            via: None,
+            act: "users.create",
+            option: None,
+            object: None,
+            from: None,
+            result: AuditOutcome::Done,
+            status: Some(201),
+            request_id: "r-1".to_owned(),
+        };
+        for _ in 0..2 {
+            AuditLog::open(Some(&file)).unwrap().write(&record).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), to_json_line(&record).unwrap().repeat(2));
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(AuditLog::open(Some(folder.path())).is_err(), "a directory");
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
+    #[error("cannot open the audit log of `logs.audit`")]
+    AuditFile(#[source] io::Error),
     #[error("cannot use the certificate in [tls]")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the store has failed ({why}): what it holds is not known; start again to read what is there")]
@@ -103,6 +105,7 @@ pub async fn run(
     say: impl Fn(&StdoutLine) -> io::Result<()>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
+    let audit = AuditLog::open(config.audit_file.as_deref()).map_err(RunError::AuditFile)?;
     let connections = open_files::connection_limits(config.connections);
     let tls = config.tls.as_ref().map(tls::server_config).transpose().map_err(RunError::Tls)?;
     let failed = |source| RunError::Listen { address: config.listen, source };
@@ -135,7 +138,7 @@ pub async fn run(
             let (external_url, simulation) = (external_url.as_deref(), simulation.clone());
             let labels = budgets::owner_labels();
             let storage = StorageBudget { labels, limit: *storage_budget, capacity: *storage_capacity };
-            let audit = Arc::new(KubernetesAuditSink::new(AuditLog));
+            let audit = Arc::new(KubernetesAuditSink::new(audit.clone()));
             let embedded = cluster::open_embedded(
                 &config.data,
                 *listen,
@@ -219,7 +222,7 @@ pub async fn run(
         tenancy: tenancy.clone(),
         releases: releases.clone(),
         fleet: fleet.clone(),
-        audit: Arc::new(AuditLog),
+        audit: Arc::new(audit),
         clock,
         settings: api::HttpSettings {
             trusted_proxy: config.trusted_proxy,

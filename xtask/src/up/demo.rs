@@ -1,27 +1,18 @@
 //! `cargo xtask up --demo`: creates an account and example releases on a server that has just started.
 //!
-//! It reads the server's output and forwards it. After the line `ready` it runs the commands that a user would type.
-//! Existing objects are left unchanged.
+//! It runs the commands that a user would type. Existing objects are left unchanged.
 
 use std::fs;
-use std::io::{BufRead as _, Write as _, stdin};
+use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
 
-use crate::project::{Project, command_line, run};
+use crate::project::{Project, run};
 
 const EMAIL: &str = "demo@example.com";
-
-/// Arguments of the process that reads the output of the server.
-#[derive(Args)]
-pub struct DemoArgs {
-    program: PathBuf,
-    data: PathBuf,
-}
 
 /// A demo release: name, chart and further arguments of `install`.
 struct DemoRelease {
@@ -37,25 +28,15 @@ const DEMO_RELEASES: &[DemoRelease] = &[
     DemoRelease { name: "broken", chart: "broken", extra_args: &["--wait", "--timeout", "5s"] },
 ];
 
-/// Forwards the server's output, and creates the demo when the server is ready.
-pub fn forward_output(project: &Project, args: &DemoArgs) -> Result<()> {
-    for line in stdin().lock().lines() {
-        let line = line.context("cannot read what the server says")?;
-        println!("{line}");
-        if let Some(server) = line.strip_prefix("ready ").and_then(|rest| rest.split(' ').next()) {
-            let demo = Demo { project, args, server };
-            // The server keeps running if the demo fails.
-            if let Err(error) = demo.create() {
-                eprintln!("error: the demo cannot go on: {error:#}");
-            }
-        }
-    }
-    Ok(())
+/// Creates the account and the releases on a server that is ready.
+pub fn create(project: &Project, program: &Path, data: &Path, server: &str) -> Result<()> {
+    Demo { project, program, data, server }.create()
 }
 
 struct Demo<'a> {
     project: &'a Project,
-    args: &'a DemoArgs,
+    program: &'a Path,
+    data: &'a Path,
     server: &'a str,
 }
 
@@ -86,8 +67,8 @@ impl Demo<'_> {
         }
         println!("\n$ longshore list");
         run(&mut longshore(&["list"]))?;
-        let env = self.args.data.join("demo.env");
-        let program = self.args.program.parent().unwrap_or(Path::new(".")).display();
+        let env = self.data.join("demo.env");
+        let program = self.program.parent().unwrap_or(Path::new(".")).display();
         println!(
             "\nIn another terminal:\n\n  \
              source {env}          # the program, the platform, and a token for it\n  \
@@ -111,7 +92,7 @@ impl Demo<'_> {
 
     /// The token of the demo account: the saved one if it is still valid, otherwise a new one.
     fn account_token(&self) -> Result<String> {
-        let kept = fs::read_to_string(self.args.data.join("demo.env")).unwrap_or_default();
+        let kept = fs::read_to_string(self.data.join("demo.env")).unwrap_or_default();
         let kept =
             kept.lines().find_map(|line| line.strip_prefix("export LONGSHORE_TOKEN=")).map(str::to_owned);
         if let Some(token) = kept {
@@ -137,7 +118,7 @@ impl Demo<'_> {
 
     /// Resets the password of an account whose token is lost. Access to the data folder is enough for that.
     fn token_by_password_reset(&self) -> Result<String> {
-        let data = &self.args.data;
+        let data = self.data;
         let kubeconfig = crate::project::output(self.longshore(&["kubeconfig", "--data"]).arg(data))?;
         let file = data.join("kubeconfig");
         write_private(&file, &kubeconfig)?;
@@ -158,7 +139,7 @@ impl Demo<'_> {
     }
 
     fn longshore(&self, words: &[&str]) -> Command {
-        let mut command = self.project.command(&self.args.program.to_string_lossy(), words);
+        let mut command = self.project.command(&self.program.to_string_lossy(), words);
         command.env("LONGSHORE_SERVER", self.server).env_remove("LONGSHORE_KUBE_KUBECONFIG");
         command.env_remove("LONGSHORE_TOKEN").env_remove("LONGSHORE_NAMESPACE");
         command
@@ -174,12 +155,4 @@ fn write_private(file: &Path, text: &str) -> Result<()> {
     let open = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(file);
     open.and_then(|mut open| open.write_all(text.as_bytes()))
         .with_context(|| format!("cannot write `{}`", file.display()))
-}
-
-/// Starts this program again as the process that reads the server's output.
-pub fn spawn_listener(program: &Path, data: &Path) -> Result<Stdio> {
-    let mut listen = Command::new(std::env::current_exe().context("cannot find out which program this is")?);
-    listen.arg("demo").arg(program).arg(data).stdin(Stdio::piped());
-    let child = listen.spawn().with_context(|| format!("cannot start {}", command_line(&listen)))?;
-    Ok(child.stdin.context("the listener has no ear")?.into())
 }
