@@ -22,8 +22,8 @@ const CLEAR_LINE: &str = "\r\x1b[2K";
 /// Arguments of the process that reads the output of the server.
 #[derive(Args)]
 pub struct ForwardArgs {
-    pub program: PathBuf,
-    pub data: PathBuf,
+    program: PathBuf,
+    data: PathBuf,
     /// Create the demo when the server is ready
     #[arg(long)]
     demo: bool,

@@ -94,14 +94,14 @@ impl DueKeys {
         let can_start =
             |namespace: &str| self.namespaces.get(namespace).is_some_and(|queue| queue.can_start(free));
         // At most as many namespaces are skipped as there are slots: a namespace without one can start.
-        let namespace = match self.turns.iter().position(|namespace| can_start(namespace)) {
-            Some(at) => self.turns.remove(at),
-            None => {
-                let found = self.indebted.iter().find(|(_, namespace)| can_start(namespace)).cloned()?;
-                self.indebted.remove(&found);
-                Some(found.1)
-            }
-        }?;
+        let turn = self.turns.iter().position(|namespace| can_start(namespace));
+        let namespace = if let Some(namespace) = turn.and_then(|turn| self.turns.remove(turn)) {
+            namespace
+        } else {
+            let found = self.indebted.iter().find(|(_, namespace)| can_start(namespace)).cloned()?;
+            self.indebted.remove(&found);
+            found.1
+        };
         let queue = self.namespaces.get_mut(&namespace)?;
         let key = queue.keys.pop_front()?;
         queue.running += 1;
