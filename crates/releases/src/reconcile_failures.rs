@@ -131,12 +131,11 @@ impl ReleaseController {
         let Some(release) = self.releases.get_namespaced(&key.namespace, &key.name) else {
             return self.release_failures.reset(key);
         };
-        let writes = match &failure {
-            Some(_) => self.release_failures.add(key),
-            None => {
-                self.release_failures.reset(key);
-                release.status.as_ref().is_some_and(|status| is_marked(&status.conditions))
-            }
+        let writes = if failure.is_some() {
+            self.release_failures.add(key)
+        } else {
+            self.release_failures.reset(key);
+            release.status.as_ref().is_some_and(|status| is_marked(&status.conditions))
         };
         if writes && let Err(error) = self.mark_release(key, &release, failure.as_deref()).await {
             tracing::debug!(release = %key, %error, "cannot write the conditions of failing reconciles");
@@ -170,12 +169,11 @@ impl ReleaseController {
     pub(crate) async fn record_request_end(&self, name: &str, end: ReconcileEnd<'_>) {
         let (key, failure) = (name.to_owned(), end.message());
         let Some(request) = self.requests.get(name) else { return self.request_failures.reset(&key) };
-        let writes = match &failure {
-            Some(_) => self.request_failures.add(&key),
-            None => {
-                self.request_failures.reset(&key);
-                request.status.as_ref().is_some_and(|status| is_marked(&status.conditions))
-            }
+        let writes = if failure.is_some() {
+            self.request_failures.add(&key)
+        } else {
+            self.request_failures.reset(&key);
+            request.status.as_ref().is_some_and(|status| is_marked(&status.conditions))
         };
         if writes && let Err(error) = self.mark_request(name, &request, failure.as_deref()).await {
             tracing::debug!(request = name, %error, "cannot write the conditions of failing reconciles");

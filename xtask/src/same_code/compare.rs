@@ -140,9 +140,12 @@ pub fn check_names(file: &mut RenamedFile, definitions: &Definitions) -> usize {
     file.names.iter().filter(|item| ambiguous(item)).count()
 }
 
-/// The images of the names of an item, with the qualifier of each use.
+/// The images of a name, with the qualifier of each use.
+type Images<'a> = BTreeMap<&'a str, BTreeSet<Option<&'a str>>>;
+
+/// The images of the names of each item.
 #[derive(Default)]
-struct Mapping<'a>(BTreeMap<(usize, Class, &'a str), BTreeMap<&'a str, BTreeSet<Option<&'a str>>>>);
+struct Mapping<'a>(BTreeMap<(usize, Class, &'a str), Images<'a>>);
 
 impl<'a> Mapping<'a> {
     /// Adds an image of `name`. Returns a different image that it has with the same qualifier.

@@ -154,10 +154,8 @@ impl<'a> Resolver<'a> {
                     true
                 )
             );
-        self.is_mark(at, '=')
-            && !compound
-            && !self.is_arrow(at)
-            && !(self.is_joint(at, '=') && self.is_mark(at + 1, '='))
+        let comparison = self.is_joint(at, '=') && self.is_mark(at + 1, '=');
+        self.is_mark(at, '=') && !(compound || comparison || self.is_arrow(at))
     }
 
     /// A single `:`.
@@ -593,7 +591,7 @@ impl<'a> Resolver<'a> {
                     self.set_name(at, Class::Field, Definition::None);
                 }
                 TokenKind::Ident(name) if !is_keyword(name) => {
-                    self.set_name(at, Class::Item, Definition::None)
+                    self.set_name(at, Class::Item, Definition::None);
                 }
                 _ => {}
             }

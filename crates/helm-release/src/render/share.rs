@@ -251,7 +251,7 @@ mod tests {
             tokio::spawn(async move { ComputePool::run(&share, work).await })
         };
         let (release, blocked) = mpsc::channel::<()>();
-        let mut running = vec![run(&greedy, Box::new(move || drop(blocked.recv())))];
+        let mut running = vec![run(&greedy, Box::new(move || _ = blocked.recv()))];
         while pool.slots().used == 0 {
             tokio::task::yield_now().await;
         }

@@ -207,7 +207,9 @@ fn compiled_policies_are_evicted_when_their_policy_is_deleted_or_changed() {
     let mut deleted = Vec::new();
     for round in 0..3 {
         let names: Vec<_> = (0..POLICY_COUNT).map(|n| format!("p{round}-{n}")).collect();
-        names.iter().for_each(|name| add(name));
+        for name in &names {
+            add(name);
+        }
         evaluate();
         assert_eq!(compiled().len(), POLICY_COUNT);
         deleted.extend(compiled());
