@@ -3,6 +3,8 @@
 //! A release is reconciled when it changes, when its Helm records, its objects or its request change, and when a release that it depends
 //! on changes. A reconcile reads caches first, so that most need no API call.
 
+pub(crate) mod reconcile_failures;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -34,10 +36,10 @@ use crate::helm_records::{HelmRecordCache, RecordLabels};
 use crate::key::ReleaseKey;
 use crate::readiness::WorkloadReadiness;
 use crate::readiness::custom_resources::CustomResourceWatches;
-use crate::reconcile_failures::{ReconcileEnd, ReconcileFailures};
 use crate::reconcile_state::ReconcileState;
 use crate::tenant_directory::{TenantDirectory, flow_for_workspace};
 use crate::{Releases, gc};
+use reconcile_failures::{ReconcileEnd, ReconcileFailures};
 
 /// The slots of the release controller. Most of a reconcile is waiting for the API server. One that takes more than ten seconds waits for
 /// something else, such as a repository, a hook or pods.

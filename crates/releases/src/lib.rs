@@ -10,9 +10,8 @@
 //! * `readiness`: readiness of objects, from watches.
 //! * [`service`]: service functions, one per use case.
 //! * [`index`]: the index of releases for lists.
-//! * `controller`: the controllers, `requests` for requests and `release` for releases.
+//! * `controller`: the controllers, `requests` for requests and `release` for releases; conditions of objects whose reconciles keep failing.
 //! * `status_update`, `debounce`, `expectations`: status updates, their debounce, and writes that the watch has not delivered yet.
-//! * `reconcile_failures`: conditions of objects whose reconciles keep failing.
 //! * `gc`: garbage collection.
 //!
 //! Invariants: chart objects are written with the identity of the release, and Kubernetes authorises it. Requests, the `HelmRelease`
@@ -59,7 +58,6 @@ pub mod index;
 pub mod key;
 pub mod post_render;
 mod readiness;
-mod reconcile_failures;
 mod reconcile_state;
 mod release;
 pub mod repos;

@@ -183,7 +183,10 @@ where
 {
     let same = Preconditions { uid: uid.map(str::to_owned), resource_version: None };
     let deleted = api.delete(name, &DeleteParams::default().preconditions(same)).await;
-    let has_finalizers = matches!(&deleted, Ok(found) if found.is_left());
+    // Kubernetes returns a deleted ServiceAccount also when it is gone.
+    let has_finalizers = deleted
+        .as_ref()
+        .is_ok_and(|left| left.as_ref().left().is_some_and(|left| !left.finalizers().is_empty()));
     let mut done = deleted.map(drop);
     if has_finalizers {
         let patch = Patch::Merge(json!({"metadata": {"uid": uid, "finalizers": null}}));
@@ -191,7 +194,7 @@ where
     }
     match ignore_not_found(done) {
         // A tenant may delete and create it again all the time.
-        Err(error) if is_code(&error, 409) => match api.get_opt(name).await? {
+        Err(error) if is_code(&error, 409) || is_code(&error, 422) => match api.get_opt(name).await? {
             Some(found) if found.meta().uid.as_deref() == uid => Err(error),
             _ => Ok(()),
         },

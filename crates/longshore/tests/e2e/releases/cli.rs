@@ -208,7 +208,9 @@ async fn release_cli_uses_administrator_rights_for_one_version() {
     let administrator = PlatformUser::administrator(&server, &cluster).await;
     let (space, client) = (&tenant.id, cluster.client().await);
     let role_path = |name: &str| format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{space}-{name}");
-    ["role", "more"].iter().for_each(|name| cluster.remove_at_end(role_path(name)));
+    for name in ["role", "more"] {
+        cluster.remove_at_end(role_path(name));
+    }
     // The verb of a ClusterRole of the release.
     let verb = async |name: &str| {
         let role = get(&client, &role_path(name)).await;

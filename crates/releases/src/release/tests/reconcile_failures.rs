@@ -16,8 +16,8 @@ use tower::service_fn;
 use super::*;
 use crate::Releases;
 use crate::controller::Subject;
+use crate::controller::reconcile_failures::REASON;
 use crate::error::ReconcileError;
-use crate::reconcile_failures::REASON;
 use crate::service::install::InstallRequest;
 use crate::testing::{developer, start_with_client};
 

@@ -18,7 +18,7 @@ use kube_types::release::conditions::{READY, STALLED};
 use kube_types::{HelmRelease, HelmRequest};
 use parking_lot::Mutex;
 
-use crate::controller::ReleaseController;
+use super::ReleaseController;
 use crate::error::{ErrorContext, ReconcileError};
 use crate::key::ReleaseKey;
 
