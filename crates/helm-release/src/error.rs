@@ -167,7 +167,7 @@ pub enum HookError {
     Apply { event: &'static str, path: String, source: Box<ApplyError> },
     #[error(transparent)]
     NotReady(NotReadyError),
-    #[error("unable to delete hook {path}: {}", said(failures))]
+    #[error("unable to delete hook {path}: {}", join_messages(failures))]
     Remove { path: String, failures: Vec<ObjectError> },
     #[error(transparent)]
     Storage(StorageError),
@@ -188,7 +188,7 @@ impl HookError {
     }
 }
 
-fn said(failures: &[ObjectError]) -> String {
+fn join_messages(failures: &[ObjectError]) -> String {
     let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
     failures.join("; ")
 }

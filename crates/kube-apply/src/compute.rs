@@ -34,7 +34,7 @@ impl Compute {
             return work();
         }
         let (sender, result) = oneshot::channel();
-        // If the receiver is gone, nobody needs the result.
+        // A dropped receiver has no use for the result.
         let work = move || drop(sender.send(catch_unwind(AssertUnwindSafe(work))));
         match &self.0 {
             Some(pool) => pool.run(Box::new(work)).await,

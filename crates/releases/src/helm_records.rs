@@ -165,7 +165,7 @@ impl HelmRecordCache {
         let all = self.0.lock();
         let statuses: Vec<Status> =
             all.get(key).into_iter().flatten().map(|(_, known)| known.status).collect();
-        standing(&statuses, ours)
+        history_state(&statuses, ours)
     }
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn label_hash(spec_hash: &str) -> &str {
 }
 
 /// The state of a history from its statuses, oldest first.
-pub(crate) fn standing(statuses: &[Status], ours: bool) -> operation::HistoryState {
+pub(crate) fn history_state(statuses: &[Status], ours: bool) -> operation::HistoryState {
     let Some((newest, before)) = statuses.split_last() else { return operation::HistoryState::NotInstalled };
     let good = |status: &Status| matches!(status, Status::Deployed | Status::Superseded);
     match newest {
@@ -252,9 +252,9 @@ mod tests {
     #[test]
     fn failed_first_install_differs_from_failed_upgrade() {
         use Status::*;
-        assert_eq!(standing(&[Failed, Failed], false), operation::HistoryState::FailedInstall);
-        assert_eq!(standing(&[Superseded, Failed], false), operation::HistoryState::FailedUpgrade);
-        assert_eq!(standing(&[Deployed, Uninstalled], false), operation::HistoryState::NotInstalled);
-        assert_eq!(standing(&[Superseded], false), operation::HistoryState::Unrecognized);
+        assert_eq!(history_state(&[Failed, Failed], false), operation::HistoryState::FailedInstall);
+        assert_eq!(history_state(&[Superseded, Failed], false), operation::HistoryState::FailedUpgrade);
+        assert_eq!(history_state(&[Deployed, Uninstalled], false), operation::HistoryState::NotInstalled);
+        assert_eq!(history_state(&[Superseded], false), operation::HistoryState::Unrecognized);
     }
 }

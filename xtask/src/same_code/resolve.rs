@@ -6,7 +6,7 @@
 
 use super::tokens::{FORMAT_MACROS, Token, TokenKind, starts_lowercase};
 
-/// What the identifier at one position is.
+/// The referent of the identifier at one position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// No identifier, or a keyword.

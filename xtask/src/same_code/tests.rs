@@ -1,4 +1,4 @@
-//! Tests of the rules of `same-code`: what a renaming may change, and what it may not.
+//! Tests of the rules of `same-code`: permitted and refused changes of a renaming.
 
 use super::*;
 
@@ -151,7 +151,7 @@ fn captures_of_format_strings_are_variables() {
         "#[error(\"no {b}\")]\nstruct E { told: A, b: B }",
         "no definition",
     );
-    // Other functions take the text as it is.
+    // Other functions do not expand the text.
     assert_differs("fn f(told: A) { g(\"{told}\") }", "fn f(name: A) { g(\"{name}\") }", "became");
 }
 

@@ -1,6 +1,6 @@
 //! The output of `cargo xtask up` on a terminal: log lines, and below them the line `ready`, which stays the last.
 //!
-//! A process of its own reads what the server writes. On a terminal both outputs of the server are one pipe, so that their lines keep
+//! A separate process reads the output of the server. On a terminal both outputs of the server are one pipe, so that their lines keep
 //! their order. It also creates the demo of `--demo` when the server is ready.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write, stderr, stdin, stdout};
@@ -75,14 +75,14 @@ pub fn forward_output(project: &Project, args: &ForwardArgs) -> Result<()> {
             match server {
                 Some(server) if args.demo => {
                     locked().print(&line)?;
-                    // On a thread of its own: the server waits while nobody reads its log.
+                    // On a separate thread: the server blocks while its log is not read.
                     scope.spawn(move || {
                         // The server keeps running if the demo fails.
                         if let Err(error) = demo::create(project, &args.program, &args.data, &server) {
                             eprintln!("error: the demo cannot go on: {error:#}");
                         }
                         if args.terminal {
-                            // The terminal may be gone, and nobody is left to be told.
+                            // The terminal may be closed. Then the error cannot be reported either.
                             let _ = locked().set_last(&line);
                         }
                     });

@@ -9,8 +9,8 @@
 //! - [`bad_servers`]: unreachable and misbehaving servers
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod accounts;
 mod bad_servers;
 mod cli_user;
 mod releases;
-mod story;
 mod test_platform;

@@ -6,4 +6,4 @@
 mod errors;
 mod harness;
 mod helm_comparison;
-mod story;
+mod lifecycle;

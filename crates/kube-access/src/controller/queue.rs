@@ -41,7 +41,7 @@ pub enum Action {
 /// `controller`, handed to `report_panic`, and retried with backoff; other keys are not affected. The same applies to a
 /// reconcile that exceeds its deadline, except that it is not handed to `report_panic`.
 ///
-/// `report_panic` publishes an event of the object ([`super::panic_event`]). The key keeps its slot meanwhile.
+/// `report_panic` publishes an event of the object ([`super::panic_event`]). The key keeps its slot until it returns.
 pub async fn run<K, E>(
     controller: &'static str,
     keys: impl Stream<Item = K>,

@@ -18,9 +18,9 @@ use crate::store::{Event, EventKind, Object, Store, Watch};
 /// The streams that a change can affect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessChange {
-    /// Those of every user.
+    /// Access of every user may be revoked.
     pub users: bool,
-    /// Those of nodes, and of tokens that are bound to a pod or a node.
+    /// Access of nodes, and by tokens that are bound to a pod or a node, may be revoked.
     pub nodes: bool,
 }
 
@@ -36,10 +36,10 @@ impl AccessChange {
     }
 }
 
-/// What a change of an object affects, given the states before and after it.
+/// Returns the affected access, given an object before and after a modification.
 type AffectedBy = fn(&Object, &Object) -> AccessChange;
 
-/// Storages that authentication and authorization read, with what a deletion and a modification affect.
+/// Storages that authentication and authorization read, with the access that a deletion and a modification affect.
 #[rustfmt::skip]
 const SOURCES: [(&str, AccessChange, AffectedBy); 10] = [
     (ROLES,                 AccessChange::USERS, |_, _| AccessChange::USERS),
@@ -49,7 +49,7 @@ const SOURCES: [(&str, AccessChange, AffectedBy); 10] = [
     // Tokens name the UID, which never changes.
     ("serviceaccounts",     AccessChange::USERS, |_, _| AccessChange::NONE),
     ("secrets",             AccessChange::USERS, modified_secret),
-    // What a pod refers to is immutable.
+    // References of a pod are immutable.
     ("pods",                AccessChange::NODES, |_, _| AccessChange::NONE),
     ("persistentvolumes",   AccessChange::NODES, |_, _| AccessChange::NODES),
     ("nodes",               AccessChange::NODES, modified_node),

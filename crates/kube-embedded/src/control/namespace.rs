@@ -199,7 +199,7 @@ async fn terminate(context: &Context, key: &Key, namespace: &Arc<Object>) -> Res
     Ok(Action::AwaitChange)
 }
 
-/// Counts what is left of a namespace. Yields from time to time.
+/// Counts the remaining content of a namespace. Yields after each MiB of parsed objects.
 async fn count_remaining(content: &[(Arc<str>, Arc<Object>)], errors: Vec<String>) -> RemainingContent {
     let mut remains = RemainingContent { errors, ..RemainingContent::default() };
     let mut parser = MetadataParser::default();

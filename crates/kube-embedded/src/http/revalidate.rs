@@ -18,7 +18,7 @@ pub(super) struct Revalidation {
     pub attributes: Attributes,
 }
 
-/// A user who is still admitted.
+/// The result of a successful revalidation.
 struct Admission {
     /// Whether it depends on objects of nodes (`AccessVersion::nodes`).
     depends_on_nodes: bool,

@@ -120,7 +120,7 @@ impl ReleaseController {
 
 fn chart_failure(error: &ChartError) -> StatusFailure {
     let reason = match error {
-        // Others may release memory and slots at any time. A quota needs somebody to act.
+        // Memory and slots are released when other work ends. A quota needs a change by a user.
         ChartError::Work(WorkError::Rejected(_)) => EXHAUSTED_REASON,
         _ => "ChartNotFound",
     };

@@ -15,10 +15,10 @@
 
 mod administrator;
 mod budget;
-mod chance;
 mod custom_resources;
 mod extreme_values;
 mod faults;
+mod interleavings;
 mod quarantine;
 mod reconcile_failures;
 mod remediation;

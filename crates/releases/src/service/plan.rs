@@ -114,7 +114,7 @@ impl Releases {
         let storage = self.inner().helm_factory.storage(&self.inner().clients, namespace);
         let entries = storage.entries(name).await?;
         let statuses: Vec<Status> = entries.iter().map(|entry| entry.meta.status).collect();
-        let action = HelmAction::from_release_action(helm_records::standing(&statuses, true).action());
+        let action = HelmAction::from_release_action(helm_records::history_state(&statuses, true).action());
         // An installation starts from scratch: the objects of a failed one are removed first.
         let before = match entries.last().filter(|_| action == HelmAction::Upgrade) {
             Some(last) => Some(storage.load(last).await?.record),

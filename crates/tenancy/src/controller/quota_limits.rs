@@ -1,4 +1,4 @@
-//! Limits of a workspace's namespaces: each is raised only as far as others have given back what they held.
+//! Limits of a workspace's namespaces: each is raised only by amounts that other namespaces have returned.
 //!
 //! Invariant: a namespace that exists counts against its workspace's quota, whether or not spec and status name it.
 //!

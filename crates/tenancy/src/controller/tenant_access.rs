@@ -29,7 +29,7 @@ use crate::workspaces::is_personal;
 
 /// The limit of rounds of listing and deleting RoleBindings that are being created concurrently.
 const MAX_BINDING_ROUNDS: usize = 5;
-/// How often the creation of a ServiceAccount is attempted: for a moment quotas count the one that was deleted.
+/// Maximum attempts to create a ServiceAccount: quotas count the deleted one for a short time.
 const MAX_CREATE_ATTEMPTS: u32 = 5;
 const CREATE_INTERVAL: Duration = Duration::from_millis(200);
 /// The limit for a recorded ServiceAccount: Kubernetes allows 256 KiB of annotations in all.
@@ -140,7 +140,7 @@ impl TenancyController {
     }
 }
 
-/// The ServiceAccount as it is created again.
+/// A copy of the ServiceAccount without UID, for its creation.
 fn without_identity(account: &ServiceAccount) -> ServiceAccount {
     let ObjectMeta { name, labels, annotations, owner_references, .. } = account.metadata.clone();
     let metadata = ObjectMeta { name, labels, annotations, owner_references, ..ObjectMeta::default() };

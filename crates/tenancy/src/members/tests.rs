@@ -306,7 +306,7 @@ async fn removed_admin_returns_by_no_invitation_and_no_request_in_flight() {
     let (ben, _) = stage.register_user("18300000041").await;
     tenancy.invite(&admin, &acme, ben.as_str(), WorkspaceRole::Admin).await.unwrap();
     tenancy.accept_invitation(&stage.actor(&ben), &acme, None, LOCAL_CLIENT).await.unwrap();
-    // Also stands for a request that was authorised before the removal.
+    // The same actor also represents a request that was authorised before the removal.
     let as_admin = stage.actor(&ben);
     tenancy.invite(&as_admin, &acme, ben.as_str(), WorkspaceRole::Admin).await.unwrap();
     let sent = tenancy.invite(&as_admin, &acme, "ghost@example.com", WorkspaceRole::Admin).await.unwrap();

@@ -1,7 +1,7 @@
 //! Limits of the namespaces of a workspace while their shares change. Pure: no I/O, no clock.
 //!
-//! Kubernetes does not take back what is in use: a limit below the use only refuses more. So a limit is raised only by amounts that
-//! other namespaces have given back.
+//! Kubernetes does not reclaim resources in use: a limit below the usage only refuses further usage. So a limit is raised only by amounts
+//! that other namespaces have returned.
 //!
 //! Invariant: for every resource, if each namespace holds the larger of its limit and its use, all of them together hold no more than
 //! the workspace's quota, or than they held before.
@@ -17,7 +17,7 @@ use super::account_quota::parse_or_zero;
 /// Limits by namespace.
 pub(crate) type NamespaceLimits = BTreeMap<String, ResourceQuantities>;
 
-/// The amounts that a namespace may use before its limits are changed, and those that it uses.
+/// The current limits of a namespace, before they are changed, and its usage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ObservedQuota {
     hard: BTreeMap<String, Quantity>,
@@ -25,7 +25,7 @@ pub(crate) struct ObservedQuota {
 }
 
 impl ObservedQuota {
-    /// Kubernetes enforces the limits in the status and copies those of the spec into it later, so the larger ones count.
+    /// Kubernetes enforces the limits in the status and copies those of the spec into it later, so the larger value counts.
     pub fn from_quota(quota: &ResourceQuota) -> Self {
         let (spec, status) = (quota.spec.as_ref(), quota.status.as_ref());
         let mut observed = Self::default();
@@ -51,7 +51,7 @@ impl ObservedQuota {
         *hard = parse_or_zero(amount).max(hard.clone());
     }
 
-    /// The amount that the namespace holds: it may use its limit at any time, and keeps what it uses beyond it.
+    /// The amount that the namespace holds: the larger of its limit, which it may use at any time, and its usage.
     fn held(&self, resource: &str) -> Quantity {
         let amount = |of: &BTreeMap<String, Quantity>| of.get(resource).cloned().unwrap_or_default();
         amount(&self.hard).max(amount(&self.used))

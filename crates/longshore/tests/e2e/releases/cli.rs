@@ -237,7 +237,7 @@ async fn release_cli_uses_administrator_rights_for_one_version() {
     assert!(why.contains("objects that belong to the whole cluster need rights"), "{why}");
     typist.run_ok(&install);
     assert_eq!(verb("role").await.as_deref(), Some("get"));
-    // The next upgrade does not have them: it leaves the object as it is, and a new one is refused.
+    // The next upgrade does not have these rights: the object is unchanged, and a new one is refused.
     typist.run_ok(&format!("upgrade web CHART -n {space} --set wide.role=delete"));
     assert_eq!(verb("role").await.as_deref(), Some("get"));
     let (code, _, why) = typist.run(&format!("upgrade web CHART -n {space} --set wide.more=get"));

@@ -229,7 +229,7 @@ async fn tenant_labels_pods_of_a_template_as_provisioned_and_cannot_delete_them(
     let deleted =
         send_body(&tenant.client, Method::DELETE, &format!("{pods}/{pod}"), "application/json", now).await;
     assert_eq!(deleted.code, 200, "{}", deleted.text);
-    // What the platform provisions stays protected.
+    // Provisioned objects stay protected.
     let policy = format!(
         "{}/longshore-default-deny",
         tenant.collection_path("apis/networking.k8s.io/v1", "networkpolicies")
