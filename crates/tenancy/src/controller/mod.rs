@@ -246,7 +246,8 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
         provisioner.workspaces.subscribe().map(|change| Some(event_object(&change).name.to_string())).boxed(),
         receiver_stream(of_workspaces).map(Some).boxed(),
     ]);
-    let reports = provisioner.clone();
+    let (user_panics, workspace_panics, csr_panics, node_panics) =
+        (provisioner.clone(), provisioner.clone(), provisioner.clone(), provisioner.clone());
     let (users, stray_nodes, requests, workspaces) =
         (provisioner.clone(), provisioner.clone(), provisioner.clone(), provisioner);
     futures::join!(
@@ -256,14 +257,14 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
             drop_unmapped(user_keys),
             MAX_CONCURRENT_RECONCILES,
             move |name: &String| { users.clone().reconcile_user_boxed(name.clone()) },
-            |name: &String| reports.report_panic::<User>(name),
+            move |name: &String| user_panics.report_panic::<User>(name),
         ),
         queue::run(
             "workspace",
             drop_unmapped(workspace_keys),
             MAX_CONCURRENT_RECONCILES,
             move |name: &String| { workspaces.clone().reconcile_workspace_boxed(name.clone()) },
-            |name: &String| reports.report_panic::<Workspace>(name),
+            move |name: &String| workspace_panics.report_panic::<Workspace>(name),
         ),
         // One at a time: each decision must count the nodes that the previous one granted.
         queue::run(
@@ -271,14 +272,14 @@ async fn run_controllers(provisioner: Arc<TenancyController>, changes: mpsc::Unb
             drop_unmapped(request_keys),
             1,
             move |name: &String| { requests.clone().reconcile_csr_boxed(name.clone()) },
-            |name: &String| reports.report_panic::<CertificateSigningRequest>(name),
+            move |name: &String| csr_panics.report_panic::<CertificateSigningRequest>(name),
         ),
         queue::run(
             "node",
             drop_unmapped(stray_keys),
             1,
             move |name: &String| { stray_nodes.clone().reconcile_orphan_node_boxed(name.clone()) },
-            |name: &String| reports.report_panic::<Node>(name),
+            move |name: &String| node_panics.report_panic::<Node>(name),
         ),
     );
 }
