@@ -313,14 +313,9 @@ async fn what_has_no_row_is_not_there() {
             }
         }
     }
-    for path in [
-        "/",
-        "/api",
-        "/api/longshore/v1",
-        "/api/longshore/v1/secrets",
-        "/apis",
-        "/api/longshore/v1/users/me/x",
-    ] {
+    for path in
+        ["/api", "/api/longshore/v1", "/api/longshore/v1/secrets", "/apis", "/api/longshore/v1/users/me/x"]
+    {
         assert_eq!(
             verdict(&router, &Method::GET, path, &TestCredential::Anonymous).await,
             Verdict::Refused(404),

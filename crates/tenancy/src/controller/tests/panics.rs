@@ -31,10 +31,10 @@ async fn panic_events(world: &TestCluster) -> Vec<(String, String, Event)> {
 async fn reconcile_that_panics_is_counted_reported_as_an_event_and_retried() {
     let (world, clock, fault) = (test_cluster().await, ManualClock::new(), FaultInjector::healthy());
     let (users, workspaces) = (counted_panics("user"), counted_panics("workspace"));
-    fault.panic_once("/apis/longshore.dev/v1alpha1/workspaces/acme");
+    fault.panic_once(&format!("{}/acme", Workspace::url_path(&(), None)));
     create(&world, &workspace("acme", &[(ID, "admin")])).await;
     run_controllers_until(&world, &fault, &clock, "retried", async || is_ready(&world, "acme").await).await;
-    fault.panic_once("/apis/longshore.dev/v1alpha1/users/ana");
+    fault.panic_once(&format!("{}/ana", User::url_path(&(), None)));
     create(&world, &user("ana", Some(ID))).await;
     run_controllers_until(&world, &fault, &clock, "retried", async || user_is_ready(&world, "ana").await)
         .await;
