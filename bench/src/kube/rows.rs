@@ -42,7 +42,7 @@ pub struct KubeRow {
 /// Rows of the table, in order.
 #[rustfmt::skip]
 pub const ROWS: &[KubeRow] = &[
-    row("get",         "GET one object",                                    Get,        CpuMicros, Times(8.0)),
+    row("get",         "GET one object",                                    Get,        CpuMicros, Times(15.0)),
     row("create",      "durable create of a 2 KiB ConfigMap, 16 clients",   Create,     CpuMicros, Times(5.0)),
     row("commit",      "its commits: write and sync the store file, mean",  Commit,     Micros,    Unset),
     row("mark",        "its commits: sync the high-water mark, mean",      Mark,       Micros,    Unset),

@@ -32,7 +32,7 @@ const DEPRECATED_SINCE: HeaderValue = HeaderValue::from_static("@1794787200");
 
 /// Error response in the format of the OpenYurt console.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "ConsoleRefusal")]
+#[schemars(rename = "ConsoleError")]
 pub struct OpenYurtError {
     /// Human-readable error message.
     msg: String,

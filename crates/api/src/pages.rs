@@ -1,7 +1,7 @@
 //! HTML pages for browsers: [`root`] at `/`, [`docs`] at `/docs`.
 //!
-//! Invariants: a page has no scripts and loads nothing, from this server or elsewhere; its policy allows its own style sheet by digest and
-//! nothing more. All text is escaped.
+//! Invariants: a page has no scripts and loads nothing, from this server or elsewhere; its Content-Security-Policy allows only its own style
+//! sheet, by digest. All text is escaped.
 
 pub mod docs;
 mod example;
@@ -40,7 +40,7 @@ fn html_page(title: &str, body: &str) -> String {
     )
 }
 
-/// A response with a page that [`html_page`] wrote.
+/// Responds with a page from [`html_page`].
 fn html_response(page: Cow<'static, str>) -> impl IntoResponse {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let digest = BASE64_STANDARD.encode(Sha256::digest(STYLE));

@@ -88,7 +88,7 @@ pub(crate) struct FleetInner {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("the cluster did not tell of a single kind what there is, within {} s", .0.as_secs())]
+    #[error("initial lists of all resource kinds timed out after {} s", .0.as_secs())]
     Timeout(Duration),
 }
 
@@ -123,8 +123,12 @@ impl Fleet {
             if unknown().count() == WatchedKind::ALL.len() {
                 return Err(StartError::Timeout(settings.sync_timeout));
             }
-            let kinds: Vec<_> = unknown().map(|kind| kind.name()).collect();
-            tracing::warn!(?kinds, "the cluster does not tell what there is of these; going on without them");
+            let unsynced: Vec<_> = unknown().map(|kind| kind.name()).collect();
+            tracing::warn!(
+                ?unsynced,
+                pools_synced = *settled.borrow(),
+                "initial lists timed out; continuing without these kinds"
+            );
         }
         Ok(Self(Arc::new(FleetInner {
             clients,

@@ -62,7 +62,7 @@ pub enum WorkError {
 /// Why work should stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InterruptReason {
-    #[error("cancelled: the caller is gone")]
+    #[error("cancelled by the caller")]
     Cancelled,
     #[error("the deadline has passed")]
     DeadlineExceeded,

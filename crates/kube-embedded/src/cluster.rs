@@ -386,7 +386,7 @@ impl Cluster {
         let document = openapi::document(group, version, registry.resources(), &custom_schema)?;
         let document = Bytes::from(document.to_string());
         let mut documents = self.inner.openapi_cache.lock();
-        // It may have been removed meanwhile, and then nothing would evict the document.
+        // The API may have been removed concurrently; then no later event would evict the document.
         if self.registry().serves(group, version) {
             documents.insert(path.to_owned(), (hash.clone(), document.clone()));
         }

@@ -39,7 +39,7 @@ use crate::readiness::custom_resources::CustomResourceWatches;
 use crate::reconcile_state::ReconcileState;
 use crate::tenant_directory::{TenantDirectory, flow_for_workspace};
 use crate::{Releases, gc};
-use reconcile_failures::{ReconcileEnd, ReconcileFailures};
+use reconcile_failures::{ReconcileFailures, ReconcileOutcome};
 
 /// The slots of the release controller. Most of a reconcile is waiting for the API server. One that takes more than ten seconds waits for
 /// something else, such as a repository, a hook or pods.
@@ -53,6 +53,8 @@ const RELEASE_SLOTS: SlotLimits = SlotLimits {
     // Each reconcile has a shorter deadline, from the timeout of its release.
     deadline: Duration::from_hours(5),
 };
+/// The delay after a conflict: until then the watch delivers the new object.
+const CONFLICT_REQUEUE: Duration = Duration::from_secs(1);
 /// The deadline of a reconcile of a request.
 const REQUEST_DEADLINE: Duration = Duration::from_mins(5);
 /// The slots of the request controller.
@@ -280,7 +282,7 @@ impl ReleaseController {
     }
 
     /// Runs a reconcile on its own task, so that reconciles use all cores. The task is aborted when the returned future is dropped.
-    /// Repeated failures are reported in the conditions of the object.
+    /// Repeated failures are reported in a condition of the object.
     pub(crate) fn spawn_isolated(
         self: Arc<Self>,
         subject: Subject,
@@ -289,12 +291,18 @@ impl ReleaseController {
         async move {
             match AbortOnDropHandle::new(tokio::spawn(reconcile)).await {
                 Ok(done) => {
-                    self.record_end(&subject, ReconcileEnd::from_result(&done)).await;
-                    done
+                    let recorded = self.record_outcome(&subject, ReconcileOutcome::from_result(&done)).await;
+                    match recorded {
+                        Err(error) if done.is_ok() => requeue_on_conflict(Err(error)),
+                        _ => done,
+                    }
                 }
                 Err(broken) => match broken.try_into_panic() {
                     Ok(panic) => {
-                        self.record_end(&subject, ReconcileEnd::Panicked).await;
+                        let recorded = self.record_outcome(&subject, ReconcileOutcome::Panicked).await;
+                        if let Err(error) = recorded {
+                            tracing::warn!(%error, "cannot record a panic");
+                        }
                         // The queue counts it as a panic of this key, and reports it.
                         std::panic::resume_unwind(panic)
                     }
@@ -305,10 +313,14 @@ impl ReleaseController {
         .boxed()
     }
 
-    async fn record_end(&self, subject: &Subject, end: ReconcileEnd<'_>) {
+    async fn record_outcome(
+        &self,
+        subject: &Subject,
+        outcome: ReconcileOutcome<'_>,
+    ) -> Result<(), ReconcileError> {
         match subject {
-            Subject::Release(key) => self.record_release_end(key, end).await,
-            Subject::Request(name) => self.record_request_end(name, end).await,
+            Subject::Release(key) => self.record_release_outcome(key, outcome).await,
+            Subject::Request(name) => self.record_request_outcome(name, outcome).await,
         }
     }
 
@@ -374,7 +386,7 @@ pub(crate) fn receiver_stream<T>(receiver: mpsc::UnboundedReceiver<T>) -> impl S
 /// Requeues on conflict: the cache was stale, and the watch delivers the new object.
 fn requeue_on_conflict(done: Result<Action, ReconcileError>) -> Result<Action, ReconcileError> {
     match done {
-        Err(error) if error.is_conflict() => Ok(Action::RequeueAfter(Duration::from_secs(1))),
+        Err(error) if error.is_conflict() => Ok(Action::RequeueAfter(CONFLICT_REQUEUE)),
         other => other,
     }
 }

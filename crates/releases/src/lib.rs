@@ -89,9 +89,9 @@ pub(crate) struct Inner {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("the cluster does not say what it serves")]
+    #[error("API discovery failed")]
     Discovery(#[source] Box<kube::Error>),
-    #[error("the cluster did not tell which releases there are within {} s", .0.as_secs())]
+    #[error("initial lists of releases timed out after {} s", .0.as_secs())]
     SyncTimeout(Duration),
 }
 

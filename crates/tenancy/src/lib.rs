@@ -144,7 +144,7 @@ struct Inner {
 /// Why the platform cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("the cluster did not tell who there is within {} s", .0.as_secs())]
+    #[error("initial lists of users and workspaces timed out after {} s", .0.as_secs())]
     Timeout(Duration),
     #[error("cannot prepare the keys that sign sessions")]
     SessionKeys(#[source] Error),

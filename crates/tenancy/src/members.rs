@@ -219,7 +219,9 @@ pub(crate) fn is_removal_pending(workspace: &Workspace) -> bool {
 pub(crate) fn check_is_shared(workspace: &Workspace) -> Result<(), Error> {
     if is_personal(workspace) {
         let name = workspace.name_any();
-        return Err(Error::Conflict(format!("workspace `{name}` is somebody's own, and is not shared")));
+        return Err(Error::Conflict(format!(
+            "workspace `{name}` is a personal workspace and cannot have members"
+        )));
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ pub fn forward_output(project: &Project, args: &ForwardArgs) -> Result<()> {
                     scope.spawn(move || {
                         // The server keeps running if the demo fails.
                         if let Err(error) = demo::create(project, &args.program, &args.data, &server) {
-                            eprintln!("error: the demo cannot go on: {error:#}");
+                            eprintln!("error: cannot create the demo: {error:#}");
                         }
                         if args.terminal {
                             // The terminal may be closed. Then the error cannot be reported either.

@@ -38,7 +38,7 @@ pub struct TokenView {
 }
 
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "ToldToken")]
+#[schemars(rename = "CreatedToken")]
 pub struct CreatedToken {
     #[serde(flatten)]
     record: TokenView,

@@ -1,4 +1,4 @@
-//! `GET /`: the version of this server and the way to its documentation, for browsers.
+//! `GET /`: the version of this server and links to its documentation, for browsers.
 
 use std::borrow::Cow;
 

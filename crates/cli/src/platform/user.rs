@@ -58,10 +58,9 @@ pub enum Command {
     /// Change your own password, or set that of another account
     #[command(visible_alias = "reset-password")]
     Password {
-        /// Id or name of the account [default: your own]
+        /// Id or name of another account [default: your own]
         user: Option<String>,
-        /// Read the new password from standard input instead of prompting; for your own account, after a line with the
-        /// old one
+        /// Read the new password from standard input; for your own account, the old one is on the first line
         #[arg(long)]
         password_stdin: bool,
     },
@@ -207,7 +206,7 @@ fn update_body(args: &UpdateUserArgs) -> Result<Value, PlatformError> {
     let fields: serde_json::Map<String, Value> =
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     if fields.is_empty() {
-        Err(PlatformError::Usage("nothing to change: give at least one option".to_owned()))
+        Err(PlatformError::Usage("nothing to update: specify at least one option".to_owned()))
     } else {
         Ok(Value::Object(fields))
     }
@@ -225,6 +224,7 @@ async fn change_password(
     from_stdin: bool,
     world: &mut CommandEnv,
 ) -> Result<CommandOutput, PlatformError> {
+    let user = user.filter(|user| *user != "me");
     let (old, new) = match (user, from_stdin) {
         (Some(_), true) => (None, read_secret(&mut world.stdin)?),
         (None, true) => split_passwords(&read_secret(&mut world.stdin)?)?,

@@ -7,8 +7,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Api, Client, Resource};
 
-const NOTE: &str =
-    "the reconcile ended with an internal error and is tried again; the log of the server has the details";
+const NOTE: &str = "reconcile failed with an internal error and will be retried; see the server log";
 
 /// Publishes the event. A failure is only logged.
 pub async fn publish(events: &Recorder, object: &ObjectReference) {
@@ -20,7 +19,7 @@ pub async fn publish(events: &Recorder, object: &ObjectReference) {
         secondary: None,
     };
     if let Err(error) = events.publish(&event, object).await {
-        tracing::warn!(%error, "cannot write an event");
+        tracing::warn!(?object.name, %error, "cannot publish event ReconcilePanicked");
     }
 }
 
@@ -30,6 +29,6 @@ pub async fn publish_by_name(client: Client, events: &Recorder, resource: &ApiRe
     match Api::<DynamicObject>::all_with(client, resource).get_metadata_opt(name).await {
         Ok(Some(object)) => publish(events, &object.object_ref(resource)).await,
         Ok(None) => {}
-        Err(error) => tracing::warn!(%error, "cannot write an event"),
+        Err(error) => tracing::warn!(name, %error, "cannot publish event ReconcilePanicked"),
     }
 }

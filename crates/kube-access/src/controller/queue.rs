@@ -37,7 +37,7 @@ pub enum Action {
 /// Reconciles every key of the stream, at most `max_concurrent` concurrently. Returns when the stream has ended and all due
 /// keys are done.
 ///
-/// Every key is a tenant of its own. A panic in `sync` is an error of that key: it is logged, counted for
+/// Each key is its own tenant. A panic in `sync` is an error of that key: it is logged, counted for
 /// `controller`, handed to `report_panic`, and retried with backoff; other keys are not affected. The same applies to a
 /// reconcile that exceeds its deadline, except that it is not handed to `report_panic`.
 ///

@@ -73,13 +73,13 @@ fn modified_secret(before: &Object, after: &Object) -> AccessChange {
     }
 }
 
-/// The annotations say which certificates are valid.
+/// An annotation invalidates older certificates.
 fn modified_node(before: &Object, after: &Object) -> AccessChange {
     let (before, after) = (before.view::<Node>(), after.view::<Node>());
     nodes_if(before.metadata.annotations != after.metadata.annotations)
 }
 
-/// The namespace of a tenant says whether its nodes are admitted: by its labels, and until it terminates.
+/// Nodes of a tenant are admitted while its namespace is not terminating and has no label of a closed account.
 fn modified_namespace(before: &Object, after: &Object) -> AccessChange {
     nodes_if(before.is_deleting != after.is_deleting || before.labels != after.labels)
 }
@@ -98,7 +98,7 @@ impl AccessWatch {
         Self { watches, legacy_nodes: legacy_nodes_version(store) }
     }
 
-    /// Never waits.
+    /// Returns the access affected since the last call. Does not block.
     pub fn poll(&mut self, store: &Arc<Store>) -> AccessChange {
         let mut change = AccessChange::NONE;
         for (watch, (storage, deleted, modified)) in self.watches.iter_mut().zip(SOURCES) {

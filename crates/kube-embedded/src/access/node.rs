@@ -82,7 +82,7 @@ pub fn revocation(store: &Store, node: &str, attributes: &Attributes) -> Option<
     let tenant = tenant_of(store, node)?;
     let Some(namespace) = store.get("namespaces", "", &tenant).filter(|namespace| !namespace.is_deleting)
     else {
-        return Some("the account of this node is gone");
+        return Some("the account of this node was deleted");
     };
     if namespace.label(ACCOUNT_CLOSED).is_some() {
         return Some("the account of this node is disabled or has expired");
@@ -94,7 +94,7 @@ pub fn revocation(store: &Store, node: &str, attributes: &Attributes) -> Option<
             ("coordination.k8s.io", "leases", "delete") => of_itself && attributes.namespace == LEASES,
             _ => false,
         };
-    (!is_farewell && store.get("nodes", "", node).is_none()).then_some("the Node of this name is gone")
+    (!is_farewell && store.get("nodes", "", node).is_none()).then_some("the Node was deleted")
 }
 
 /// Whether a certificate issued at `issued` (Unix seconds) belongs to an earlier node of the same name: the Node's annotation

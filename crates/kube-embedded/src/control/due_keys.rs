@@ -1,10 +1,10 @@
 //! Keys that are due in one controller, and the slots of the reconciles in progress.
 //!
 //! Namespaces take turns; keys of one namespace are first in, first out. Slots and time are shared:
-//! - A namespace without a slot gets one while any is free, below its share while more than the reserve is free, and more than its share
-//!   while more than half of the slots are free. However long the reconciles of one namespace wait, half of the slots serve the others.
-//! - A namespace whose reconciles have computed for some time comes after the others for [`DEBT_FACTOR`] times as long. It loses no slot
-//!   that nobody else wants.
+//! - A namespace without a slot gets any free one. Up to [`NAMESPACE_SHARE`] slots it gets one while more than [`RESERVE`] are free, and
+//!   beyond that while more than half are free. So one namespace never has more than half of the slots.
+//! - A namespace whose reconciles computed for some time is served after all others for [`DEBT_FACTOR`] times as long. It still gets slots that
+//!   no other namespace needs.
 //!
 //! Cluster-scoped objects count as one namespace.
 //!
@@ -26,13 +26,13 @@ const RESERVE: usize = 16;
 const DEBT_FACTOR: u32 = 8;
 /// A namespace in debt waits for no longer than this.
 const MAX_DEBT: Duration = Duration::from_mins(1);
-/// Number of known namespaces from which on those without keys, slots and debts are forgotten.
+/// Above this number of namespaces, idle ones are pruned.
 const PRUNE_THRESHOLD: usize = 1_024;
 
 #[derive(Default)]
 pub(super) struct DueKeys {
     namespaces: HashMap<Box<str>, NamespaceQueue>,
-    /// Namespaces with due keys and without debts, in the order of their turns.
+    /// Namespaces with due keys, in the order of their turns. A debt counts from the namespace's next turn.
     turns: VecDeque<Box<str>>,
     /// Namespaces with due keys and debts, by the end of the debts.
     indebted: BTreeSet<(Instant, Box<str>)>,
@@ -56,7 +56,7 @@ impl NamespaceQueue {
             || free > MAX_CONCURRENT_RECONCILES / 2
     }
 
-    fn is_forgettable(&self, now: Instant) -> bool {
+    fn is_idle(&self, now: Instant) -> bool {
         self.keys.is_empty() && self.running == 0 && self.debt_until.is_none_or(|end| end <= now)
     }
 }
@@ -121,11 +121,11 @@ impl DueKeys {
         let debt =
             queue.debt_until.map_or(now, |end| end.max(now)) + busy.saturating_mul(DEBT_FACTOR).min(MAX_DEBT);
         queue.debt_until = Some(debt.min(now + MAX_DEBT)).filter(|end| *end > now);
-        if queue.is_forgettable(now) {
+        if queue.is_idle(now) {
             self.namespaces.remove(namespace);
         }
         if self.namespaces.len() > PRUNE_THRESHOLD {
-            self.namespaces.retain(|_, queue| !queue.is_forgettable(now));
+            self.namespaces.retain(|_, queue| !queue.is_idle(now));
         }
     }
 }

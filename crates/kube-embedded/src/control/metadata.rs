@@ -41,7 +41,7 @@ pub(super) struct MetadataParser {
 }
 
 impl MetadataParser {
-    /// Yields from time to time.
+    /// Yields after each [`YIELD_BYTES`].
     pub async fn parse(&mut self, object: &Object) -> ObjectMetadata {
         self.parsed = self.parsed.saturating_add(object.bytes.len());
         if self.parsed > YIELD_BYTES {

@@ -550,7 +550,7 @@ async fn reconcile_that_panics_is_retried_and_stops_no_other() {
     world.wait_for("an Event", recorded).await;
 }
 
-/// Counts reconciles of ConfigMaps named `good`, and never ends those of other ones.
+/// Counts reconciles of ConfigMaps named `good`; all others hang.
 struct HangingController(Arc<AtomicU32>);
 
 impl Controller for HangingController {

@@ -24,6 +24,6 @@ impl CommitDurations {
         let help = "Time to write and sync a group of transactions to the store file";
         shown.register("kube_embedded_store_commit_duration_seconds", help, self.file.clone());
         let help = "Time to sync the high-water mark, before the transactions are acknowledged";
-        shown.register("kube_embedded_store_mark_duration_seconds", help, self.mark.clone());
+        shown.register("kube_embedded_store_high_water_mark_sync_duration_seconds", help, self.mark.clone());
     }
 }

@@ -1,9 +1,11 @@
-//! Conditions of objects whose reconciles keep failing: with an error, a deadline or a panic.
+//! The condition of objects whose reconciles keep failing: with an error, a deadline or a panic.
 //!
-//! A failure that a reconcile can attribute (a chart, a hook, a quota) is in the status already. This is for the others, which would
-//! otherwise be in the log only. The queue retries them with backoff.
+//! Failures with a known cause (chart, hook, quota) are in the status already. All others are reported here; the queue retries them with
+//! backoff.
 //!
-//! Invariant: between two successes a condition is written once, because each write of an object makes it due again.
+//! Invariants:
+//! - Between two successes the condition is written once, because each write of an object makes it due again.
+//! - A condition `Stalled` with another reason stays: the release gave up, and the message says why.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,17 +16,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::PostParams;
 use kube_access::queue::Action;
 use kube_types::conditions::{ConditionUpdate, Transition, find_condition, set_conditions};
-use kube_types::release::conditions::{READY, STALLED};
+use kube_types::release::conditions::STALLED;
 use kube_types::{HelmRelease, HelmRequest};
 use parking_lot::Mutex;
 
-use super::ReleaseController;
+use super::{CONFLICT_REQUEUE, ReleaseController};
 use crate::error::{ErrorContext, ReconcileError};
 use crate::key::ReleaseKey;
+use crate::requests::STALE_CACHE_REQUEUE;
 
-/// Failures in a row after which the conditions are written.
+/// Consecutive failures after which the condition is written.
 const THRESHOLD: u32 = 5;
-/// The reason of the conditions.
+/// The reason of the condition.
 pub(crate) const REASON: &str = "ReconcileFailed";
 
 /// Consecutive failures of each key. Only keys that fail have an entry.
@@ -37,7 +40,7 @@ impl<K> Default for ReconcileFailures<K> {
 }
 
 impl<K: Hash + Eq + Clone> ReconcileFailures<K> {
-    /// Counts a failure. Returns whether the conditions are to be written.
+    /// Counts a failure. Returns whether the condition must be written.
     fn add(&self, key: &K) -> bool {
         let mut counts = self.0.lock();
         let count = counts.entry(key.clone()).or_default();
@@ -45,8 +48,8 @@ impl<K: Hash + Eq + Clone> ReconcileFailures<K> {
         *count == THRESHOLD
     }
 
-    /// The conditions could not be written: the next failure tries again.
-    fn write_again(&self, key: &K) {
+    /// Makes the next failure write the condition again.
+    fn retry_write(&self, key: &K) {
         if let Some(count) = self.0.lock().get_mut(key) {
             *count = THRESHOLD.saturating_sub(1);
         }
@@ -57,17 +60,22 @@ impl<K: Hash + Eq + Clone> ReconcileFailures<K> {
     }
 }
 
-/// The end of one reconcile.
+/// The outcome of one reconcile.
 #[derive(Clone, Copy)]
-pub(crate) enum ReconcileEnd<'a> {
+pub(crate) enum ReconcileOutcome<'a> {
     Succeeded,
+    /// It ended early because its cache was stale. It says nothing about failures.
+    Deferred,
     Failed(&'a ReconcileError),
     Panicked,
 }
 
-impl<'a> ReconcileEnd<'a> {
+impl<'a> ReconcileOutcome<'a> {
     pub fn from_result(done: &'a Result<Action, ReconcileError>) -> Self {
         match done {
+            Ok(Action::RequeueAfter(delay)) if [STALE_CACHE_REQUEUE, CONFLICT_REQUEUE].contains(delay) => {
+                Self::Deferred
+            }
             Ok(_) => Self::Succeeded,
             Err(error) => Self::Failed(error),
         }
@@ -77,16 +85,12 @@ impl<'a> ReconcileEnd<'a> {
     /// given.
     fn message(self) -> Option<String> {
         let why = match self {
-            Self::Succeeded => return None,
+            Self::Succeeded | Self::Deferred => return None,
             Self::Failed(ReconcileError::Api { cause, .. }) => tenant_message(cause).to_owned(),
             Self::Failed(error @ ReconcileError::DeadlineExceeded(_)) => error.to_string(),
-            Self::Failed(_) | Self::Panicked => {
-                "an internal error; the log of the server has the details".to_owned()
-            }
+            Self::Failed(_) | Self::Panicked => "internal error; see the server log".to_owned(),
         };
-        Some(format!(
-            "{THRESHOLD} reconciles in a row failed; further ones follow with increasing delays: {why}"
-        ))
+        Some(format!("{THRESHOLD} consecutive reconciles failed; retrying with backoff: {why}"))
     }
 }
 
@@ -95,55 +99,65 @@ struct ConditionFields<'s> {
     conditions: &'s mut Vec<Condition>,
     sequence: &'s mut i64,
     transitions: &'s mut Vec<Transition>,
-    message: &'s mut String,
 }
 
 impl ConditionFields<'_> {
-    /// Writes the conditions of an object whose reconciles fail, or clears them without a `failure`.
+    /// Sets the condition of an object whose reconciles fail, or clears it without a `failure`.
     fn set(self, failure: Option<&str>, generation: Option<i64>, now: Timestamp) {
-        let update = |condition_type, is_true, reason, message: &str| ConditionUpdate {
-            condition_type,
-            is_true,
-            reason,
-            message: message.to_owned(),
+        let finding = ConditionUpdate {
+            condition_type: STALLED,
+            is_true: failure.is_some(),
+            reason: if failure.is_some() { REASON } else { "Reconciled" },
+            message: failure.unwrap_or_default().to_owned(),
         };
-        let findings = match failure {
-            Some(why) => {
-                why.clone_into(self.message);
-                vec![update(READY, false, REASON, why), update(STALLED, true, REASON, why)]
-            }
-            // `Ready` is written by each reconcile that succeeds.
-            None => vec![update(STALLED, false, "Reconciled", "")],
-        };
-        set_conditions(self.conditions, self.sequence, self.transitions, &findings, generation, now);
+        set_conditions(self.conditions, self.sequence, self.transitions, &[finding], generation, now);
     }
 }
 
-fn is_marked(conditions: &[Condition]) -> bool {
-    let stalled = find_condition(conditions, STALLED);
-    stalled.is_some_and(|stalled| stalled.status == "True" && stalled.reason == REASON)
+/// Whether the condition must be written after this outcome, given the conditions in the cache.
+fn must_write<K: Hash + Eq + Clone>(
+    failures: &ReconcileFailures<K>,
+    key: &K,
+    outcome: ReconcileOutcome<'_>,
+    conditions: &[Condition],
+) -> bool {
+    let stalled = find_condition(conditions, STALLED).filter(|stalled| stalled.status == "True");
+    match outcome {
+        ReconcileOutcome::Deferred => false,
+        ReconcileOutcome::Succeeded => {
+            failures.reset(key);
+            stalled.is_some_and(|stalled| stalled.reason == REASON)
+        }
+        ReconcileOutcome::Failed(_) | ReconcileOutcome::Panicked => failures.add(key) && stalled.is_none(),
+    }
 }
 
 impl ReleaseController {
-    /// Counts the failed reconciles of a release, and writes or clears its conditions.
-    pub(crate) async fn record_release_end(&self, key: &ReleaseKey, end: ReconcileEnd<'_>) {
-        let failure = end.message();
+    /// Counts the failed reconciles of a release, and sets or clears its condition. An error means that the condition was not cleared.
+    pub(crate) async fn record_release_outcome(
+        &self,
+        key: &ReleaseKey,
+        outcome: ReconcileOutcome<'_>,
+    ) -> Result<(), ReconcileError> {
         let Some(release) = self.releases.get_namespaced(&key.namespace, &key.name) else {
-            return self.release_failures.reset(key);
-        };
-        let writes = if failure.is_some() {
-            self.release_failures.add(key)
-        } else {
             self.release_failures.reset(key);
-            release.status.as_ref().is_some_and(|status| is_marked(&status.conditions))
+            return Ok(());
         };
-        if writes && let Err(error) = self.mark_release(key, &release, failure.as_deref()).await {
-            tracing::debug!(release = %key, %error, "cannot write the conditions of failing reconciles");
-            self.release_failures.write_again(key);
+        let conditions = release.status.as_ref().map(|status| status.conditions.as_slice());
+        if !must_write(&self.release_failures, key, outcome, conditions.unwrap_or_default()) {
+            return Ok(());
         }
+        let failure = outcome.message();
+        let written = self.write_release_condition(key, &release, failure.as_deref()).await;
+        if let (Err(error), Some(_)) = (&written, &failure) {
+            tracing::warn!(release = %key, %error, "cannot write the condition of failing reconciles");
+            self.release_failures.retry_write(key);
+            return Ok(());
+        }
+        written
     }
 
-    async fn mark_release(
+    async fn write_release_condition(
         &self,
         key: &ReleaseKey,
         release: &HelmRelease,
@@ -155,7 +169,6 @@ impl ReleaseController {
             conditions: &mut status.conditions,
             sequence: &mut status.sequence,
             transitions: &mut status.transitions,
-            message: &mut status.message,
         };
         fields.set(failure, release.metadata.generation, self.clock.now());
         let api = self.release_api(&key.namespace);
@@ -165,23 +178,32 @@ impl ReleaseController {
         Ok(())
     }
 
-    /// Counts the failed reconciles of a request, and writes or clears its conditions.
-    pub(crate) async fn record_request_end(&self, name: &str, end: ReconcileEnd<'_>) {
-        let (key, failure) = (name.to_owned(), end.message());
-        let Some(request) = self.requests.get(name) else { return self.request_failures.reset(&key) };
-        let writes = if failure.is_some() {
-            self.request_failures.add(&key)
-        } else {
+    /// Like [`Self::record_release_outcome`], for a request.
+    pub(crate) async fn record_request_outcome(
+        &self,
+        name: &str,
+        outcome: ReconcileOutcome<'_>,
+    ) -> Result<(), ReconcileError> {
+        let key = name.to_owned();
+        let Some(request) = self.requests.get(name) else {
             self.request_failures.reset(&key);
-            request.status.as_ref().is_some_and(|status| is_marked(&status.conditions))
+            return Ok(());
         };
-        if writes && let Err(error) = self.mark_request(name, &request, failure.as_deref()).await {
-            tracing::debug!(request = name, %error, "cannot write the conditions of failing reconciles");
-            self.request_failures.write_again(&key);
+        let conditions = request.status.as_ref().map(|status| status.conditions.as_slice());
+        if !must_write(&self.request_failures, &key, outcome, conditions.unwrap_or_default()) {
+            return Ok(());
         }
+        let failure = outcome.message();
+        let written = self.write_request_condition(name, &request, failure.as_deref()).await;
+        if let (Err(error), Some(_)) = (&written, &failure) {
+            tracing::warn!(request = name, %error, "cannot write the condition of failing reconciles");
+            self.request_failures.retry_write(&key);
+            return Ok(());
+        }
+        written
     }
 
-    async fn mark_request(
+    async fn write_request_condition(
         &self,
         name: &str,
         request: &HelmRequest,
@@ -193,7 +215,6 @@ impl ReleaseController {
             conditions: &mut status.conditions,
             sequence: &mut status.sequence,
             transitions: &mut status.transitions,
-            message: &mut status.message,
         };
         fields.set(failure, request.metadata.generation, self.clock.now());
         let written = self.request_api().replace_status(name, &PostParams::default(), &request).await;

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Resource, ResourceExt};
+use kube_access::storage_budget;
 use kube_types::Workspace;
 use kube_types::well_known::PENDING_SERVICE_ACCOUNT;
 use serde::de::DeserializeOwned;
@@ -147,8 +148,8 @@ fn without_identity(account: &ServiceAccount) -> ServiceAccount {
     ServiceAccount { metadata, ..account.clone() }
 }
 
-/// Creates a ServiceAccount. One that another writer has created, for `default` Kubernetes, gets its content. Without room in the quota it is
-/// left out: a tenant that fills the quota must not keep the other ServiceAccounts from being recreated.
+/// Creates a ServiceAccount, or updates one that another writer created first (Kubernetes creates `default`). If the quota is exceeded it is
+/// skipped, so that a tenant with a full quota cannot block the others.
 async fn create_service_account(
     accounts: &Api<ServiceAccount>,
     account: &ServiceAccount,
@@ -156,7 +157,7 @@ async fn create_service_account(
     let name = account.name_any();
     for _ in 0..MAX_CREATE_ATTEMPTS {
         match accounts.create(&post_params(), account).await {
-            Err(error) if is_code(&error, 403) => tokio::time::sleep(CREATE_INTERVAL).await,
+            Err(error) if is_quota_exceeded(&error) => tokio::time::sleep(CREATE_INTERVAL).await,
             Err(error) if is_code(&error, 409) => {
                 let patched = accounts.patch(&name, &PatchParams::default(), &Patch::Merge(account)).await;
                 return ignore_not_found(patched.map(drop));
@@ -164,11 +165,15 @@ async fn create_service_account(
             created => return created.map(drop),
         }
     }
-    tracing::warn!(
-        service_account = name,
-        "the quota has no room for a ServiceAccount that was to be recreated"
-    );
+    tracing::warn!(service_account = name, "ServiceAccount not recreated: quota exceeded");
     Ok(())
+}
+
+fn is_quota_exceeded(error: &kube::Error) -> bool {
+    let by_quota =
+        |status: &kube::core::Status| status.code == 403 && status.message.contains("exceeded quota");
+    matches!(error, kube::Error::Api(status) if by_quota(status))
+        || storage_budget::exceeded_message(error).is_some()
 }
 
 /// Deletes an object with this UID at once: until its finalizers are removed, a deleted RoleBinding still grants its role, and the tokens of

@@ -75,21 +75,21 @@ impl TenancyController {
         }
         let now = self.clock.now();
         let (user, id) = self.assign_id(&user).await?;
-        let door = account_state(&user, now);
+        let state = account_state(&user, now);
         // Operations under an id of another account would affect that account.
         let (access, workspace, mut nodes) = if self.is_assigned_to_another_account(&user, &id) {
             (ServiceAccountAccess::Contested, None, NodeReport::default())
         } else {
             let (access, workspace, administrator, nodes) = futures::join!(
-                self.reconcile_service_account(&user, &id, door),
+                self.reconcile_service_account(&user, &id, state),
                 self.personal_workspace(&id),
-                self.reconcile_admin_binding(&user, &id, door),
+                self.reconcile_admin_binding(&user, &id, state),
                 self.reconcile_nodes(&user, &id, now),
             );
             let workspace = workspace?;
             // Before errors of the others: access ends even if another write failed.
             if let Some(workspace) = &workspace {
-                self.mark_account_state(workspace, door, now).await?;
+                self.annotate_account_state(workspace, state, now).await?;
             }
             administrator?;
             (access?, workspace, nodes?)
@@ -99,7 +99,7 @@ impl TenancyController {
         let awaited = nodes.next_deadline;
         let seen = UserObservation {
             id: &id,
-            account_state: door,
+            account_state: state,
             access,
             workspace: workspace.as_deref(),
             has_credentials: credentials,
@@ -195,11 +195,11 @@ impl TenancyController {
         &self,
         user: &User,
         id: &UserId,
-        door: AccountState,
+        state: AccountState,
     ) -> Result<ServiceAccountAccess, ReconcileError> {
         let wanted = OwnedObject::new(OwnedKind::ServiceAccount, &user_service_account(user, id)).hash();
         let found = self.objects.object_hash(SYSTEM_NAMESPACE, OwnedKind::ServiceAccount, id.as_str());
-        match (door, found) {
+        match (state, found) {
             (AccountState::Open, Some(print)) if print == wanted => Ok(ServiceAccountAccess::Granted),
             (AccountState::Open, _) if self.claim_service_account(user, id).await? => {
                 Ok(ServiceAccountAccess::Granted)
@@ -237,13 +237,13 @@ impl TenancyController {
 
     /// Marks the personal workspace of a closed account, and removes the mark when the account is open again. Both make the workspace's
     /// controller revoke the access that the owner has by ServiceAccounts. The RoleBindings stay, because the account may be opened again.
-    async fn mark_account_state(
+    async fn annotate_account_state(
         &self,
         workspace: &WorkspaceRecord,
-        door: AccountState,
+        state: AccountState,
         now: Timestamp,
     ) -> Result<(), ReconcileError> {
-        let is_closed = door != AccountState::Open;
+        let is_closed = state != AccountState::Open;
         if workspace.is_account_closed == is_closed || !workspace.is_personal() {
             return Ok(());
         }
@@ -272,12 +272,12 @@ impl TenancyController {
         &self,
         user: &User,
         id: &UserId,
-        door: AccountState,
+        state: AccountState,
     ) -> Result<(), ReconcileError> {
         let name = admin_binding_name(id);
         let found = self.objects.object_hash("", OwnedKind::ClusterRoleBinding, &name);
         let is_admin = user.spec.platform_roles.iter().any(|role| role == PlatformRole::Admin.as_str());
-        if door == AccountState::Open && is_admin {
+        if state == AccountState::Open && is_admin {
             let wanted = OwnedObject::new(OwnedKind::ClusterRoleBinding, &admin_cluster_role_binding(id));
             if found == Some(wanted.hash()) { Ok(()) } else { self.apply(None, &wanted).await }
         } else if found.is_some() {

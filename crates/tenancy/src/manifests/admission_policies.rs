@@ -201,7 +201,7 @@ fn node_validations() -> Value {
                  object.spec.tolerations.all(toleration, has(toleration.key) && toleration.key != '' && \
                  (toleration.key != '{TENANT}' || ({own})))"
             ),
-            "message": format!("a pod in a workspace can tolerate neither every taint nor {TENANT} of somebody else"),
+            "message": format!("pods in a workspace must not tolerate all taints, nor {TENANT} of somebody else"),
             "reason": "Forbidden",
         },
     ])

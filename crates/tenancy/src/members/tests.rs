@@ -205,7 +205,7 @@ async fn personal_workspace_cannot_be_shared() {
         tenancy.remove_member(&actor, &own, &id).await.map(drop),
     ];
     for refused in refused {
-        let message = format!("workspace `{id}` is somebody's own, and is not shared");
+        let message = format!("workspace `{id}` is a personal workspace and cannot have members");
         assert_eq!(refused.unwrap_err().to_string(), message);
     }
 }

@@ -16,8 +16,8 @@ use crate::{Error, Tenancy};
 
 impl Tenancy {
     /// Removes a node that joined: the controller drops its record and deletes the Node, which ends its certificate on the embedded cluster
-    /// and the renewal of its certificate on every cluster. The machine cannot prevent it. Requests of machines that may not be seen fail
-    /// like those of machines that do not exist.
+    /// and the renewal of its certificate on every cluster. The machine cannot prevent it. A node that the actor
+    /// may not read is reported as not found.
     pub async fn remove_node(&self, actor: &Actor, name: &str) -> Result<(), Error> {
         let unknown = || Error::NotFound { kind: "node", name: truncate_for_error(name) };
         check_name(name).map_err(|_| unknown())?;
@@ -34,7 +34,7 @@ impl Tenancy {
         let nodes: Api<Node> = Api::all(client);
         let Some(node) = nodes.get_opt(name).await? else {
             if is_recorded {
-                return Err(Error::Conflict(format!("node `{name}` is being created again: try again")));
+                return Err(Error::Conflict(format!("node `{name}` is being recreated: retry later")));
             }
             return Err(unknown());
         };

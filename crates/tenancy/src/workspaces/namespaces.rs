@@ -52,8 +52,7 @@ impl Tenancy {
             // The share of the former namespace is in use until that is deleted.
             let mut records = workspace.status.iter().flat_map(|status| &status.namespaces);
             if records.any(|record| record.name == namespace) {
-                let message =
-                    format!("namespace `{namespace}` is still being deleted: retry when it is gone");
+                let message = format!("namespace `{namespace}` is still being deleted: retry later");
                 return Err(Error::Conflict(message));
             }
             if namespaces.len() >= MAX_NAMESPACES {

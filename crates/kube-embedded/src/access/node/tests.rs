@@ -270,9 +270,9 @@ async fn older_node_of_a_tenant_is_refused_when_its_account_or_node_is_gone() {
     let node = User::named("system:node:older", &["system:nodes", "system:authenticated"]);
     let reason = |question: &str| authorizer.decide(&node, &parse_attributes(question)).reason.to_string();
     record_older_node(&store, "older").await;
-    assert_eq!(reason("get -/nodes older"), "the account of this node is gone");
+    assert_eq!(reason("get -/nodes older"), "the account of this node was deleted");
     store_object(&store, "namespaces", json!({"metadata": {"name": "uaaaaaaaaaa"}})).await;
-    assert_eq!(reason("watch -/nodes older"), "the Node of this name is gone");
+    assert_eq!(reason("watch -/nodes older"), "the Node was deleted");
     store_object(&store, "nodes", json!({"metadata": {"name": "older"}})).await;
     assert!(authorizer.decide(&node, &parse_attributes("watch -/nodes older")).allowed);
     let review = "create authentication.k8s.io/tokenreviews -";
@@ -315,11 +315,7 @@ async fn tenants_node_without_a_node_object_is_refused_all_but_its_farewell() {
     ];
     for question in refused {
         let decision = authorizer.decide(&node, &parse_attributes(question));
-        assert_eq!(
-            (decision.allowed, &*decision.reason),
-            (false, "the Node of this name is gone"),
-            "{question}"
-        );
+        assert_eq!((decision.allowed, &*decision.reason), (false, "the Node was deleted"), "{question}");
     }
     for question in
         ["get -/nodes uaaaaaaaaaa-edge", "delete coordination.k8s.io/leases kube-node-lease/uaaaaaaaaaa-edge"]

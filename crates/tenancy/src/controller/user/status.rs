@@ -210,7 +210,7 @@ fn readiness_conditions(observation: &UserObservation<'_>) -> Vec<ConditionUpdat
     let credentials = if observation.has_credentials {
         finding(conditions::CREDENTIALS_ISSUED, true, "Issued", "there are credentials")
     } else {
-        let message = "nobody can sign in yet: an administrator can set a password";
+        let message = "no credentials yet: an administrator must set a password";
         finding(conditions::CREDENTIALS_ISSUED, false, "NoCredentials", message)
     };
     let missing = [&namespace, &access].into_iter().find(|finding| !finding.is_true);

@@ -291,7 +291,7 @@ async fn tenants_node_that_left_registers_again_with_its_old_certificate() {
     let tainted = json!({"metadata": {"name": attacker.name, "labels": {TENANT_LABEL: attacker.tenant}},
         "spec": {"taints": [taint("NoSchedule"), taint("NoExecute")]}});
     let refused = attacker.register(&serde_json::from_value(tainted).unwrap()).await;
-    assert!(assert_forbidden("its Node again", refused).contains("the Node of this name is gone"));
+    assert!(assert_forbidden("its Node again", refused).contains("the Node was deleted"));
     let csrs: Api<CertificateSigningRequest> = Api::all(attacker.node.clone());
     let (csr, _) = kubelet_csr(&format!("renewal-{}", attacker.name), &attacker.name, Some(DAY_SECONDS));
     let renewal = csrs.create(&PostParams::default(), &csr).await;
