@@ -3,7 +3,7 @@
 //! Modules:
 //! - [`clients`]: impersonating clients; [`verb`]: checks of path and query; [`timeout`]: request timeouts
 //! - [`errors`]: unsent requests, error reasons for tenants; [`storage_budget`]: storage quota errors
-//! - [`access_review`]: SubjectAccessReviews
+//! - [`access_review`]: permission checks by SubjectAccessReview
 //! - [`crds`]: installation of CRDs
 //! - [`cache`]: watch-fed caches
 //! - [`controller`]: controller runtime
