@@ -200,7 +200,7 @@ impl Lexer {
         let begin = self.found.len();
         match TokenStream::from_str(path) {
             Ok(stream) if names_path => {
-                self.push_all(&stream.into_iter().collect::<Vec<_>>(), Surroundings::Items)
+                self.push_all(&stream.into_iter().collect::<Vec<_>>(), Surroundings::Items);
             }
             _ => self.push(line, TokenKind::Text(text)),
         }
