@@ -140,18 +140,18 @@ pub fn check_names(file: &mut RenamedFile, definitions: &Definitions) -> usize {
     file.names.iter().filter(|item| ambiguous(item)).count()
 }
 
-/// The images of a name, with the qualifier of each use.
-type Images<'a> = BTreeMap<&'a str, BTreeSet<Option<&'a str>>>;
+/// A name with the item that it is used in.
+type ScopedName<'a> = (usize, Class, &'a str);
 
-/// The images of the names of each item.
+/// The images of the names of an item, with the qualifier of each use.
 #[derive(Default)]
-struct Mapping<'a>(BTreeMap<(usize, Class, &'a str), Images<'a>>);
+struct Mapping<'a>(BTreeMap<ScopedName<'a>, BTreeMap<&'a str, BTreeSet<Option<&'a str>>>>);
 
 impl<'a> Mapping<'a> {
     /// Adds an image of `name`. Returns a different image that it has with the same qualifier.
     fn insert(
         &mut self,
-        name: (usize, Class, &'a str),
+        name: ScopedName<'a>,
         image: &'a str,
         qualifier: Option<&'a str>,
         is_strict: bool,
@@ -164,7 +164,7 @@ impl<'a> Mapping<'a> {
         images.iter().find(conflicts).map(|(other, _)| *other)
     }
 
-    fn is_ambiguous(&self, name: &(usize, Class, &'a str)) -> bool {
+    fn is_ambiguous(&self, name: &ScopedName<'a>) -> bool {
         self.0.get(name).is_some_and(|images| images.len() > 1)
     }
 }

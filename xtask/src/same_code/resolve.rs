@@ -6,7 +6,7 @@
 
 use super::tokens::{FORMAT_MACROS, Token, TokenKind, starts_lowercase};
 
-/// The referent of the identifier at one position.
+/// What the identifier at one position is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// No identifier, or a keyword.
@@ -154,8 +154,8 @@ impl<'a> Resolver<'a> {
                     true
                 )
             );
-        let comparison = self.is_joint(at, '=') && self.is_mark(at + 1, '=');
-        self.is_mark(at, '=') && !(compound || comparison || self.is_arrow(at))
+        let is_comparison = self.is_joint(at, '=') && self.is_mark(at + 1, '=');
+        self.is_mark(at, '=') && !compound && !is_comparison && !self.is_arrow(at)
     }
 
     /// A single `:`.
@@ -511,7 +511,12 @@ impl<'a> Resolver<'a> {
 
     fn function(&mut self, at: usize, end: usize) -> usize {
         let outer = std::mem::replace(&mut self.item, at);
-        self.set_name(at + 1, Class::Item, Definition::Function);
+        // A method may call a function of its own name.
+        let qualifier = Some("definition".to_owned());
+        self.set(
+            at + 1,
+            Reference::Name(Name { class: Class::Item, definition: Definition::Function, qualifier }),
+        );
         let generics_end = self.after_generics(at + 2);
         self.walk(at + 2, generics_end);
         let list = self.find(generics_end, end, |at| self.is_open(at, '('));
@@ -586,7 +591,10 @@ impl<'a> Resolver<'a> {
         for at in open + 1..self.ends[open] {
             self.found.items[at] = self.item;
             match &self.tokens[at].kind {
-                TokenKind::Capture(_) => self.set_name(at, Class::Field, Definition::None),
+                TokenKind::Capture(name) if starts_lowercase(name) => {
+                    self.set_name(at, Class::Field, Definition::None);
+                }
+                TokenKind::Capture(_) => self.set_name(at, Class::Item, Definition::None),
                 TokenKind::Ident(name) if !is_keyword(name) && self.follows(at, '.') => {
                     self.set_name(at, Class::Field, Definition::None);
                 }

@@ -1,4 +1,4 @@
-//! Tests of the rules of `same-code`: permitted and refused changes of a renaming.
+//! Tests of the rules of `same-code`: what a renaming may change, and what it may not.
 
 use super::*;
 
@@ -151,7 +151,11 @@ fn captures_of_format_strings_are_variables() {
         "#[error(\"no {b}\")]\nstruct E { told: A, b: B }",
         "no definition",
     );
-    // Other functions do not expand the text.
+    assert_same(
+        "const TOLD: u8 = 1;\n#[error(\"{TOLD}\")]\nstruct E;",
+        "const LIMIT: u8 = 1;\n#[error(\"{LIMIT}\")]\nstruct E;",
+    );
+    // Other functions take the text as it is.
     assert_differs("fn f(told: A) { g(\"{told}\") }", "fn f(name: A) { g(\"{name}\") }", "became");
 }
 
@@ -228,6 +232,8 @@ fn names_with_several_definitions_differ_by_qualifier() {
         found("fn f() { g(A { told: 1 }, B { told: 1 }) }", "fn f() { g(A { seen: 1 }, B { kept: 1 }) }"),
         [""; 0]
     );
+    // A method that calls a function of its own name.
+    assert_same("impl A { fn of() { of() } }\nfn of() {}", "impl A { fn parse() { of() } }\nfn of() {}");
     assert_eq!(
         found("fn f(a: A) { a.told + a.told }", "fn f(a: A) { a.seen + a.kept }"),
         ["1.rs:1: `told` became `seen` before, and `kept` here"]
