@@ -39,7 +39,7 @@ const BASELINE_DURATION: Duration = Duration::from_secs(8);
 /// most work takes several times as long. Reads that queue behind the attackers' work still exceed these
 /// floors.
 const READ_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 20 });
-const INSTALL_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 6_000 } else { 1_000 });
+const INSTALL_FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 6_000 } else { 100 });
 const HEALTH_LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 2_500 } else { 100 });
 const MAX_MEMORY: u64 = if cfg!(debug_assertions) { 3 << 29 } else { 1 << 30 };
 
