@@ -105,9 +105,9 @@ mod tests {
         assert_eq!(send(&cluster, "DELETE", "/api/v1/namespaces/ubbbbbbbbbb", Value::Null).await, 200);
         assert_eq!(send(&cluster, "DELETE", "/api/v1/nodes/ucccccccccc-edge", Value::Null).await, 200);
         let remaining = watches.pop().unwrap();
-        // Less than the interval of the checks for expired credentials.
+        // Far less than the interval of the checks for expired credentials.
         let ends =
-            watches.into_iter().map(|watch| tokio::time::timeout(Duration::from_secs(25), watch.collect()));
+            watches.into_iter().map(|watch| tokio::time::timeout(Duration::from_secs(10), watch.collect()));
         for (tenant, end) in tenants.iter().zip(join_all(ends).await) {
             assert!(end.is_ok(), "the watch of the node of {tenant} is still open");
         }

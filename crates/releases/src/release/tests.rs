@@ -185,6 +185,40 @@ async fn cluster_scoped_objects_require_rbac() {
     assert!(classes.get_opt("urgent").await.unwrap().is_none());
 }
 
+/// Nobody could delete the namespace, nor its workspace, until an administrator grants the right again.
+#[tokio::test]
+async fn release_that_lost_a_right_does_not_block_the_deletion_of_its_namespace() {
+    let stage = TestHarness::new().await;
+    let package = stage.store_chart(web_chart()).await;
+    let admin = stage.world.admin_client();
+    let rule = json!({
+        "apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get", "create", "patch", "delete"],
+    });
+    let role: ClusterRole =
+        serde_json::from_value(json!({"metadata": {"name": "priorities"}, "rules": [rule]})).unwrap();
+    Api::all(admin.clone()).create(&PostParams::default(), &role).await.unwrap();
+    let deployer = json!({"kind": "ServiceAccount", "namespace": SHOP, "name": "longshore-deployer"});
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "shop-priorities"}, "subjects": [deployer],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "priorities"},
+    }))
+    .unwrap();
+    let bindings: Api<ClusterRoleBinding> = Api::all(admin.clone());
+    bindings.create(&PostParams::default(), &binding).await.unwrap();
+    let mut spec = release_spec("wide", &package);
+    let extra = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: urgent}\nvalue: 7";
+    spec["valuesObject"] = json!({"extra": extra});
+    stage.create_release("wide", spec).await.unwrap();
+    stage.wait_for_state("wide", "active").await;
+
+    bindings.delete("shop-priorities", &DeleteParams::default()).await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    namespaces.delete(SHOP, &DeleteParams::default()).await.unwrap();
+    stage.wait_until_deleted(&namespaces, SHOP).await;
+    let classes: Api<PriorityClass> = Api::all(admin);
+    assert_eq!(classes.get("urgent").await.unwrap().value, Some(7), "it is left behind");
+}
+
 #[tokio::test]
 async fn release_runs_as_its_service_account() {
     let stage = TestHarness::new().await;

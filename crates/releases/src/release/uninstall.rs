@@ -391,7 +391,8 @@ impl ReleaseController {
         Ok(found.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()))
     }
 
-    /// Removes the objects outside the release's namespace, as listed in the status.
+    /// Removes the objects outside the release's namespace, as listed in the status. Objects that the identity may no longer delete are left
+    /// behind: the namespace would otherwise never be deleted, nor its workspace.
     async fn remove_external_objects(
         &self,
         pass: &ReleaseContext<'_>,
@@ -400,7 +401,15 @@ impl ReleaseController {
         let (objects, target) = (self.inventory_objects(pass), self.release_target(pass, identity));
         let removed =
             kube_apply::remove::remove(&target, &objects, &RemoveOptions::default(), &NoProgress).await;
-        removed.map_err(|error| ReconcileError::Helm(error.to_string()))?;
+        match removed {
+            Err(error) if error.failures.iter().all(|failure| failure.kind() == ErrorKind::Forbidden) => {
+                // Events of a terminating namespace are lost.
+                tracing::warn!(release = %pass.key, %error, "objects outside the terminating namespace are left behind");
+            }
+            removed => {
+                removed.map_err(|error| ReconcileError::Helm(error.to_string()))?;
+            }
+        }
         if let Some(administrator) = &identity.administrator {
             let removed = self
                 .remove_administered(
