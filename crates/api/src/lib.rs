@@ -132,7 +132,7 @@ pub fn router_with_routes(api: &Api, table: Vec<Route>) -> Router {
             handler,
             ..
         } = row;
-        let door = Arc::new(RouteGuard {
+        let guard = Arc::new(RouteGuard {
             api: api.clone(),
             action: act,
             requirement: needs,
@@ -144,7 +144,7 @@ pub fn router_with_routes(api: &Api, table: Vec<Route>) -> Router {
             timeout: within,
             is_large: large,
         });
-        router = router.route(path, handler.layer(from_fn_with_state(door, route_guard::guard)));
+        router = router.route(path, handler.layer(from_fn_with_state(guard, route_guard::run)));
     }
     let router = router
         .fallback(middleware::not_found)

@@ -50,17 +50,17 @@ pub struct RouteGuard {
 }
 
 /// Authenticates and authorises a request, runs its handler within the timeout, and completes the audit record.
-pub async fn guard(State(door): State<Arc<RouteGuard>>, request: Request, next: Next) -> Response<Body> {
+pub async fn run(State(guard): State<Arc<RouteGuard>>, request: Request, next: Next) -> Response<Body> {
     let (mut parts, mut body) = request.into_parts();
-    let mut token = door.flavour.query_token(&parts);
+    let mut token = guard.flavour.query_token(&parts);
     let path_params = path_params(&mut parts).await;
     let peer = parts.extensions.get::<PeerAddr>().copied();
-    let from = peer::client_ip(&parts.headers, peer, door.api.settings.trusted_proxy);
+    let from = peer::client_ip(&parts.headers, peer, guard.api.settings.trusted_proxy);
     let record = AuditRecord {
-        time: door.api.clock.now(),
+        time: guard.api.clock.now(),
         who: None,
         via: None,
-        act: door.audit_action(&parts),
+        act: guard.audit_action(&parts),
         option: has_param(&parts, AS_ADMINISTRATOR_PARAM).then_some(AS_ADMINISTRATOR_PARAM),
         object: path_params.as_ref().ok().and_then(PathParams::audit_object),
         from,
@@ -68,29 +68,29 @@ pub async fn guard(State(door): State<Arc<RouteGuard>>, request: Request, next: 
         status: None,
         request_id: request_id(&parts.headers).to_owned(),
     };
-    let mut trail = AuditGuard::start(door.api.audit.clone(), &parts.method, record);
-    let answer = async {
-        let params = door.with_owner(path_params?);
+    let mut audit = AuditGuard::start(guard.api.audit.clone(), &parts.method, record);
+    let handled = async {
+        let params = guard.with_owner(path_params?);
         reject_impersonation_headers(&parts.headers)?;
-        let near = peer::is_local(&parts.headers, peer);
-        if token.is_none() && door.may_have_body_token(&parts) {
-            let account = RequestBudget::for_caller(&door.api.governor, None, from);
+        let is_local = peer::is_local(&parts.headers, peer);
+        if token.is_none() && guard.may_have_body_token(&parts) {
+            let account = RequestBudget::for_caller(&guard.api.governor, None, from);
             (body, token) = form_body::extract_token(&parts.headers, body, account).await?;
         }
         let actor =
-            door.authenticate_if_required(&parts.method, &parts.headers, token.as_deref(), near).await?;
+            guard.authenticate_if_required(&parts.method, &parts.headers, token.as_deref(), is_local).await?;
         if let Some(actor) = &actor {
-            trail.set_actor(actor);
-            door.requirement.check(actor, &params)?;
+            audit.set_actor(actor);
+            guard.requirement.check(actor, &params)?;
         }
         params.validate()?;
-        door.reject_unsupported(&parts)?;
+        guard.reject_unsupported(&parts)?;
         parts.extensions.insert(RequestContext { actor: actor.clone(), client_ip: from, params });
-        let response = if door.is_health() {
+        let response = if guard.is_health() {
             next.run(Request::from_parts(parts, body)).await
         } else {
-            let account = RequestBudget::for_caller(&door.api.governor, actor.as_ref(), from);
-            let admitted = account.admit(door.is_large).await?;
+            let account = RequestBudget::for_caller(&guard.api.governor, actor.as_ref(), from);
+            let admitted = account.admit(guard.is_large).await?;
             let method = parts.method.clone();
             parts.extensions.insert(account.clone());
             let response = next.run(Request::from_parts(parts, body)).await;
@@ -98,19 +98,19 @@ pub async fn guard(State(door): State<Arc<RouteGuard>>, request: Request, next: 
             account.charge(response, admitted, &method)?
         };
         Ok::<_, Problem>(match actor {
-            Some(actor) => door.protect_response(response, &actor),
+            Some(actor) => guard.protect_response(response, &actor),
             None => response,
         })
     };
-    let answer = tokio::time::timeout(door.timeout, answer).await.unwrap_or_else(|_| {
+    let handled = tokio::time::timeout(guard.timeout, handled).await.unwrap_or_else(|_| {
         let detail = "timeout; the request may still have taken effect";
         Err(Problem::new(ErrorKind::Timeout, "timeout", detail))
     });
-    let mut response = door.flavour.rewrite_error(answer.unwrap_or_else(IntoResponse::into_response));
+    let mut response = guard.flavour.rewrite_error(handled.unwrap_or_else(IntoResponse::into_response));
     if token.is_some() {
         ApiFlavour::mark_deprecated(response.headers_mut());
     }
-    trail.finish(&response);
+    audit.finish(&response);
     response
 }
 

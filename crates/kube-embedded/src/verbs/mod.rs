@@ -198,10 +198,10 @@ impl ResourceRequest {
     }
 
     /// Returns the call that changes the main object through a subresource, named by the second argument.
-    fn for_main_resource(&self, door: &'static str) -> Self {
+    fn for_main_resource(&self, subresource: &'static str) -> Self {
         Self {
             subresource: String::new(),
-            via_subresource: door,
+            via_subresource: subresource,
             ..self.for_object(&self.namespace, &self.name)
         }
     }

@@ -34,7 +34,7 @@ use futures::{StreamExt, future};
 use helm_release::storage::{HELD_BY_ANNOTATION, secret_name};
 use helm_release::{Record, Status, Storage};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
