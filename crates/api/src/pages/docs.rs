@@ -16,7 +16,7 @@ use crate::routes;
 #[rustfmt::skip]
 const AREAS: &[(&str, &str, &[&str])] = &[
     ("Sign-in",          "Sessions with a password, API tokens and kubeconfigs.",         &["session", "tokens", "kubeconfig"]),
-    ("Accounts",         "Users and their credentials.",                                  &["users"]),
+    ("Accounts",         "Users, their credentials and the nodes that they joined.",      &["users", "nodes"]),
     ("Workspaces",       "Namespaces that users share, with roles and quotas.",           &["workspaces", "namespaces", "quota", "members", "invitations", "roles"]),
     ("Releases",         "Installed charts, and the operations on them.",                 &["releases", "operations"]),
     ("Charts",           "Chart repositories and uploaded packages.",                     &["repos", "packages"]),

@@ -242,7 +242,7 @@ fn repo_password_is_private_and_sent_to_its_repository_only() {
     served.put("/charts/index.yaml", index.replace("- nginx-", &format!("- {}/charts/nginx-", other.url())));
     let url = format!("{}/charts", served.url());
     let said = desk.run_err(&["repo", "add", "here", &url]);
-    assert!(said.starts_with("looks like") && said.ends_with("answers 401"), "{said}");
+    assert!(said.starts_with("looks like") && said.ends_with("returned status 401"), "{said}");
     assert!(!desk.path("config/repositories.yaml").exists());
     let said = desk.run_err(&["repo", "add", "here", &url, "--username", "me"]);
     assert_eq!(said, "--username requires --password or --password-stdin");

@@ -234,7 +234,7 @@ async fn release_cli_uses_administrator_rights_for_one_version() {
     // The rights are not used by default.
     let (code, _, why) = typist.run(&install.replace(" --as-administrator", "").replace(" web ", " plain "));
     assert_eq!(code, Some(1), "{why}");
-    assert!(why.contains("objects that belong to the whole cluster need rights"), "{why}");
+    assert!(why.contains("cluster-scoped objects require permissions"), "{why}");
     typist.run_ok(&install);
     assert_eq!(verb("role").await.as_deref(), Some("get"));
     // The next upgrade does not have these rights: the object is unchanged, and a new one is refused.
@@ -242,7 +242,7 @@ async fn release_cli_uses_administrator_rights_for_one_version() {
     assert_eq!(verb("role").await.as_deref(), Some("get"));
     let (code, _, why) = typist.run(&format!("upgrade web CHART -n {space} --set wide.more=get"));
     assert_eq!(code, Some(1), "{why}");
-    assert!(why.contains("objects that belong to the whole cluster need rights"), "{why}");
+    assert!(why.contains("cluster-scoped objects require permissions"), "{why}");
     assert_eq!(verb("more").await, None);
     typist.run_ok(&format!("upgrade web CHART -n {space} --set wide.role=list --as-administrator"));
     assert_eq!(verb("role").await.as_deref(), Some("list"));
@@ -259,7 +259,7 @@ fn release_cli_administrator_rights_need_a_platform() {
     for line in ["install web CHART", "upgrade web CHART", "rollback web 1", "uninstall web"] {
         let (code, _, why) = typist.run(&format!("{line} --as-administrator"));
         assert_eq!(code, Some(1), "{line}: {why}");
-        assert!(why.contains("--as-administrator` needs a platform"), "{line}: {why}");
+        assert!(why.contains("--as-administrator` requires a platform"), "{line}: {why}");
     }
 }
 
