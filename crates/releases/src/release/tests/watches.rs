@@ -13,7 +13,7 @@ use kube_types::HelmRelease;
 use serde_json::json;
 use testkit::{FaultyWatch, wait_for};
 
-use super::chance::{MAPS_TEMPLATE, RELEASE_NAME, TestRound};
+use super::interleavings::{MAPS_TEMPLATE, RELEASE_NAME, TestRound};
 use crate::testing::provisioned_cluster_with;
 
 const DEFAULT_ROUNDS: u64 = 6;
