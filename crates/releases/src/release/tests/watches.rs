@@ -2,7 +2,7 @@
 //! basis, in the end the desired state is reached, and nothing else exists.
 //!
 //! Each round installs, changes twice and deletes, and some install again under the same name. `LONGSHORE_SEEDS` sets the number of
-//! rounds, as in [`super::chance`].
+//! rounds, as in [`super::interleavings`].
 
 use std::time::Duration;
 
