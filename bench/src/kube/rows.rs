@@ -59,7 +59,7 @@ pub const ROWS: &[KubeRow] = &[
 
 /// Histograms of the server.
 const COMMIT_DURATION: &str = "kube_embedded_store_commit_duration_seconds";
-const MARK_DURATION: &str = "kube_embedded_store_mark_duration_seconds";
+const MARK_DURATION: &str = "kube_embedded_store_high_water_mark_sync_duration_seconds";
 
 /// Columns of the table.
 pub const COLUMNS: &[Column] = &[
