@@ -346,6 +346,6 @@ fn no_route_goes_round_the_table() {
         }
     }
     let expected =
-        "lib.rs: router = router.route(path, handler.layer(from_fn_with_state(door, route_guard::guard)));";
+        "lib.rs: router = router.route(path, handler.layer(from_fn_with_state(guard, route_guard::run)));";
     assert_eq!(found, [expected]);
 }

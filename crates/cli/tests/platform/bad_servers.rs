@@ -194,7 +194,7 @@ async fn invalid_arguments_are_rejected_before_any_request() {
         ("token create --expires 9y", "1d to 365d"),
         ("workspace delete acme --now", "--yes"),
         ("user delete uabcdefghij", "confirm with --yes"),
-        ("user update uabcdefghij", "nothing to change"),
+        ("user update uabcdefghij", "nothing to update"),
         ("workspace quota acme --set pods", "RESOURCE=AMOUNT"),
         ("workspace list --context a --server b", "cannot be used with"),
         ("kubeconfig --user --data x", "cannot be used with"),
