@@ -31,7 +31,7 @@ impl FileIdentity {
         let file = self.path.display();
         let copy = "stop the server and restore the file from a backup";
         match fs::metadata(&self.path) {
-            Err(error) => Err(format!("`{file}` was deleted while it was open ({error}); {copy}")),
+            Err(error) => Err(format!("`{file}` was deleted while it is open ({error}); {copy}")),
             Ok(found) if (found.dev(), found.ino()) != (self.device, self.inode) => Err(format!(
                 "`{file}` was replaced while it is open; stop the server before files are restored"
             )),
