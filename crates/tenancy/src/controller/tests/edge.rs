@@ -276,7 +276,7 @@ async fn joined_machine_becomes_a_node_of_its_account_only() {
         let node = self_registering_node("uaaaaaaaaaa-edge-1", tenant, effects);
         let refused = machine.create(&PostParams::default(), &node).await;
         assert!(
-            matches!(&refused, Err(kube::Error::Api(status)) if status.code == 403 && status.message.contains("is gone")),
+            matches!(&refused, Err(kube::Error::Api(status)) if status.code == 403 && status.message.contains("was deleted")),
             "{tenant} {effects:?}: {refused:?}"
         );
     }
@@ -315,7 +315,11 @@ async fn node_renews_its_certificate_while_it_belongs_to_the_account() {
     assert_eq!(nodes_of(&world, "ana").await, (1, vec!["uaaaaaaaaaa-edge-1".to_owned()]));
 
     mark_node_leaving(&world, "uaaaaaaaaaa-edge-1").await;
-    let gone = async || (nodes_of(&world, "ana").await == (0, Vec::new())).then_some(());
+    // The record is dropped before the Node is deleted.
+    let gone = async || {
+        let is_gone = get::<Node>(&world, "uaaaaaaaaaa-edge-1").await.is_none();
+        (is_gone && nodes_of(&world, "ana").await == (0, Vec::new())).then_some(())
+    };
     run_until(&world, &clock, "gone", gone).await;
     let refused = try_create_csr_as(
         kubelet_client(&world, "uaaaaaaaaaa-edge-1"),

@@ -67,7 +67,7 @@ async fn node_that_a_thief_joined_stays_after_its_owner_removes_it() {
     }
     let is_refused = |refused: Result<(), kube::Error>| {
         assert!(
-            matches!(&refused, Err(kube::Error::Api(status)) if status.code == 403 && status.message.contains("is gone")),
+            matches!(&refused, Err(kube::Error::Api(status)) if status.code == 403 && status.message.contains("was deleted")),
             "{refused:?}"
         );
     };
