@@ -291,7 +291,7 @@ async fn commits_and_marks_of_a_durable_store_are_timed() {
     store.storage_collector().register(&mut shown);
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &shown).unwrap();
-    for histogram in ["commit", "mark"] {
+    for histogram in ["commit", "high_water_mark_sync"] {
         let line = format!("kube_embedded_store_{histogram}_duration_seconds_count 3");
         assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
     }

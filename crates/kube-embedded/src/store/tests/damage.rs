@@ -151,7 +151,7 @@ fn interrupted_creation_is_repeated() {
 async fn writes_stop_when_the_store_file_is_unlinked_replaced_or_truncated() {
     type Fault = fn(&PathBuf);
     let faults: [(&str, Fault); 3] = [
-        ("gone", |file| fs::remove_file(file).unwrap()),
+        ("deleted", |file| fs::remove_file(file).unwrap()),
         ("replaced", |file| {
             let copy = file.with_extension("copy");
             fs::copy(file, &copy).unwrap();

@@ -135,7 +135,7 @@ async fn reconciles_that_panic_or_exceed_their_deadline_are_counted() {
         let status = api.get(name).await.unwrap().status.unwrap();
         let stalled = find_condition(&status.conditions, STALLED).unwrap();
         assert_eq!((stalled.status.as_str(), stalled.reason.as_str()), ("True", REASON));
-        let why = if name == "hangs" { "not done within 7 s" } else { "internal error" };
+        let why = if name == "hangs" { "timeout after 7 s" } else { "internal error" };
         assert!(stalled.message.contains(why), "{}", stalled.message);
         // A success clears the condition.
         wait_for("the condition is cached", async || {
